@@ -1,0 +1,99 @@
+"""What aion.yaml may say, and a sentence for whatever it may not."""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from aion_core.errors import ConfigurationError
+
+_TEXT = ["text/plain"]
+
+
+class _Strict(BaseModel):
+    # An unknown key is an error that names the key, never ignored: a typing slip must not turn a setting off.
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Skill(_Strict):
+    """A capability as the card describes it (R6)."""
+
+    id: str
+    name: str
+    description: str
+    tags: list[str] = []
+    examples: list[str] = []
+    input_modes: list[str] = []
+    output_modes: list[str] = []
+
+
+class Capabilities(_Strict):
+    """What the card promises beyond a plain answer (R3)."""
+
+    streaming: bool = True
+
+
+class AgentConfig(_Strict):
+    """One agent of a deployment: `aion.agents.<id>` in aion.yaml."""
+
+    path: str
+    """`file.py[:name]`, relative to aion.yaml's folder, or `pkg.module[:name]`."""
+    name: str = ""
+    description: str = ""
+    version: str = "1.0.0"
+    skills: list[Skill] = []
+    input_modes: list[str] = [*_TEXT, "application/json", "application/octet-stream", "image/*", "application/pdf"]
+    output_modes: list[str] = _TEXT
+    capabilities: Capabilities = Capabilities()
+    configuration: dict[str, Any] = {}
+    """The author's own settings; aion hands them on."""
+
+
+AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+
+
+class _Aion(_Strict):
+    agents: dict[AgentId, AgentConfig] = Field(min_length=1)
+
+
+class _File(_Strict):
+    aion: _Aion
+
+
+def read_config(path: Path) -> dict[str, AgentConfig]:
+    """Return the agents that the file declares, in its order; the first also answers at the root.
+
+    Raises ConfigurationError that names the file, the key and the mend.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}. AION_CONFIG names the file.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is no YAML: {error}") from error
+    try:
+        return _File.model_validate(content).aion.agents
+    except ValidationError as error:
+        raise ConfigurationError("\n".join(_sentences(path, error))) from error
+
+
+def _sentences(path: Path, error: ValidationError) -> list[str]:
+    return [f"{path}: {_sentence(problem)}" for problem in error.errors()]
+
+
+def _sentence(problem: Any) -> str:
+    where = [str(step) for step in problem["loc"] if step != "[key]"]
+    key = ".".join(where) or "the file"
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(where[-1], _known_keys(), n=1)
+        return f"{key} is not a key that aion knows." + (f" Did you mean {near[0]!r}?" if near else "")
+    if problem["type"] == "missing":
+        return f"{key} is missing."
+    return f"{key}: {problem['msg']}."
+
+
+def _known_keys() -> set[str]:
+    models: list[type[BaseModel]] = [_File, _Aion, AgentConfig, Skill, Capabilities]
+    return {field for model in models for field in model.model_fields}

@@ -1,0 +1,119 @@
+"""boto3's clients, called off the event loop, and the one place where boto's errors get aion's names."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from aion_core.errors import StoreError, StoreUnavailable
+
+WORKERS = 16
+"""Calls under way at once. An executor of our own: abandoned synchronous nodes starve the default one."""
+
+# A call that hangs must not hold a turn: the table answers in milliseconds or not at all.
+_CONFIG = Config(
+    connect_timeout=1,
+    read_timeout=3,
+    retries={"mode": "standard", "total_max_attempts": 2},
+    max_pool_connections=WORKERS,
+)
+
+_PASSING = frozenset(
+    {
+        "InternalServerError",
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ServiceUnavailable",
+        "SlowDown",
+        "ThrottlingException",
+        "TransactionInProgressException",
+    }
+)
+
+
+class Refused(Exception):
+    """A write's condition did not hold; `reasons` has a code for each item of the transaction, "None" for the fine."""
+
+    def __init__(self, reasons: tuple[str, ...]) -> None:
+        super().__init__(", ".join(reasons))
+        self.reasons = reasons
+
+    @property
+    def conflict(self) -> bool:
+        """Whether another write was under way on an item, and no condition failed: the same may be tried again."""
+        return "TransactionConflict" in self.reasons and "ConditionalCheckFailed" not in self.reasons
+
+
+class Missing(Exception):
+    """Nothing has this name."""
+
+
+class Calls:
+    """A boto3 client whose calls can be awaited; the client is made at the first call."""
+
+    def __init__(self, service: str, executor: ThreadPoolExecutor) -> None:
+        self._service, self._executor = service, executor
+        self._client: Any = None
+
+    async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Call the operation, such as `get_item`, in the executor.
+
+        Raises Refused where a condition did not hold, StoreUnavailable or StoreError.
+        """
+        return await asyncio.get_running_loop().run_in_executor(
+            self._executor, partial(self.blocking, operation, **parameters)
+        )
+
+    async def read(self, operation: str, field: str, **parameters: Any) -> bytes:
+        """Call an operation that answers with a stream, such as `get_object`, and return the whole of it.
+
+        Raises Missing where there is no such object, StoreUnavailable or StoreError.
+        """
+
+        def read() -> dict[str, Any]:
+            return {field: self._operation(operation)(**parameters)[field].read()}
+
+        answer = await asyncio.get_running_loop().run_in_executor(self._executor, partial(_named, read))
+        content: bytes = answer[field]
+        return content
+
+    def blocking(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Call the operation in this thread."""
+        return _named(partial(self._operation(operation), **parameters))
+
+    def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
+        if self._client is None:
+            # Two threads may both make one; either serves.
+            self._client = boto3.session.Session().client(self._service, config=_CONFIG)  # type: ignore[call-overload]
+        method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
+        return method
+
+
+def _named(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return call()
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        if code == "TransactionCanceledException":
+            reasons = error.response.get("CancellationReasons", [])
+            codes = tuple(str(reason.get("Code", "None")) for reason in reasons)
+            if _PASSING & set(codes) or "ThrottlingError" in codes:
+                raise StoreUnavailable(f"{code}: {', '.join(codes)}") from error
+            raise Refused(codes) from error
+        if code == "ConditionalCheckFailedException":
+            raise Refused(("ConditionalCheckFailed",)) from error
+        if code == "TransactionConflictException":
+            raise Refused(("TransactionConflict",)) from error
+        if code == "NoSuchKey":
+            raise Missing(error.operation_name) from error
+        if code in _PASSING:
+            raise StoreUnavailable(code) from error
+        raise StoreError(f"{error.operation_name}: {code}") from error
+    except BotoCoreError as error:
+        raise StoreUnavailable(type(error).__name__) from error

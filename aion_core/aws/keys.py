@@ -1,0 +1,62 @@
+"""Where each kind of item lies in the table. Pure.
+
+The owner is in every key, so isolation is structural. What a client may choose (a contextId, a messageId) stands last
+in its key, so that no choice of characters can make it another's.
+"""
+
+from typing import Any
+
+from aion_core.ports import ContextKey, Cursor, TaskKey
+
+Key = dict[str, Any]
+
+HEAD = "HEAD"
+
+
+def task_partition(task: TaskKey) -> str:
+    """Return the partition that holds a task's head and its events."""
+    return f"TASK#{task.owner}#{task.task_id}"
+
+
+def head_key(task: TaskKey) -> Key:
+    """Return the key of a task's head."""
+    return _key(task_partition(task), HEAD)
+
+
+def event_sort(generation: int) -> str:
+    """Return the sort key of event `generation`; it sorts before the head, so one query reads both."""
+    return f"EVENT#{generation:010d}"
+
+
+def event_key(task: TaskKey, generation: int) -> Key:
+    """Return the key of an event of the task."""
+    return _key(task_partition(task), event_sort(generation))
+
+
+def delta_partition(task: TaskKey) -> str:
+    """Return the partition of a task's stream deltas: apart, for they come often and go soon."""
+    return f"DELTA#{task.owner}#{task.task_id}"
+
+
+def delta_sort(place: Cursor) -> str:
+    """Return the sort key of the batch whose first chunk is at that place."""
+    return f"{place.generation:010d}.{place.fence:010d}.{place.n:010d}"
+
+
+def delta_key(task: TaskKey, place: Cursor) -> Key:
+    """Return the key of a batch of stream deltas."""
+    return _key(delta_partition(task), delta_sort(place))
+
+
+def context_key(context: ContextKey) -> Key:
+    """Return the key of a context: its lease, and the turns that wait."""
+    return _key(f"CONTEXT#{context.owner}#{context.agent}#{context.context_id}", HEAD)
+
+
+def message_key(context: ContextKey, message_id: str) -> Key:
+    """Return the key that is written once per messageId of a context (R52, R110)."""
+    return _key(f"MESSAGE#{context.owner}#{context.agent}#{context.context_id}", message_id)
+
+
+def _key(partition: str, sort: str) -> Key:
+    return {"pk": {"S": partition}, "sk": {"S": sort}}

@@ -1,0 +1,393 @@
+"""The task log on DynamoDB, with the promises of `ports.TaskStore`; payloads too large for a row lie in S3.
+
+A turn's time line, a line a request:
+
+    create   put MESSAGE, TASK/HEAD, TASK/EVENT#1, TASK/EVENT#2; take the CONTEXT's lease    all or nothing
+    deltas   put DELTA, as often as a batch of chunks is ready                                plain puts
+    append   put TASK/EVENT#3; move TASK/HEAD on; give the CONTEXT's lease back              all or nothing
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from uuid import uuid4
+
+from aion_core.aws import items, keys
+from aion_core.aws.client import Calls, Refused
+from aion_core.aws.items import Item
+from aion_core.aws.writes import Write, put, update
+from aion_core.errors import LeaseLost, StoreCorrupt, StoreUnavailable
+from aion_core.ports import (
+    MAX_WAITING,
+    Begun,
+    Blobs,
+    Clock,
+    ContextKey,
+    Cursor,
+    DeltaBatch,
+    Head,
+    Lease,
+    Log,
+    NewTask,
+    Numbered,
+    Repeated,
+    TaskKey,
+    Turn,
+    Waiting,
+)
+from aion_core.protocol.types import Event
+from aion_core.tasks import ingress, lifecycle
+
+LARGE_BYTES = 32 * 1024
+"""From here on a payload lies in S3, which is cheaper than the write units of a row."""
+
+DELTA_LIFE = timedelta(hours=1)
+
+TRIES = 8
+"""How often a write is tried against others that are under way on the same item."""
+
+FIRST_TIME = "attribute_not_exists(pk)"
+CONTEXT_IS_FREE = (
+    "fence = :known AND attribute_not_exists(running) AND (attribute_not_exists(waiting) OR size(waiting) = :none)"
+)
+ONE_MORE_MAY_WAIT = "attribute_not_exists(waiting) OR size(waiting) < :most"
+TURN_IS_FIRST = "fence = :known AND attribute_not_exists(running) AND waiting[0].id = :first"
+LEASE_IS_AS_DEAD_AS_READ = "fence = :known AND #until = :read"
+LEASE_IS_MINE = "fence = :fence AND holder = :holder"
+HEAD_IS_AS_I_KNOW_IT = "generation = :known AND fence = :fence"
+TASK_EXISTS = "attribute_exists(pk)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """A CONTEXT item, as read."""
+
+    fence: int
+    until: int
+    running: Turn | None
+    waiting: tuple[Turn, ...]
+
+
+class DynamoDBTaskStore:
+    """`ports.TaskStore` in one table."""
+
+    def __init__(
+        self,
+        dynamodb: Calls,
+        blobs: Blobs,
+        clock: Clock,
+        *,
+        table: str,
+        lease_seconds: float = 30.0,
+        retention: timedelta = timedelta(days=30),
+    ) -> None:
+        """Tasks, and all that belongs to them, are kept for `retention` after they were made."""
+        self._dynamodb, self._blobs, self._clock, self._table = dynamodb, blobs, clock, table
+        self._lease_seconds, self._retention = lease_seconds, retention
+
+    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated:
+        """See `ports.TaskStore.create`."""
+        events = [
+            await self._put_event(new.key, generation, event) for generation, event in enumerate(new.events, start=1)
+        ]
+        for attempt in range(TRIES):
+            # A contextId that we made is known to be free: nothing is read.
+            context = None if new.context_is_new and not attempt else await self._context(new.context)
+            free = context is None or (context.running is None and not context.waiting)
+            fence = (context.fence if context else 0) + 1
+            lease = Lease(new.context, replace(new.turn, tries=1), holder, fence)
+            head = replace(ingress.first_head(new), fence=fence if free else 0)
+            try:
+                await self._transact(
+                    self._put_message(new),
+                    self._take(lease, context) if free else self._wait(new),
+                    self._put_head(head),
+                    *events,
+                )
+            except Refused as refused:
+                known = await self._get(keys.message_key(new.context, new.message_id))
+                if known is not None:
+                    return ingress.repeat_of(new, known["task_id"]["S"], known["content"]["B"])
+                if not free and not refused.conflict:
+                    raise ingress.too_many_wait() from None
+                await self._pause(attempt)
+            else:
+                return Begun(lease, head) if free else Waiting(head)
+        raise StoreUnavailable("The context changes faster than a task can be added to it.")
+
+    async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
+        """See `ports.TaskStore.begin`."""
+        record = await self._context(context)
+        if record is None or (record.running is not None and record.until > self._now()):
+            return None
+        turn = record.running or next(iter(record.waiting), None)
+        if turn is None:
+            return None
+        lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
+        task = TaskKey(context.owner, turn.task_id)
+        try:
+            await self._transact(
+                self._take_over(lease, record) if record.running else self._take_next(lease, record),
+                update(self._table, keys.head_key(task), "SET fence = :fence", only_if=TASK_EXISTS, fence=lease.fence),
+            )
+        except Refused:
+            # Somebody else was faster: what is to be done is theirs to do.
+            return None
+        head = await self.head(task)
+        return Begun(lease, head) if head else None
+
+    def renew(self, lease: Lease) -> bool:
+        """See `ports.TaskStore.renew`."""
+        write = update(
+            self._table,
+            keys.context_key(lease.context),
+            "SET #until = :until",
+            only_if=LEASE_IS_MINE,
+            fence=lease.fence,
+            holder=lease.holder,
+            until=self._until(),
+        )
+        try:
+            self._dynamodb.blocking("update_item", **write["Update"])
+        except Refused as refused:
+            return refused.conflict
+        return True
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False) -> Head:
+        """See `ports.TaskStore.append`."""
+        after = lifecycle.advance(head, event)
+        token = str(uuid4())
+        row = await self._put_event(head.key, after.generation, event, token=token)
+        writes = [self._move_head(head, after, lease), row]
+        if release:
+            writes.append(self._release(lease))
+        for attempt in range(TRIES):
+            try:
+                await self._transact(*writes, token=token)
+            except Refused as refused:
+                if await self._is_mine(head.key, after.generation, token):
+                    return after
+                if not refused.conflict:
+                    raise LeaseLost("Another holder runs this context now.") from None
+                await self._pause(attempt)
+            else:
+                return after
+        raise StoreUnavailable("The task is being written by too many at once.")
+
+    async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
+        """See `ports.TaskStore.append_deltas`."""
+        write = put(
+            self._table,
+            keys.delta_key(key, items.place_of(batch)),
+            {
+                "v": items.number(items.VERSION),
+                "chunks": items.chunks_attribute(batch.chunks),
+                "expires": items.number(self._in(DELTA_LIFE)),
+            },
+        )
+        await self._dynamodb("put_item", **write["Put"])
+
+    async def head(self, key: TaskKey) -> Head | None:
+        """See `ports.TaskStore.head`."""
+        item = await self._get(keys.head_key(key))
+        return items.head_of(key, item) if item is not None else None
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.log`."""
+        events: list[Numbered] = []
+        head: Head | None = None
+        while head is None or after + len(events) < head.generation:
+            read = after + len(events)
+            found = await self._query(keys.task_partition(key), keys.event_sort(read + 1), keys.HEAD)
+            if not found or found[-1]["sk"]["S"] != keys.HEAD:
+                return None
+            if head is not None and len(found) == 1:
+                raise StoreCorrupt(f"Event {read + 1} of the task is missing.")
+            head = items.head_of(key, found[-1])
+            for generation, item in enumerate(found[:-1], start=read + 1):
+                if item["sk"]["S"] != keys.event_sort(generation):
+                    raise StoreCorrupt(f"Event {generation} of the task is missing.")
+                events.append(Numbered(generation, await self._event(item)))
+        # The head was read after the events: what was appended in between is the next reader's.
+        return Log(head, tuple(events[: head.generation - after]))
+
+    async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
+        """See `ports.TaskStore.deltas`."""
+        return [
+            items.delta_batch_of(item)
+            for item in await self._query(keys.delta_partition(key), keys.delta_sort(since), "~")
+        ]
+
+    # ── The writes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _put_message(self, new: NewTask) -> Write:
+        attributes = {"task_id": items.text(new.key.task_id), "content": {"B": new.content_hash}, **self._keeping()}
+        return put(self._table, keys.message_key(new.context, new.message_id), attributes, only_if=FIRST_TIME)
+
+    def _put_head(self, head: Head) -> Write:
+        return put(self._table, keys.head_key(head.key), {**items.head_attributes(head), **self._keeping()})
+
+    async def _put_event(self, key: TaskKey, generation: int, event: Event, *, token: str = "") -> Write:
+        packed = items.event_bytes(event)
+        payload: Item = {"event": {"B": packed}}
+        if len(packed) > LARGE_BYTES:
+            # The blob first: a row never points at nothing, and a blob that no row names expires with the bucket.
+            name = f"{key.owner}/{key.task_id}/{generation}-{uuid4()}"
+            await self._blobs.put(name, packed)
+            payload = {"blob": items.text(name)}
+        return put(
+            self._table, keys.event_key(key, generation), {**payload, "token": items.text(token), **self._keeping()}
+        )
+
+    def _move_head(self, head: Head, after: Head, lease: Lease) -> Write:
+        return update(
+            self._table,
+            keys.head_key(head.key),
+            "SET generation = :generation, #state = :state, #timestamp = :timestamp",
+            only_if=HEAD_IS_AS_I_KNOW_IT,
+            known=head.generation,
+            fence=lease.fence,
+            generation=after.generation,
+            state=items.state_name(after.state),
+            timestamp=items.milliseconds(after.timestamp),
+        )
+
+    def _take(self, lease: Lease, context: _Context | None) -> Write:
+        """The context is free: run in it."""
+        set_lease = "SET fence = :fence, holder = :holder, #until = :until, running = :turn, expires = :expires, v = :v"
+        values = {**self._lease_values(lease), "expires": self._in(self._retention), "v": items.VERSION}
+        key = keys.context_key(lease.context)
+        if context is None:
+            return update(self._table, key, set_lease, only_if=FIRST_TIME, **values)
+        return update(self._table, key, set_lease, only_if=CONTEXT_IS_FREE, known=context.fence, none=0, **values)
+
+    def _wait(self, new: NewTask) -> Write:
+        """The context is busy: stand in line."""
+        return update(
+            self._table,
+            keys.context_key(new.context),
+            "SET waiting = list_append(if_not_exists(waiting, :nobody), :turns), expires = :expires",
+            only_if=ONE_MORE_MAY_WAIT,
+            nobody={"L": []},
+            turns={"L": [items.turn_attribute(new.turn)]},
+            most=MAX_WAITING,
+            expires=self._in(self._retention),
+        )
+
+    def _take_next(self, lease: Lease, record: _Context) -> Write:
+        """Nothing runs: run the first that waits."""
+        return update(
+            self._table,
+            keys.context_key(lease.context),
+            "SET fence = :fence, holder = :holder, #until = :until, running = :turn REMOVE waiting[0]",
+            only_if=TURN_IS_FIRST,
+            known=record.fence,
+            first=lease.turn.id,
+            **self._lease_values(lease),
+        )
+
+    def _take_over(self, lease: Lease, record: _Context) -> Write:
+        """The holder is gone: run its turn again."""
+        return update(
+            self._table,
+            keys.context_key(lease.context),
+            "SET fence = :fence, holder = :holder, #until = :until, running = :turn",
+            only_if=LEASE_IS_AS_DEAD_AS_READ,
+            known=record.fence,
+            read=record.until,
+            **self._lease_values(lease),
+        )
+
+    def _release(self, lease: Lease) -> Write:
+        # No condition of its own: whoever takes the context raises the fence of the head in the same transaction.
+        return update(self._table, keys.context_key(lease.context), "REMOVE holder, #until, running")
+
+    def _lease_values(self, lease: Lease) -> dict[str, object]:
+        return {
+            "fence": lease.fence,
+            "holder": lease.holder,
+            "until": self._until(),
+            "turn": items.turn_attribute(lease.turn),
+        }
+
+    def _keeping(self) -> Item:
+        return {"v": items.number(items.VERSION), "expires": items.number(self._in(self._retention))}
+
+    # ── The reads ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _context(self, key: ContextKey) -> _Context | None:
+        item = await self._get(keys.context_key(key))
+        if item is None:
+            return None
+        return _Context(
+            fence=int(item.get("fence", {"N": "0"})["N"]),
+            until=int(item.get("until", {"N": "0"})["N"]),
+            running=items.turn_of(item["running"]) if "running" in item else None,
+            waiting=tuple(items.turn_of(turn) for turn in item.get("waiting", {"L": []})["L"]),
+        )
+
+    async def _event(self, item: Item) -> Event:
+        if "event" in item:
+            return items.event_of(item["event"]["B"])
+        packed = await self._blobs.get(item["blob"]["S"])
+        if packed is None:
+            raise StoreCorrupt("The payload of an event is missing.")
+        return items.event_of(packed)
+
+    async def _is_mine(self, key: TaskKey, generation: int, token: str) -> bool:
+        """Tell whether a write whose answer was lost had been made after all."""
+        item = await self._get(keys.event_key(key, generation))
+        return item is not None and item["token"]["S"] == token
+
+    async def _get(self, key: keys.Key) -> Item | None:
+        found = await self._dynamodb("get_item", TableName=self._table, Key=key, ConsistentRead=True)
+        item: Item | None = found.get("Item")
+        return item if item is not None and self._lives(item) else None
+
+    async def _query(self, partition: str, first: str, last: str) -> list[Item]:
+        """Return the living items of the partition between the two sort keys, consistently, however many they are."""
+        found: list[Item] = []
+        start: dict[str, Item] = {}
+        while True:
+            page = await self._dynamodb(
+                "query",
+                TableName=self._table,
+                ConsistentRead=True,
+                KeyConditionExpression="pk = :pk AND sk BETWEEN :first AND :last",
+                ExpressionAttributeValues={
+                    ":pk": items.text(partition),
+                    ":first": items.text(first),
+                    ":last": items.text(last),
+                },
+                **start,
+            )
+            found.extend(item for item in page["Items"] if self._lives(item))
+            if "LastEvaluatedKey" not in page:
+                return found
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    def _lives(self, item: Item) -> bool:
+        # DynamoDB deletes expired items late, and one by one.
+        return "expires" not in item or int(item["expires"]["N"]) > self._clock.now().timestamp()
+
+    # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _transact(self, *writes: Write, token: str | None = None) -> None:
+        await self._dynamodb(
+            "transact_write_items", TransactItems=list(writes), ClientRequestToken=token or str(uuid4())
+        )
+
+    async def _pause(self, attempt: int) -> None:
+        """Let the others write first: full jitter, growing."""
+        await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
+
+    def _now(self) -> int:
+        return items.milliseconds(self._clock.now())
+
+    def _until(self) -> int:
+        return self._now() + int(self._lease_seconds * 1000)
+
+    def _in(self, life: timedelta) -> int:
+        return int((self._clock.now() + life).timestamp())

@@ -1,0 +1,45 @@
+"""The writes of a DynamoDB transaction, so that each reads as a sentence. Pure."""
+
+from typing import Any
+
+from aion_core.aws.items import Item
+from aion_core.aws.keys import Key
+
+Write = dict[str, dict[str, Any]]
+
+_RESERVED = {"#state": "state", "#timestamp": "timestamp", "#until": "until"}
+"""Attribute names that are words of DynamoDB's expression language, and how expressions here name them."""
+
+
+def put(table: str, key: Key, attributes: Item, *, only_if: str | None = None) -> Write:
+    """Return the write of a whole item."""
+    write: dict[str, Any] = {"TableName": table, "Item": {**key, **attributes}}
+    if only_if:
+        write["ConditionExpression"] = only_if
+    return {"Put": write}
+
+
+def update(table: str, key: Key, expression: str, *, only_if: str | None = None, **values: object) -> Write:
+    """Return the change of an item; `values` are the expression's and the condition's, without their colons."""
+    write: dict[str, Any] = {"TableName": table, "Key": key, "UpdateExpression": expression}
+    if only_if:
+        write["ConditionExpression"] = only_if
+    if values:
+        write["ExpressionAttributeValues"] = {f":{name}": _attribute(value) for name, value in values.items()}
+    used = f"{expression} {only_if or ''}"
+    names = {name: attribute for name, attribute in _RESERVED.items() if name in used}
+    if names:
+        write["ExpressionAttributeNames"] = names
+    return {"Update": write}
+
+
+def _attribute(value: object) -> Item:
+    match value:
+        case int():
+            return {"N": str(value)}
+        case str():
+            return {"S": value}
+        case dict():
+            return value
+        case _:
+            raise TypeError(f"no attribute is made of {type(value).__name__}")

@@ -1,0 +1,99 @@
+"""The one place where parts meet: settings → adapters → services."""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.loader import LoadedAtFirstTurn
+from aion_core.clock import SystemClock
+from aion_core.ports import Agent, Clock, TaskStore
+from aion_core.protocol.card import build_card
+from aion_core.protocol.types import AgentCard, AgentSkill
+from aion_core.settings import Settings
+from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.service import TaskService
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+RENEWALS = 3
+"""How often a lease is renewed within its term: one or two missed beats do not lose it."""
+
+
+def build_app(settings: Settings | None = None) -> "FastAPI":
+    """Return the ASGI app with all it needs, made once per execution environment.
+
+    Raises ConfigurationError that names the setting or the line of aion.yaml.
+    """
+    # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
+    os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    from aion_core.web.app import Served
+    from aion_core.web.app import build_app as build_web_app
+
+    settings = settings or Settings.from_environ()
+    configs = read_config(settings.config)
+    agents = build_agents(configs, settings.config.resolve().parent)
+    clock = SystemClock()
+    store = build_task_store(settings, clock)
+    runner = TaskRunner(
+        store,
+        agents.__getitem__,
+        clock,
+        renew_seconds=settings.lease_seconds / RENEWALS,
+        reveal_errors=settings.reveal_errors,
+    )
+    service = TaskService(store, runner, clock, blocking_wait=settings.blocking_wait)
+    served = {
+        agent_id: Served(agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
+        for position, (agent_id, config) in enumerate(configs.items())
+    }
+    return build_web_app(service, served)
+
+
+def build_agents(configs: Mapping[str, AgentConfig], folder: Path) -> dict[str, Agent]:
+    """Return the agents by their ids; their code is imported when it is needed."""
+    return {agent_id: LoadedAtFirstTurn(agent_id, config, folder, _langgraph) for agent_id, config in configs.items()}
+
+
+def build_task_store(settings: Settings, clock: Clock) -> TaskStore:
+    """Return the task log that the settings name."""
+    if settings.store == "memory":
+        from aion_core.memory.task_store import MemoryTaskStore
+
+        return MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
+    from aion_core.aws.blobs import S3Blobs
+    from aion_core.aws.client import WORKERS, Calls
+    from aion_core.aws.task_store import DynamoDBTaskStore
+
+    executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="aws")
+    return DynamoDBTaskStore(
+        Calls("dynamodb", executor),
+        S3Blobs(Calls("s3", executor), bucket=settings.bucket),
+        clock,
+        table=settings.table,
+        lease_seconds=settings.lease_seconds,
+        retention=timedelta(days=settings.retention_days),
+    )
+
+
+def _langgraph(graph: Any) -> Agent:
+    from aion_core.agents.langgraph.agent import LangGraphAgent
+
+    return LangGraphAgent(graph)
+
+
+def _card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:
+    return build_card(
+        name=config.name or agent_id,
+        description=config.description,
+        version=config.version,
+        url=f"{base_url}/" if at_root else f"{base_url}/agents/{agent_id}/",
+        streaming=config.capabilities.streaming,
+        skills=[AgentSkill(**skill.model_dump()) for skill in config.skills],
+        input_modes=config.input_modes,
+        output_modes=config.output_modes,
+    )

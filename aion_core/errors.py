@@ -1,0 +1,99 @@
+"""The tree of what can go wrong, sorted by who must act.
+
+AionError
+├── ClientError                  the client mends its request; `protocol.errors` gives each its code
+│   ├── InvalidMessage           a field is missing, empty or contradicts another
+│   ├── TaskNotFound             no task has this id, or it is not the caller's to see
+│   ├── TaskFinished             the task is terminal and takes no more messages
+│   ├── MessageIdReused          this messageId already carries other content in this context
+│   ├── ContextBusy              too many turns wait in this context
+│   ├── ContentTypeNotSupported  a media type that the agent does not take
+│   ├── PayloadTooLarge          larger than this server takes
+│   ├── NotSupported             the operation is not offered by this agent
+│   └── PushNotSupported         this agent sends no push notifications
+├── StoreError                   the queue delivers again, the operator reads the log
+│   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
+│   └── StoreCorrupt             the log has a gap, or a record cannot be read
+├── LeaseLost                    another holder has the context: stop, and say nothing more
+├── AgentFailed                  nobody acts: the task becomes `failed`, with a safe reason
+└── ConfigurationError           the operator mends the settings or aion.yaml; named at start
+"""
+
+
+class AionError(Exception):
+    """Whatever aion itself raises on purpose; its text is one sentence, safe to show to whom it concerns."""
+
+
+class ClientError(AionError):
+    """The request cannot be served as it is; the sentence says what to mend."""
+
+
+class InvalidMessage(ClientError):
+    """A field of the request is missing, empty or contradicts another.
+
+    `field` is its path in the wire's own names, such as `message.parts[0]`.
+    """
+
+    def __init__(self, sentence: str, *, field: str = "") -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+class TaskNotFound(ClientError):
+    """No task has this id, or it is not the caller's to see; the two are told apart by nobody (spec 3.3.2)."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__("There is no task with this id. Check the id, or send the message without taskId.")
+        self.task_id = task_id
+
+
+class TaskFinished(ClientError):
+    """The task is in a terminal state; nothing may follow it (spec 3.1.1, R45)."""
+
+
+class MessageIdReused(ClientError):
+    """This messageId already carries other content in this context (D17)."""
+
+
+class ContextBusy(ClientError):
+    """As many turns wait in this context as may wait."""
+
+
+class ContentTypeNotSupported(ClientError):
+    """A media type that this agent, or this endpoint, does not take."""
+
+
+class PayloadTooLarge(ClientError):
+    """The request is larger than this server takes."""
+
+
+class NotSupported(ClientError):
+    """This agent does not offer the operation."""
+
+
+class PushNotSupported(ClientError):
+    """This agent sends no push notifications (R95)."""
+
+
+class StoreError(AionError):
+    """The store did not do its part."""
+
+
+class StoreUnavailable(StoreError):
+    """Throttled, unreachable or timed out; the same call may succeed later."""
+
+
+class StoreCorrupt(StoreError):
+    """The log has a gap, or a record cannot be read; no shorter task is ever passed off as the task."""
+
+
+class LeaseLost(AionError):
+    """Another holder has taken the context: what is said from here on would be refused."""
+
+
+class AgentFailed(AionError):
+    """The agent could not finish its turn."""
+
+
+class ConfigurationError(AionError):
+    """A setting or a line of aion.yaml cannot be used; the sentence names it."""

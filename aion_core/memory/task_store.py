@@ -1,0 +1,152 @@
+"""The task log in a dict, with the promises of `ports.TaskStore`; it lives as long as the process."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from aion_core.errors import LeaseLost
+from aion_core.ports import (
+    MAX_WAITING,
+    Begun,
+    Clock,
+    ContextKey,
+    Cursor,
+    DeltaBatch,
+    Head,
+    Lease,
+    Log,
+    NewTask,
+    Numbered,
+    Repeated,
+    TaskKey,
+    Turn,
+    Waiting,
+)
+from aion_core.protocol.types import Event, StreamResponse, stream_response, unwrap
+from aion_core.tasks import ingress, lifecycle
+
+
+@dataclass
+class _Context:
+    fence: int = 0
+    holder: str | None = None
+    until: float = 0.0
+    running: Turn | None = None
+    waiting: list[Turn] = field(default_factory=list)
+
+
+@dataclass
+class _Task:
+    head: Head
+    events: list[bytes]  # serialized, so that nobody shares a message with the store
+    deltas: list[DeltaBatch] = field(default_factory=list)
+
+
+class MemoryTaskStore:
+    """`ports.TaskStore` for one process; safe to call from several threads."""
+
+    def __init__(self, clock: Clock, *, lease_seconds: float = 30.0) -> None:
+        self._clock, self._lease_seconds = clock, lease_seconds
+        self._lock = threading.Lock()
+        self._tasks: dict[TaskKey, _Task] = {}
+        self._contexts: dict[ContextKey, _Context] = {}
+        self._messages: dict[tuple[ContextKey, str], tuple[str, bytes]] = {}
+
+    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated:
+        """See `ports.TaskStore.create`."""
+        with self._lock:
+            known = self._messages.get((new.context, new.message_id))
+            if known is not None:
+                return ingress.repeat_of(new, *known)
+            context = self._contexts.setdefault(new.context, _Context())
+            free = context.running is None and not context.waiting
+            if not free and len(context.waiting) >= MAX_WAITING:
+                raise ingress.too_many_wait()
+            head = ingress.first_head(new)
+            self._tasks[new.key] = _Task(head, [_pack(event) for event in new.events])
+            self._messages[new.context, new.message_id] = (new.key.task_id, new.content_hash)
+            context.waiting.append(new.turn)
+            return self._begin(new.context, context, holder) if free else Waiting(head)
+
+    async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
+        """See `ports.TaskStore.begin`."""
+        with self._lock:
+            record = self._contexts.get(context)
+            if record is None or (record.running and record.until > self._now()):
+                return None
+            if record.running is None and not record.waiting:
+                return None
+            return self._begin(context, record, holder)
+
+    def renew(self, lease: Lease) -> bool:
+        """See `ports.TaskStore.renew`."""
+        with self._lock:
+            record = self._contexts.get(lease.context)
+            if record is None or record.fence != lease.fence or record.holder != lease.holder:
+                return False
+            record.until = self._now() + self._lease_seconds
+            return True
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False) -> Head:
+        """See `ports.TaskStore.append`."""
+        with self._lock:
+            task = self._tasks[head.key]
+            if task.head != replace(head, fence=lease.fence) or task.head.state in lifecycle.TERMINAL:
+                raise LeaseLost("Another holder runs this context now.")
+            task.events.append(_pack(event))
+            task.head = lifecycle.advance(task.head, event)
+            if release:
+                context = self._contexts[lease.context]
+                context.holder, context.running = None, None
+            return task.head
+
+    async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
+        """See `ports.TaskStore.append_deltas`."""
+        with self._lock:
+            self._tasks[key].deltas.append(batch)
+
+    async def head(self, key: TaskKey) -> Head | None:
+        """See `ports.TaskStore.head`."""
+        with self._lock:
+            task = self._tasks.get(key)
+            return task.head if task else None
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.log`."""
+        with self._lock:
+            task = self._tasks.get(key)
+            if task is None:
+                return None
+            events = enumerate(task.events[after:], start=after + 1)
+            return Log(task.head, tuple(Numbered(number, _unpack(packed)) for number, packed in events))
+
+    async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
+        """See `ports.TaskStore.deltas`."""
+        with self._lock:
+            task = self._tasks.get(key)
+            placed = sorted(task.deltas, key=_place) if task else []
+            return [batch for batch in placed if _place(batch) >= since]
+
+    def _begin(self, key: ContextKey, context: _Context, holder: str) -> Begun:
+        turn = context.running or context.waiting.pop(0)
+        context.running = replace(turn, tries=turn.tries + 1)
+        context.fence += 1
+        context.holder, context.until = holder, self._now() + self._lease_seconds
+        task = self._tasks[TaskKey(key.owner, turn.task_id)]
+        task.head = replace(task.head, fence=context.fence)
+        return Begun(Lease(key, context.running, holder, context.fence), task.head)
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def _place(batch: DeltaBatch) -> Cursor:
+    return Cursor(batch.generation, batch.fence, batch.first)
+
+
+def _pack(event: Event) -> bytes:
+    return stream_response(event).SerializeToString()
+
+
+def _unpack(packed: bytes) -> Event:
+    return unwrap(StreamResponse.FromString(packed))

@@ -1,0 +1,294 @@
+"""Every seam of aion, one Protocol each: what the core needs from outside, and what it is promised.
+
+An adapter need not inherit anything. One contract suite (`tests/contract`) runs over each adapter of a port, and a
+promise made here has its test there.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from aion_core.protocol.types import Event, Message, Task, TaskState
+
+
+class Clock(Protocol):
+    """Time, so that a test may own it."""
+
+    def now(self) -> datetime:
+        """Return the present in UTC."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds of this clock."""
+        ...
+
+
+# ── The task log ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ContextKey:
+    """A conversation: the same contextId of another owner, or with another agent, is another conversation."""
+
+    owner: str
+    agent: str
+    context_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKey:
+    """A task; the owner is part of the key, so a foreign task cannot even be asked for."""
+
+    owner: str
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is known of a task without reading its log."""
+
+    key: TaskKey
+    context: ContextKey
+    state: TaskState
+    """The state after the newest event."""
+    timestamp: datetime
+    """When that state was entered."""
+    generation: int
+    """How many durable events the log holds: they are numbered 1..generation without a gap."""
+    fence: int
+    """The fence of the lease that may append; 0 before the first turn has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message to be answered: it waits in its context, then it runs."""
+
+    id: str
+    task_id: str
+    asked: int
+    """Generation of the event that holds the message."""
+    tries: int = 0
+    """How often a runner has begun it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run one turn of a context, and to append to its task, until somebody raises the fence."""
+
+    context: ContextKey
+    turn: Turn
+    holder: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A durable event with its number in the task's log."""
+
+    generation: int
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A transient chunk of text, spoken as the model speaks it; never part of the task (R62)."""
+
+    text: str
+    append: bool
+    """False on the first chunk of a stream delta (D9)."""
+    last: bool = False
+    """True on its closing chunk, once (D10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaBatch:
+    """Consecutive chunks that follow event `generation`; `first` is the number of the first, from 0."""
+
+    generation: int
+    fence: int
+    first: int
+    chunks: tuple[Delta, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """What a reader has heard: event `generation`, and of the chunks that follow it, under `fence`, the first `n`."""
+
+    generation: int = 0
+    fence: int = 0
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """What `TaskStore.create` keeps: a task, its first events, the message that asked for it, and its turn."""
+
+    key: TaskKey
+    context: ContextKey
+    context_is_new: bool
+    """True where the server made the contextId: nothing can be there yet, and nothing is read."""
+    message_id: str
+    content_hash: bytes
+    """Of what D17 calls the content, to tell a repeat from a reused messageId."""
+    events: Sequence[Event]
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn whose lease is held: run it."""
+
+    lease: Lease
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The context is busy; the turn waits in it."""
+
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """This message is known: the task it made, or continued."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A task's head and its durable events from some generation on, in order and without a gap."""
+
+    head: Head
+    events: tuple[Numbered, ...]
+
+
+MAX_WAITING = 20
+"""How many turns may wait in one context (REQUIREMENTS, double texting)."""
+
+
+class TaskStore(Protocol):
+    """Where tasks live between invocations: an ordered log for each, and one running turn for each context.
+
+    Every method may raise StoreUnavailable; the same call may then be made again.
+    """
+
+    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated:
+        """Keep a new task with its first events, once per messageId of its context, all or nothing.
+
+        Where the context is free its lease is taken in the same step (Begun); where it is busy the turn waits
+        (Waiting). A messageId that the context knows gives the first task's id back and changes nothing (Repeated);
+        with another content it raises MessageIdReused. Raises ContextBusy where too many turns wait.
+        """
+        ...
+
+    async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
+        """Take the lease of the turn whose time has come: the one whose holder is gone, else the first that waits.
+
+        Returns None while a live lease is held, and where nothing waits. The fence grows by one each time, and
+        `turn.tries` counts it.
+        """
+        ...
+
+    def renew(self, lease: Lease) -> bool:
+        """Keep the lease for another term; False when it is no longer the holder's.
+
+        Blocking, to be called from a thread of its own: an agent may block the event loop (DESIGN decision 6).
+        """
+        ...
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False) -> Head:
+        """Record the event as number `head.generation + 1` and return the new head; cost does not depend on the task.
+
+        With `release`, the lease is given back in the same step. A repeat after a lost answer finds its own record.
+        Raises LeaseLost where the fence has moved on, or the task has been ended by somebody else; nothing is
+        recorded then.
+        """
+        ...
+
+    async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
+        """Keep a batch of transient chunks for tailing readers; they expire within the hour."""
+        ...
+
+    async def head(self, key: TaskKey) -> Head | None:
+        """Return the task's head as it is now, None where there is no such task."""
+        ...
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """Return the head and every event after that generation, None where there is no such task.
+
+        Consistent: the events reach up to the head's generation. Raises StoreCorrupt where one is missing.
+        """
+        ...
+
+    async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
+        """Return the batches whose (generation, fence, first) is the cursor's or greater, in that order."""
+        ...
+
+
+class Blobs(Protocol):
+    """Where payloads lie that are too large for a row."""
+
+    async def put(self, name: str, content: bytes) -> None:
+        """Keep the bytes under the name; a repeat with the same bytes changes nothing."""
+        ...
+
+    async def get(self, name: str) -> bytes | None:
+        """Return the bytes, None where nothing has this name."""
+        ...
+
+
+# ── The agent ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an agent is given for one turn."""
+
+    context: ContextKey
+    turn: Turn
+    fence: int
+    task: Task
+    """The task as it stands, the message included."""
+    message: Message
+    """The inbound message, whole."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What came with the request beside the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Text as the model speaks it; `message_id` tells one model call from the next (R63)."""
+
+    text: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """How a turn ends: the durable answer, or none."""
+
+    message: Message | None
+
+
+Emission = Chunk | Reply
+
+
+class Agent(Protocol):
+    """Something that answers messages: a LangGraph graph, an ADK agent."""
+
+    def load(self) -> None:
+        """Import what the agent needs, now rather than at its first turn; a repeat does nothing.
+
+        Raises ConfigurationError where its code cannot be loaded.
+        """
+        ...
+
+    def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        """Answer the message: chunks as they come, and exactly one Reply, last.
+
+        What the agent's own code raises passes through.
+        """
+        ...

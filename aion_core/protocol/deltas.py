@@ -1,0 +1,14 @@
+"""A transient chunk of text as the protocol's event (R61, D8-D10)."""
+
+from aion_core.protocol.types import STREAM_DELTA_ID, STREAM_DELTA_NAME, Artifact, Part, TaskArtifactUpdateEvent
+
+
+def delta_event(*, task_id: str, context_id: str, text: str, append: bool, last: bool) -> TaskArtifactUpdateEvent:
+    """Return the artifact update that carries the chunk; the artifact is never part of the task (R62)."""
+    return TaskArtifactUpdateEvent(
+        task_id=task_id,
+        context_id=context_id,
+        artifact=Artifact(artifact_id=STREAM_DELTA_ID, name=STREAM_DELTA_NAME, parts=[Part(text=text)]),
+        append=append,
+        last_chunk=last,
+    )

@@ -1,0 +1,82 @@
+"""The environment, read once, frozen; a variable that is missing or cannot be read is named at start.
+
+The template sets these on each function; `aion dev` sets them from the same template.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from aion_core.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a deployment may choose without touching code."""
+
+    config: Path
+    """AION_CONFIG: the aion.yaml that declares the agents; paths in it are relative to its folder."""
+    base_url: str
+    """AION_BASE_URL: where clients reach the server, for the agent card; never taken from a Host header (R18)."""
+    store: str
+    """AION_STORE: `dynamodb`, or `memory` for a process that may forget."""
+    table: str
+    """AION_TABLE: the name of the one table."""
+    bucket: str
+    """AION_BUCKET: where large payloads lie."""
+    lease_seconds: float
+    """AION_LEASE_SECONDS: how long a turn may go unheard before another instance takes it over."""
+    blocking_wait: float
+    """AION_BLOCKING_WAIT: after so many seconds a blocking send answers with the task as it stands."""
+    retention_days: float
+    """AION_RETENTION_DAYS: how long tasks and all that belongs to them are kept."""
+    reveal_errors: bool
+    """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Return the settings; raises ConfigurationError that names the variable."""
+        read = _Reader(os.environ if environ is None else environ)
+        store = read.one_of("AION_STORE", ("dynamodb", "memory"))
+        needs_aws = store == "dynamodb"
+        return cls(
+            config=Path(read.text("AION_CONFIG", "aion.yaml")),
+            base_url=read.text("AION_BASE_URL", "http://127.0.0.1:8000").rstrip("/"),
+            store=store,
+            table=read.text("AION_TABLE", None if needs_aws else ""),
+            bucket=read.text("AION_BUCKET", None if needs_aws else ""),
+            lease_seconds=read.seconds("AION_LEASE_SECONDS", 30.0),
+            blocking_wait=read.seconds("AION_BLOCKING_WAIT", 240.0),
+            retention_days=read.seconds("AION_RETENTION_DAYS", 30.0),
+            reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
+        )
+
+
+class _Reader:
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def text(self, name: str, default: str | None) -> str:
+        value = self._environ.get(name) or default
+        if value is None:
+            raise ConfigurationError(f"The environment variable {name} is missing. template.yaml sets it.")
+        return value
+
+    def one_of(self, name: str, choices: tuple[str, ...]) -> str:
+        """Return one of the choices; the first where nothing is said."""
+        value = self.text(name, choices[0]).lower()
+        if value not in choices:
+            raise ConfigurationError(f"{name} is {value!r}; it may be {' or '.join(choices)}.")
+        return value
+
+    def seconds(self, name: str, default: float) -> float:
+        value = self.text(name, str(default))
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 0 < number < float("inf"):
+            raise ConfigurationError(f"{name} is {value!r}; it has to be a number above 0.")
+        return number

@@ -1,0 +1,87 @@
+"""A turn's transient chunks: numbered at once so that they can be spoken, recorded in batches."""
+
+import asyncio
+import logging
+
+from aion_core.errors import StoreError
+from aion_core.ports import Clock, Delta, DeltaBatch, TaskKey, TaskStore
+
+logger = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 0.25
+"""How long a chunk may wait for its batch: a reader elsewhere lags by about this (STORAGE measured 0.2-0.4 s)."""
+FLUSH_BYTES = 64 * 1024
+"""A batch is written sooner when it reaches this size, far below what an item may hold."""
+
+
+class DeltaWriter:
+    """Keeps the chunks that follow one durable event, and writes them behind the speaker's back.
+
+    The first chunk is written at once, the others together: by time, by size, and by `flush` before the next
+    durable event. A batch that cannot be written is dropped: deltas are a preview, the answer is in the log.
+    """
+
+    def __init__(self, store: TaskStore, key: TaskKey, clock: Clock, *, fence: int) -> None:
+        self._store, self._key, self._clock, self._fence = store, key, clock, fence
+        self._generation = 0
+        self._number = 0
+        self._pending: list[Delta] = []
+        self._pending_bytes = 0
+        self._timer: asyncio.Task[None] | None = None
+        self._full = asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    def follow(self, generation: int) -> None:
+        """Number the chunks from 0 again: they now follow this event. What was pending must have been flushed."""
+        self._generation, self._number = generation, 0
+
+    def add(self, delta: Delta) -> str:
+        """Take a chunk and return its SSE id, `generation.fence.n`."""
+        number = self._number
+        self._number += 1
+        self._pending.append(delta)
+        self._pending_bytes += len(delta.text)
+        if self._timer is None:
+            self._timer = asyncio.create_task(self._write_in_time())
+        elif self._pending_bytes >= FLUSH_BYTES:
+            self._full.set()
+        return f"{self._generation}.{self._fence}.{number}"
+
+    async def flush(self) -> None:
+        """Write what is pending, now; returns when nothing is."""
+        self.close()
+        await self._write()
+
+    def close(self) -> None:
+        """Write nothing more by itself; what is pending waits for `flush`."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _write_in_time(self) -> None:
+        while self._pending:
+            await self._write()
+            self._full.clear()
+            timer = asyncio.ensure_future(self._clock.sleep(FLUSH_SECONDS))
+            full = asyncio.ensure_future(self._full.wait())
+            try:
+                await asyncio.wait({timer, full}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()
+                full.cancel()
+        self._timer = None
+
+    async def _write(self) -> None:
+        # Shielded: `flush` cancels the timer, and a batch that is under way must neither be lost nor written twice.
+        await asyncio.shield(asyncio.ensure_future(self._write_pending()))
+
+    async def _write_pending(self) -> None:
+        async with self._writing:
+            if not self._pending:
+                return
+            chunks, self._pending, self._pending_bytes = tuple(self._pending), [], 0
+            batch = DeltaBatch(self._generation, self._fence, self._number - len(chunks), chunks)
+            try:
+                await self._store.append_deltas(self._key, batch)
+            except StoreError as error:
+                logger.warning("A batch of stream deltas was not kept: %s", error)

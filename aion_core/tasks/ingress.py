@@ -1,0 +1,82 @@
+"""What a message becomes: the new task, its first events, its turn, and what makes a repeat of it. Pure."""
+
+import hashlib
+from datetime import UTC, datetime
+
+from aion_core.errors import ContextBusy, MessageIdReused
+from aion_core.ports import MAX_WAITING, ContextKey, Head, NewTask, Repeated, TaskKey, Turn
+from aion_core.protocol.types import Message, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.tasks import lifecycle
+
+
+def new_task(
+    message: Message, context: ContextKey, *, task_id: str, turn_id: str, at: datetime, context_is_new: bool
+) -> NewTask:
+    """Return what is kept of a message that starts a task: submitted, then working (R32, R33, D12)."""
+    asked = Message()
+    asked.CopyFrom(message)
+    asked.task_id, asked.context_id = task_id, context.context_id
+    submitted = Task(
+        id=task_id,
+        context_id=context.context_id,
+        status=lifecycle.status_at(TaskState.TASK_STATE_SUBMITTED, at),
+        history=[asked],
+    )
+    working = TaskStatusUpdateEvent(
+        task_id=task_id,
+        context_id=context.context_id,
+        status=lifecycle.status_at(TaskState.TASK_STATE_WORKING, at),
+    )
+    return NewTask(
+        key=TaskKey(context.owner, task_id),
+        context=context,
+        context_is_new=context_is_new,
+        message_id=message.message_id,
+        content_hash=content_hash(message),
+        events=(submitted, working),
+        turn=Turn(id=turn_id, task_id=task_id, asked=1),
+    )
+
+
+def content_hash(message: Message) -> bytes:
+    """Return a hash of what D17 calls a message's content: its parts, role, taskId, references and extensions."""
+    content = Message(
+        role=message.role,
+        task_id=message.task_id,
+        parts=message.parts,
+        extensions=message.extensions,
+        reference_task_ids=message.reference_task_ids,
+    )
+    return hashlib.sha256(content.SerializeToString(deterministic=True)).digest()
+
+
+def repeat_of(new: NewTask, task_id: str, content_hash: bytes) -> Repeated:
+    """Return the first task of a message that is known.
+
+    Raises MessageIdReused where that message's content is another (D17).
+    """
+    if content_hash != new.content_hash:
+        raise MessageIdReused(
+            "This messageId was used in this context with other content. Give the new message an id of its own."
+        )
+    return Repeated(task_id)
+
+
+def too_many_wait() -> ContextBusy:
+    """Return the refusal of one turn too many."""
+    return ContextBusy(f"{MAX_WAITING} messages wait in this context already. Send this one when one is answered.")
+
+
+def first_head(new: NewTask) -> Head:
+    """Return the head of a new task after its first events; no lease is held yet."""
+    head = Head(
+        new.key,
+        new.context,
+        TaskState.TASK_STATE_SUBMITTED,
+        datetime.fromtimestamp(0, UTC),
+        generation=0,
+        fence=0,
+    )
+    for event in new.events:
+        head = lifecycle.advance(head, event)
+    return head

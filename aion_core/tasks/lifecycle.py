@@ -1,0 +1,61 @@
+"""Which state may follow which, and where an event leaves a task's head. Pure."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from aion_core.ports import Head
+from aion_core.protocol.types import Event, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
+
+TERMINAL = frozenset(
+    {
+        TaskState.TASK_STATE_COMPLETED,
+        TaskState.TASK_STATE_FAILED,
+        TaskState.TASK_STATE_CANCELED,
+        TaskState.TASK_STATE_REJECTED,
+    }
+)
+"""Final: nothing follows (R45; `unknown` is a word of v0.3 output only, D15)."""
+
+INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
+"""Waiting for the client; a message to the task sets it to work again."""
+
+RESTING = TERMINAL | INTERRUPTED
+"""Nothing more is said until a client acts: a blocking send answers, a stream ends (spec 3.1.1, 3.1.2)."""
+
+_FOLLOWS: dict[TaskState, frozenset[TaskState]] = {
+    TaskState.TASK_STATE_SUBMITTED: frozenset({TaskState.TASK_STATE_WORKING}) | TERMINAL,
+    TaskState.TASK_STATE_WORKING: frozenset({TaskState.TASK_STATE_WORKING}) | INTERRUPTED | TERMINAL,
+    TaskState.TASK_STATE_INPUT_REQUIRED: frozenset({TaskState.TASK_STATE_WORKING}) | TERMINAL,
+    TaskState.TASK_STATE_AUTH_REQUIRED: frozenset({TaskState.TASK_STATE_WORKING}) | TERMINAL,
+}
+
+
+def may_follow(before: TaskState, after: TaskState) -> bool:
+    """Tell whether a task in state `before` may enter `after`; a terminal state is followed by none."""
+    return after in _FOLLOWS.get(before, frozenset())
+
+
+def state_name(state: TaskState) -> str:
+    """Return the state as people write it: `input-required` for TASK_STATE_INPUT_REQUIRED (R44)."""
+    return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
+
+
+def advance(head: Head, event: Event) -> Head:
+    """Return the head after the event: one generation on, in the state that the event says, else in the same."""
+    if isinstance(event, TaskStatusUpdateEvent | Task):
+        return replace(
+            head, generation=head.generation + 1, state=event.status.state, timestamp=timestamp_of(event.status)
+        )
+    return replace(head, generation=head.generation + 1)
+
+
+def timestamp_of(status: TaskStatus) -> datetime:
+    """Return the status's timestamp in UTC."""
+    return status.timestamp.ToDatetime(tzinfo=UTC)
+
+
+def status_at(state: TaskState, at: datetime) -> TaskStatus:
+    """Return the status with its timestamp, to the millisecond (R37)."""
+    status = TaskStatus(state=state)
+    status.timestamp.FromDatetime(at.astimezone(UTC).replace(microsecond=at.microsecond // 1000 * 1000))
+    return status

@@ -1,0 +1,73 @@
+"""The task is the fold of its log: `apply` is the one place that says what an event does to it. Pure."""
+
+from collections.abc import Iterable
+
+from aion_core.errors import StoreCorrupt
+from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+
+
+def apply(task: Task | None, event: Event) -> Task:
+    """Return the task after the event; the one that was passed in stays as it was."""
+    if isinstance(event, Task):
+        return _copy(event)
+    if task is None:
+        raise StoreCorrupt("A log begins with its task.")
+    after = _copy(task)
+    _apply_to(after, event)
+    return after
+
+
+def fold(events: Iterable[Event]) -> Task:
+    """Return the task that the events, from the first on, add up to; linear in their number.
+
+    Raises StoreCorrupt where the first is no task.
+    """
+    task: Task | None = None
+    for event in events:
+        if task is None or isinstance(event, Task):
+            task = apply(task, event)
+        else:
+            _apply_to(task, event)
+    if task is None:
+        raise StoreCorrupt("A log is never empty.")
+    return task
+
+
+def _apply_to(task: Task, event: Event) -> None:
+    match event:
+        case Message():
+            _say(task, event)
+        case TaskStatusUpdateEvent():
+            # `status.message` is the latest message and `history` what came before it, no message twice.
+            if task.status.HasField("message"):
+                _say(task, task.status.message)
+            task.status.CopyFrom(event.status)
+            if event.HasField("metadata"):
+                task.metadata.MergeFrom(event.metadata)
+        case TaskArtifactUpdateEvent():
+            _put(task, event)
+
+
+def _say(task: Task, message: Message) -> None:
+    if all(said.message_id != message.message_id for said in task.history):
+        task.history.append(message)
+
+
+def _put(task: Task, event: TaskArtifactUpdateEvent) -> None:
+    """Add the artifact, put it in the place of an older one of its id, or continue that one (spec 4.2.2)."""
+    for artifact in task.artifacts:
+        if artifact.artifact_id == event.artifact.artifact_id:
+            if event.append:
+                artifact.parts.extend(event.artifact.parts)
+                if event.artifact.HasField("metadata"):
+                    artifact.metadata.MergeFrom(event.artifact.metadata)
+            else:
+                artifact.CopyFrom(event.artifact)
+            return
+    task.artifacts.append(event.artifact)
+
+
+def _copy(task: Task) -> Task:
+    copy = Task()
+    copy.CopyFrom(task)
+    return copy

@@ -1,0 +1,69 @@
+"""A turn under way in this process, and what its readers hear of it."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+
+from aion_core.ports import Delta, Numbered
+from aion_core.protocol.types import Event, Task
+from aion_core.tasks import projection
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What a reader hears: an event or a transient chunk, with its SSE id."""
+
+    id: str
+    what: Event | Delta
+
+
+class Run:
+    """What a runner says of one turn; it goes on whether or not anybody listens."""
+
+    def __init__(self, log: Iterable[Numbered], *, listen: bool = False) -> None:
+        """`log` holds the task's events so far; with `listen` they and all that follows are kept for `batches`."""
+        self.log = list(log)
+        """The durable events of the task, as far as this run knows them."""
+        self._unheard: deque[Spoken] | None = None
+        if listen:
+            self._unheard = deque(Spoken(str(entry.generation), entry.event) for entry in self.log)
+        self._news = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def record(self, entry: Numbered) -> None:
+        """Note an event that is now in the log, and let the reader have it."""
+        self.log.append(entry)
+        self.say(str(entry.generation), entry.event)
+
+    def say(self, id_: str, what: Event | Delta) -> None:
+        """Let the reader have an event or a chunk."""
+        if self._unheard is not None:
+            self._unheard.append(Spoken(id_, what))
+            self._news.set()
+
+    def end(self) -> None:
+        """Say no more."""
+        self._ended.set()
+        self._news.set()
+
+    async def batches(self) -> AsyncIterator[list[Spoken]]:
+        """Yield what is ready, as often as something is, until the turn has ended; for one reader."""
+        while self._unheard is not None:
+            if self._unheard:
+                batch = list(self._unheard)
+                self._unheard.clear()
+                yield batch
+            elif self._ended.is_set():
+                return
+            else:
+                self._news.clear()
+                await self._news.wait()
+
+    async def ended(self) -> None:
+        """Return when the turn has ended; whoever is cancelled here leaves the turn alone."""
+        await self._ended.wait()
+
+    def task(self) -> Task:
+        """Return the task as the log tells it."""
+        return projection.fold(entry.event for entry in self.log)

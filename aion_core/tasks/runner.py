@@ -1,0 +1,201 @@
+"""Runs one turn of an agent: every durable event is in the log before anyone hears of it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+from uuid_utils.compat import uuid7
+
+from aion_core.errors import AgentFailed, AionError, LeaseLost, StoreCorrupt, StoreError
+from aion_core.ports import Agent, Asked, Begun, Chunk, Clock, Delta, Numbered, TaskStore, Turn
+from aion_core.protocol.types import (
+    Event,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from aion_core.tasks import lifecycle
+from aion_core.tasks.deltas import DeltaWriter
+from aion_core.tasks.heartbeat import Heartbeat
+from aion_core.tasks.run import Run
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 2.0
+"""How long an agent that has lost its lease may take to stop; whatever it says later is refused by the fence."""
+
+
+class TaskRunner:
+    """Runs turns whose lease is held, by the agents of this deployment."""
+
+    def __init__(
+        self,
+        store: TaskStore,
+        agents: Callable[[str], Agent],
+        clock: Clock,
+        *,
+        renew_seconds: float = 10.0,
+        reveal_errors: bool = False,
+    ) -> None:
+        """`agents` gives the agent of an id; `reveal_errors` puts an agent's own error text on the wire (D14)."""
+        self._store, self._agents, self._clock = store, agents, clock
+        self._renew_seconds, self._reveal_errors = renew_seconds, reveal_errors
+
+    async def run(self, begun: Begun, run: Run) -> None:
+        """Run the turn to its end and tell `run` of it.
+
+        Raises nothing that the agent did or the store refused: the log says how the turn ended, and a turn that
+        could not be ended is found by its lease.
+        """
+        turn = _Turn(begun, run, self._store, self._clock)
+        try:
+            async with Heartbeat(self._store, begun.lease, seconds=self._renew_seconds) as beat:
+                work = asyncio.create_task(self._work(turn))
+                lost = asyncio.create_task(beat.lost.wait())
+                try:
+                    await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    lost.cancel()
+                    if not work.done():
+                        work.cancel()
+                        await asyncio.wait({work}, timeout=STOP_SECONDS)
+        finally:
+            turn.close()
+            run.end()
+
+    async def _work(self, turn: "_Turn") -> None:
+        try:
+            try:
+                reply = await self._ask(turn)
+            except (LeaseLost, StoreError):
+                raise
+            except Exception as error:  # an agent may raise anything
+                logger.exception("The agent failed.", extra={"task_id": turn.key.task_id})
+                await turn.fail(self._reason(error))
+            else:
+                await turn.complete(reply)
+        except LeaseLost:
+            logger.warning("The turn belongs to another holder now.", extra={"task_id": turn.key.task_id})
+        except StoreError:
+            # Its lease runs out, and whoever begins the turn next finds what is recorded.
+            logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
+
+    async def _ask(self, turn: "_Turn") -> Message | None:
+        """Let the agent answer; return its reply."""
+        if turn.lease.turn.tries > 1:
+            raise AgentFailed("The server stopped in the middle of this turn. Send the message again with a new id.")
+        agent = self._agents(turn.lease.context.agent)
+        reply: Message | None = None
+        replied = False
+        async with aclosing(agent.run(turn.asked())) as emissions:
+            async for emission in emissions:
+                if replied:
+                    logger.warning("The agent went on after its reply; ignored.")
+                elif isinstance(emission, Chunk):
+                    turn.speak(emission)
+                else:
+                    reply, replied = emission.message, True
+        return reply
+
+    def _reason(self, error: Exception) -> str:
+        """Return what a client may know of an agent's failure: the error's class and a safe sentence (D14)."""
+        if isinstance(error, AionError):
+            return str(error)
+        reason = f"{type(error).__name__}: the agent could not finish this turn."
+        return f"{reason} {error}" if self._reveal_errors else reason
+
+
+class _Turn:
+    """One turn's words, from the message to the last event."""
+
+    def __init__(self, begun: Begun, run: Run, store: TaskStore, clock: Clock) -> None:
+        self.lease, self.key = begun.lease, begun.head.key
+        self._head, self._run, self._store, self._clock = begun.head, run, store, clock
+        self._deltas = DeltaWriter(store, self.key, clock, fence=begun.lease.fence)
+        self._deltas.follow(begun.head.generation)
+        self._speaking: str | None = None
+        """The model call whose stream delta is open."""
+
+    def asked(self) -> Asked:
+        """Return what the agent is to answer."""
+        task = self._run.task()
+        return Asked(
+            self.lease.context, self.lease.turn, self.lease.fence, task, message_asked(self._run.log, self.lease.turn)
+        )
+
+    def speak(self, chunk: Chunk) -> None:
+        """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
+        if not chunk.text:
+            return
+        if self._speaking not in (None, chunk.message_id):
+            self._close_delta()
+        self._say(Delta(chunk.text, append=self._speaking is not None))
+        self._speaking = chunk.message_id
+
+    async def complete(self, reply: Message | None) -> None:
+        """Record the answer and give the lease back."""
+        status = self._status(TaskState.TASK_STATE_COMPLETED)
+        if reply is not None:
+            status.message.CopyFrom(reply)
+            self._own(status.message)
+        await self._record(self._update(status), release=True)
+
+    async def fail(self, reason: str) -> None:
+        """Record that the turn failed, and why (R36, D14), and give the lease back."""
+        status = self._status(TaskState.TASK_STATE_FAILED)
+        status.message.CopyFrom(Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)]))
+        self._own(status.message)
+        event = self._update(status)
+        event.metadata.update({"error": reason})
+        await self._record(event, release=True)
+
+    def close(self) -> None:
+        """Leave nothing running behind; a turn that has recorded its end has nothing left to write."""
+        self._deltas.close()
+
+    def _close_delta(self) -> None:
+        if self._speaking is not None:
+            self._say(Delta("", append=True, last=True))
+            self._speaking = None
+
+    def _say(self, delta: Delta) -> None:
+        self._run.say(self._deltas.add(delta), delta)
+
+    async def _record(self, event: Event, *, release: bool = False) -> None:
+        self._close_delta()
+        await self._deltas.flush()
+        self._head = await self._store.append(self.lease, self._head, event, release=release)
+        self._deltas.follow(self._head.generation)
+        self._run.record(Numbered(self._head.generation, event))
+        # Let the readers write before the agent goes on: the first event leaves in half the time.
+        await asyncio.sleep(0)
+
+    def _own(self, message: Message) -> None:
+        """Set what is the server's to set, whatever the author put there (R75)."""
+        message.message_id = message.message_id or str(uuid7())
+        message.role = Role.ROLE_AGENT
+        message.task_id, message.context_id = self.key.task_id, self.lease.context.context_id
+
+    def _update(self, status: TaskStatus) -> TaskStatusUpdateEvent:
+        return TaskStatusUpdateEvent(task_id=self.key.task_id, context_id=self.lease.context.context_id, status=status)
+
+    def _status(self, state: TaskState) -> TaskStatus:
+        return lifecycle.status_at(state, self._clock.now())
+
+
+def message_asked(log: Sequence[Numbered], turn: Turn) -> Message:
+    """Return the message that the turn is to answer, from the event that holds it.
+
+    Raises StoreCorrupt where that event holds none.
+    """
+    event = log[turn.asked - 1].event if turn.asked <= len(log) else None
+    if isinstance(event, Message):
+        return event
+    if isinstance(event, Task) and event.history:
+        return event.history[-1]
+    raise StoreCorrupt(f"Event {turn.asked} of the task holds no message to answer.")

@@ -1,0 +1,75 @@
+"""Reads a task's log as it grows, from any instance: events in order without a gap, and the chunks between them."""
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+
+from aion_core.errors import TaskNotFound
+from aion_core.ports import Clock, Cursor, DeltaBatch, Numbered, TaskKey, TaskStore
+from aion_core.tasks import lifecycle
+from aion_core.tasks.run import Spoken
+
+FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
+"""How often the log is read while something comes, and when nothing does."""
+
+
+async def tail(
+    store: TaskStore,
+    key: TaskKey,
+    clock: Clock,
+    *,
+    after: Cursor = Cursor(),  # noqa: B008  # frozen
+) -> AsyncGenerator[list[Spoken], None]:
+    """Yield what comes after the cursor, as it is recorded, until the task rests.
+
+    Raises TaskNotFound where there is no such task.
+    """
+    pause = FAST_SECONDS
+    # A cursor may point into a batch, which is found by its first chunk: the first read begins at the event.
+    since = Cursor(after.generation)
+    while True:
+        log = await store.log(key, after=after.generation)
+        if log is None:
+            raise TaskNotFound(key.task_id)
+        batches = await store.deltas(key, since=since)
+        heard, after = merge(log.events, batches, after)
+        since = after
+        if heard:
+            yield heard
+        if log.head.state in lifecycle.RESTING:
+            return
+        pause = FAST_SECONDS if heard else min(pause * 1.5, SLOW_SECONDS)
+        await clock.sleep(pause)
+
+
+def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor) -> tuple[list[Spoken], Cursor]:
+    """Return what a reader at the cursor hears of the events and batches, in order, and where it stands then. Pure.
+
+    Chunks that follow an event not among these are left for the next time: that event must be heard first. Of two
+    fences after one event the higher is heard, from its first chunk: the lower one's holder is gone.
+    """
+    following: dict[int, list[DeltaBatch]] = {}
+    for batch in batches:
+        of_this_event = following.setdefault(batch.generation, [])
+        if of_this_event and of_this_event[0].fence < batch.fence:
+            of_this_event.clear()
+        if not of_this_event or of_this_event[0].fence == batch.fence:
+            of_this_event.append(batch)
+
+    heard: list[Spoken] = []
+    after = _hear(following.get(after.generation, ()), after, heard)
+    for entry in events:
+        heard.append(Spoken(str(entry.generation), entry.event))
+        after = _hear(following.get(entry.generation, ()), Cursor(entry.generation), heard)
+    return heard, after
+
+
+def _hear(batches: Iterable[DeltaBatch], after: Cursor, heard: list[Spoken]) -> Cursor:
+    for batch in sorted(batches, key=lambda batch: batch.first):
+        if batch.fence > after.fence:
+            after = Cursor(after.generation, batch.fence)
+        elif batch.fence < after.fence:
+            continue
+        for number, chunk in enumerate(batch.chunks, start=batch.first):
+            if number >= after.n:
+                heard.append(Spoken(f"{batch.generation}.{batch.fence}.{number}", chunk))
+                after = Cursor(after.generation, batch.fence, number + 1)
+    return after

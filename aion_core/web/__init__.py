@@ -1,0 +1,1 @@
+"""HTTP in and out: the ASGI app, JSON-RPC in both dialects, and the streams."""

@@ -1,0 +1,111 @@
+"""A request's body, read within its limits and parsed strictly: what is wrong with it is said before anything runs.
+
+Starlette's own `request.json()` knows no limit, takes NaN, and turns bad UTF-8 into an internal error.
+"""
+
+import json
+from typing import Any, NoReturn
+
+from a2a.utils.errors import ContentTypeNotSupportedError, InvalidParamsError, InvalidRequestError, JSONParseError
+from starlette.requests import Request
+
+MAX_BODY_BYTES = 5 * 1024 * 1024
+"""SECURITY R11; a Function URL itself refuses above 6 MB."""
+MAX_DEPTH = 64
+MAX_INTEGER = 2**53
+
+
+class TooLarge(Exception):
+    """The body is larger than MAX_BODY_BYTES."""
+
+
+class StrictRequest(Request):
+    """A request whose `json()` raises the protocol's errors; each says what to mend."""
+
+    async def body(self) -> bytes:
+        """Return the whole body; raises TooLarge as soon as it is."""
+        if not hasattr(self, "_body"):
+            chunks: list[bytes] = []
+            size = 0
+            async for chunk in self.stream():
+                size += len(chunk)
+                if size > MAX_BODY_BYTES:
+                    raise TooLarge
+                chunks.append(chunk)
+            self._body = b"".join(chunks)
+        return self._body
+
+    async def json(self) -> Any:
+        """Return the parsed body.
+
+        Raises ContentTypeNotSupportedError, JSONParseError, InvalidRequestError or InvalidParamsError.
+        """
+        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            raise ContentTypeNotSupportedError(f"The Content-Type is {media_type or 'missing'}: send application/json.")
+        return parse(await self.body())
+
+
+def parse(body: bytes) -> Any:
+    """Return what the JSON text says; see `StrictRequest.json`."""
+    if not body:
+        raise JSONParseError("The body is empty: send a JSON-RPC 2.0 request.")
+    try:
+        parsed = json.loads(
+            body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_twice, parse_int=_integer
+        )
+    except UnicodeDecodeError as error:
+        raise JSONParseError(f"The body is not UTF-8: see byte {error.start}.") from error
+    except json.JSONDecodeError as error:
+        raise JSONParseError(
+            f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        ) from error
+    except RecursionError as error:
+        raise JSONParseError(f"The body is nested too deeply: {MAX_DEPTH} levels are enough.") from error
+    _check_tree(parsed)
+    return parsed
+
+
+def _no_constant(constant: str) -> NoReturn:
+    raise JSONParseError(f"The body is not JSON: {constant} is no JSON number.")
+
+
+def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        raise InvalidRequestError("An object of the body has the same key twice.")
+    return mapping
+
+
+def _integer(digits: str) -> int:
+    # 5000 digits are refused here, before Python refuses to convert them.
+    if len(digits) > 17 or abs(number := int(digits)) > MAX_INTEGER:
+        raise InvalidParamsError("The body has an integer above 2^53: send it as a string.")
+    return number
+
+
+def _check_tree(parsed: Any) -> None:
+    """Refuse what no A2A message needs: depth, and half a surrogate pair, which no UTF-8 can carry on."""
+    level = [parsed]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            match value:
+                case dict():
+                    below.extend(value)
+                    below.extend(value.values())
+                case list():
+                    below.extend(value)
+                case str() if not value.isascii():
+                    _check_text(value)
+        if not below:
+            return
+        level = below
+    raise InvalidParamsError(f"The body is nested more than {MAX_DEPTH} levels deep.")
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidParamsError("A text of the body has half a surrogate pair (\\ud800 to \\udfff).") from error

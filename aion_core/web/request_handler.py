@@ -1,0 +1,162 @@
+"""The seam to the SDK: its eleven operations, answered by `tasks.service` for one agent."""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.task import apply_history_length, validate_history_length
+
+from aion_core.errors import AionError, InvalidMessage, NotSupported, PushNotSupported
+from aion_core.ports import Delta
+from aion_core.protocol.deltas import delta_event
+from aion_core.protocol.errors import to_wire
+from aion_core.protocol.limits import check_request
+from aion_core.protocol.types import Event, Message, Task
+from aion_core.tasks.run import Spoken
+from aion_core.tasks.service import Call, TaskService
+
+CALL = "aion.call"
+"""Where a ServerCallContext's state holds the `Call`."""
+
+
+class AionRequestHandler(RequestHandler):
+    """Answers A2A requests, of whichever version and binding, once they are parsed.
+
+    Every method raises the SDK's `A2AError`s and nothing else on purpose.
+    """
+
+    def __init__(self, service: TaskService) -> None:
+        self._service = service
+
+    async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
+        """See `TaskService.send`; the answer's history is as long as the request says."""
+        with wire_errors():
+            check_request(params)
+            task = await self._service.send(_call(context), params)
+        return apply_history_length(task, params.configuration)
+
+    async def batches(
+        self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[list[Spoken], None]:
+        """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`."""
+        with wire_errors():
+            if isinstance(params, pb.SendMessageRequest):
+                check_request(params)
+                batches = self._service.stream(_call(context), params)
+            else:
+                _require_id(params.id)
+                batches = self._service.subscribe(_call(context), params.id)
+            async with aclosing(batches):
+                async for batch in batches:
+                    yield batch
+
+    async def on_message_send_stream(
+        self, params: pb.SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the events one by one, without their ids: how the SDK's own dispatchers read a stream."""
+        async for event in self._events(params, context):
+            yield event
+
+    async def on_subscribe_to_task(
+        self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the task, then its events one by one, without their ids."""
+        async for event in self._events(params, context):
+            yield event
+
+    async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> Task:
+        """See `TaskService.get`; the history is as long as the request says."""
+        with wire_errors():
+            _require_id(params.id)
+            validate_history_length(params)
+            task = await self._service.get(_call(context), params.id)
+        return apply_history_length(task, params)
+
+    async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
+        """Refused: not offered yet."""
+        raise _not_offered("ListTasks")
+
+    async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> Task | None:
+        """Refused: not offered yet."""
+        raise _not_offered("CancelTask")
+
+    async def on_create_task_push_notification_config(
+        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
+        """Refused: the card does not offer push notifications (R95)."""
+        raise _no_push()
+
+    async def on_get_task_push_notification_config(
+        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
+        """Refused: the card does not offer push notifications (R95)."""
+        raise _no_push()
+
+    async def on_list_task_push_notification_configs(
+        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> pb.ListTaskPushNotificationConfigsResponse:
+        """Refused: the card does not offer push notifications (R95)."""
+        raise _no_push()
+
+    async def on_delete_task_push_notification_config(
+        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        """Refused: the card does not offer push notifications (R95)."""
+        raise _no_push()
+
+    async def on_get_extended_agent_card(
+        self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
+    ) -> pb.AgentCard:
+        """Refused: the card does not offer an extended one."""
+        raise _not_offered("GetExtendedAgentCard")
+
+    async def _events(
+        self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event, None]:
+        task: Task | None = None
+        async with aclosing(self.batches(params, context)) as batches:
+            async for batch in batches:
+                for spoken in batch:
+                    if isinstance(spoken.what, Task):
+                        task = spoken.what
+                    if isinstance(spoken.what, Delta):
+                        assert task is not None  # noqa: S101  # the first event is a task (R32)
+                        yield as_event(spoken.what, task)
+                    else:
+                        yield spoken.what
+
+
+def as_event(delta: Delta, task: Task) -> pb.TaskArtifactUpdateEvent:
+    """Return the chunk as an event of the task."""
+    return delta_event(
+        task_id=task.id, context_id=task.context_id, text=delta.text, append=delta.append, last=delta.last
+    )
+
+
+@contextmanager
+def wire_errors() -> Iterator[None]:
+    """Let what aion raises on purpose leave as the protocol's error."""
+    try:
+        yield
+    except AionError as error:
+        raise to_wire(error) from error
+
+
+def _call(context: ServerCallContext) -> Call:
+    call: Call = context.state[CALL]
+    return call
+
+
+def _require_id(task_id: str) -> None:
+    if not task_id:
+        raise InvalidMessage("params.id is missing: it is the task's id, from the answer to the message.", field="id")
+
+
+def _not_offered(operation: str) -> Exception:
+    return to_wire(NotSupported(f"This agent does not offer {operation}; its card says what it offers."))
+
+
+def _no_push() -> Exception:
+    return to_wire(PushNotSupported("This agent sends no push notifications; its card says so."))

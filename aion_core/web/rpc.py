@@ -1,0 +1,183 @@
+"""JSON-RPC on one URL in both dialects: the method's name picks the protocol version (D1).
+
+The SDK's dispatchers do the work. What is overridden here are the writing of streams, which is `sse`'s, and the gaps
+that a client would fall into; each override says which.
+"""
+
+import re
+from typing import Any
+
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
+from a2a.server.context import ServerCallContext
+from a2a.server.routes.common import DefaultServerCallContextBuilder, ServerCallContextBuilder
+from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, VersionNotSupportedError
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from aion_core.tasks.service import Call
+from aion_core.web.body import MAX_BODY_BYTES, StrictRequest, TooLarge
+from aion_core.web.errors import error_body
+from aion_core.web.request_handler import CALL, AionRequestHandler
+from aion_core.web.sse import EventStream, RequestId, encode_v03, encode_v1, open_stream
+
+# The SDK's dispatcher imports this adapter; imported the other way round the two make a circle.
+from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter  # isort: skip
+
+WORK = "aion.work"
+"""Where an ASGI scope holds the set of tasks that a request has set going."""
+
+_VERSION = "A2A-Version"
+_ANONYMOUS = "anonymous"
+"""The owner where nobody is asked who they are."""
+
+
+class CallContextBuilder(ServerCallContextBuilder):
+    """Says who calls, and for which agent."""
+
+    def __init__(self, agent_id: str) -> None:
+        self._agent_id = agent_id
+        self._inner = DefaultServerCallContextBuilder()
+
+    def build(self, request: Request) -> ServerCallContext:
+        """Return the call's context; the version may come as a query parameter too (spec 3.6.1)."""
+        context = self._inner.build(request)
+        context.state[CALL] = Call(_ANONYMOUS, self._agent_id, request.scope[WORK])
+        context.state[_VERSION] = request.headers.get(_VERSION) or request.query_params.get(_VERSION) or ""
+        return context
+
+
+class Dispatcher(JsonRpcDispatcher):
+    """v1.0 by itself, v0.3 by its adapter."""
+
+    def __init__(self, handler: AionRequestHandler, agent_id: str) -> None:
+        builder = CallContextBuilder(agent_id)
+        super().__init__(handler, builder, enable_v0_3_compat=True)
+        self._handler = handler
+        self._v03_adapter = V03Adapter(handler, builder)
+
+    async def handle_requests(self, request: Request) -> Response:
+        """Answer a POST; the body is read within its limit, before anything looks at it."""
+        strict = StrictRequest(request.scope, request.receive)
+        try:
+            await strict.body()
+        except TooLarge:
+            refusal = InvalidRequestError(
+                f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
+            )
+            return JSONResponse(error_body(None, refusal), status_code=413)
+        return await super().handle_requests(strict)
+
+    def _generate_error_response(self, request_id: RequestId, error: Any) -> JSONResponse:
+        # The SDK's says what an unexpected exception said, and hides what its parser said.
+        return JSONResponse(error_body(request_id, error))
+
+    async def _process_non_streaming_request(self, request_obj: Any, context: ServerCallContext) -> Any:
+        # The SDK takes a missing version for 0.3 and refuses the method.
+        _settle_version(context, "1.0")
+        return await super()._process_non_streaming_request(request_obj, context)
+
+    async def _process_streaming_request(
+        self, request_id: RequestId, request_obj: pb.SendMessageRequest, context: ServerCallContext
+    ) -> Any:
+        _settle_version(context, "1.0")
+        return await open_stream(self._handler.batches(request_obj, context), encode_v1, request_id)
+
+    def _create_response(self, context: ServerCallContext, handler_result: Any) -> Response:
+        if isinstance(handler_result, EventStream):
+            return handler_result
+        return super()._create_response(context, handler_result)
+
+
+class V03Adapter(JSONRPC03Adapter):
+    """The v0.3 methods, over the same handler."""
+
+    def __init__(self, handler: AionRequestHandler, builder: ServerCallContextBuilder) -> None:
+        super().__init__(handler, builder)
+        self._handler = handler
+
+    async def handle_request(self, request_id: RequestId, method: str, body: dict[str, Any], request: Request) -> Any:
+        """Answer a v0.3 request: bad params are -32602 here, -32600 in the SDK."""
+        try:
+            self.METHOD_TO_MODEL[method].model_validate(body)
+        except ValidationError as error:
+            return self._generate_error_response(request_id, _bad_params(error))
+        return await super().handle_request(request_id, method, body, request)
+
+    def _generate_error_response(self, request_id: RequestId, error: Any) -> JSONResponse:
+        return JSONResponse(error_body(request_id, error))
+
+    async def _process_non_streaming_request(
+        self, request_id: RequestId, request_obj: Any, context: ServerCallContext
+    ) -> JSONResponse:
+        _settle_version(context, "0.3")
+        if isinstance(request_obj, v03.SendMessageRequest):
+            _core_request(request_obj)
+        return await super()._process_non_streaming_request(request_id, request_obj, context)
+
+    async def _process_streaming_request(
+        self, request_id: RequestId, request_obj: Any, context: ServerCallContext
+    ) -> Any:
+        _settle_version(context, "0.3")
+        if isinstance(request_obj, v03.TaskResubscriptionRequest):
+            core: Any = conversions.to_core_subscribe_to_task_request(request_obj)
+        else:
+            core = _core_request(request_obj)
+        return await open_stream(self._handler.batches(core, context), encode_v03, request_id)
+
+
+def _core_request(request: Any) -> pb.SendMessageRequest:
+    """Return the v0.3 request in the domain's types.
+
+    Raises InvalidParamsError where a part cannot be read, such as bad base64, which the SDK lets fail as internal.
+    """
+    try:
+        return conversions.to_core_send_message_request(request)
+    except A2AError:
+        raise
+    except Exception as error:  # binascii, protobuf and the SDK each raise their own
+        raise InvalidParamsError(f"params.message cannot be read: {error}.") from error
+
+
+def _settle_version(context: ServerCallContext, spoken: str) -> None:
+    """Refuse a request whose stated version contradicts its method; where none is stated the method says it (D1)."""
+    stated = context.state[_VERSION]
+    if stated:
+        numbers = re.fullmatch(r"(\d+\.\d+)(\.\d+)?", stated)
+        if numbers is None or numbers[1] != spoken:
+            raise VersionNotSupportedError(
+                f"This method is of A2A {spoken}, and the request's {_VERSION} is {stated[:20]!r}: "
+                f"send {spoken}, or leave it out."
+            )
+    context.state["headers"] = {**context.state["headers"], _VERSION: spoken}
+
+
+def _bad_params(error: ValidationError) -> InvalidParamsError:
+    """Return the refusal of params that are not as v0.3 has them, with each field that is wrong."""
+    problems: dict[str, str] = {}
+    for problem in error.errors():
+        field, message = _field(problem["loc"]), problem["msg"]
+        if part := _PART.match(field):
+            # A part is a union: each of its branches complains, and none of the complaints says what is the matter.
+            field, message = part[0], _PART_RULE
+        problems.setdefault(field, message)
+    field, message = next(iter(problems.items()))
+    violations = [{"field": field, "message": message} for field, message in problems.items()]
+    return InvalidParamsError(f"{field or 'params'}: {message}.", data={"errors": violations})
+
+
+_PART = re.compile(r"message\.parts\[\d+\]")
+_PART_RULE = (
+    'this is no part: send {"kind": "text", "text": …}, {"kind": "file", "file": {"uri" or "bytes": …}} '
+    'or {"kind": "data", "data": {…}}'
+)
+
+
+def _field(path: tuple[int | str, ...]) -> str:
+    """Return the path in the client's words; a union's branches, which begin with a capital, are pydantic's."""
+    steps = [step for step in path if isinstance(step, int) or not step[:1].isupper()]
+    field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return field.removeprefix(".").removeprefix("params.")

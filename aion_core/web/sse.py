@@ -1,0 +1,161 @@
+"""Writes a stream: (id, event) pairs as Server-Sent Events, in either dialect, many to a write.
+
+The SDK's own writer sends no ids and costs more than the rest of the path together; here an event is rendered by the
+ordinary encoder, and a chunk by a frame that was rendered once and split where its text belongs.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from secrets import token_hex
+from typing import Any
+
+from a2a.compat.v0_3 import conversions
+from a2a.utils.errors import A2AError
+from google.protobuf.json_format import MessageToDict
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from aion_core.ports import Delta
+from aion_core.protocol.types import Event, Task, stream_response
+from aion_core.tasks.run import Spoken
+from aion_core.web.errors import error_body
+from aion_core.web.request_handler import as_event
+
+logger = logging.getLogger(__name__)
+
+RequestId = str | int | None
+Encode = Callable[[Event, RequestId], str]
+"""An event as the JSON text of one SSE `data` field."""
+
+HEARTBEAT_SECONDS = 15.0
+"""A stream that says nothing sends a comment this often: fronts cut what is silent."""
+
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""No line ends in SSE, yet clients that read lines with `str.splitlines` take them for such; JSON may escape them."""
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+def encode_v1(event: Event, request_id: RequestId) -> str:
+    """Return the event in the wrapper of v1.0: exactly one of its members is set (R28)."""
+    result = MessageToDict(stream_response(event))
+    return json.dumps({"result": result, "id": request_id, "jsonrpc": "2.0"}, ensure_ascii=False)
+
+
+def encode_v03(event: Event, request_id: RequestId) -> str:
+    """Return the event as v0.3 has it: flat, told apart by `kind` (R29-R31)."""
+    response = conversions.to_compat_stream_response(stream_response(event), request_id)
+    return response.model_dump_json(by_alias=True, exclude_none=True)
+
+
+class Frames:
+    """Renders what is said, for one stream."""
+
+    def __init__(self, encode: Encode, request_id: RequestId) -> None:
+        self._encode, self._request_id = encode, request_id
+        self._task: Task | None = None
+        self._templates: dict[tuple[bool, bool], tuple[str, str]] = {}
+
+    def render(self, batch: list[Spoken]) -> bytes:
+        """Return the frames of all that is said, in order."""
+        frames = "".join([self._frame(spoken) for spoken in batch])
+        if not frames.isascii():
+            frames = frames.translate(_LINE_ENDS)
+        # Half a surrogate pair, which a model may speak at the edge of a chunk, has no UTF-8.
+        return frames.encode("utf-8", "replace")
+
+    def error(self, error: Exception) -> bytes:
+        """Return the frame that says why the stream ends early."""
+        data = json.dumps(error_body(self._request_id, error), ensure_ascii=False)
+        return f"event: error\ndata: {data}\n\n".encode()
+
+    def _frame(self, spoken: Spoken) -> str:
+        what = spoken.what
+        if isinstance(what, Delta):
+            before, after = self._templates.get((what.append, what.last)) or self._template(what)
+            return f"id: {spoken.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
+        if isinstance(what, Task):
+            self._task = what
+        return f"id: {spoken.id}\ndata: {self._encode(what, self._request_id)}\n\n"
+
+    def _template(self, delta: Delta) -> tuple[str, str]:
+        """Render a chunk like this one, and split it where its text belongs."""
+        assert self._task is not None  # noqa: S101  # the first event of a stream is a task (R32)
+        # Unguessable: the context id and the request's id, which stand beside the text, are the client's choice.
+        marker = token_hex(16)
+        event = as_event(Delta(marker, delta.append, delta.last), self._task)
+        before, after = self._encode(event, self._request_id).split(marker)
+        template = (f"data: {before}", f"{after}\n\n")
+        self._templates[delta.append, delta.last] = template
+        return template
+
+
+class EventStream(Response):
+    """The answer to a streaming request: written as it comes, ended when the task rests or the client leaves."""
+
+    def __init__(self, first: list[Spoken], rest: AsyncGenerator[list[Spoken], None], frames: Frames) -> None:
+        """`first` is the batch already read, to learn whether the request is refused before a stream begins."""
+        self._first, self._rest, self._frames = first, rest, frames
+        self.status_code = 200
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write the stream."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": _HEADERS})
+        one_at_a_time = asyncio.Lock()
+        last_written = asyncio.get_running_loop().time()
+
+        async def write(body: bytes) -> None:
+            nonlocal last_written
+            async with one_at_a_time:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            last_written = asyncio.get_running_loop().time()
+
+        async def keep_alive() -> None:
+            while True:
+                silent = asyncio.get_running_loop().time() - last_written
+                if silent >= HEARTBEAT_SECONDS:
+                    await write(b": \n\n")
+                else:
+                    await asyncio.sleep(HEARTBEAT_SECONDS - silent)
+
+        async def left() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        writing = asyncio.create_task(self._write_all(write))
+        beside = [asyncio.create_task(keep_alive()), asyncio.create_task(left())]
+        try:
+            await asyncio.wait({writing, beside[1]}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (writing, *beside):
+                task.cancel()
+            await asyncio.gather(writing, *beside, return_exceptions=True)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _write_all(self, write: Callable[[bytes], Any]) -> None:
+        async with aclosing(self._rest) as rest:
+            try:
+                await write(self._frames.render(self._first))
+                async for batch in rest:
+                    await write(self._frames.render(batch))
+            except A2AError as error:
+                await write(self._frames.error(error))
+            except Exception as error:
+                logger.exception("A stream ended early.")
+                await write(self._frames.error(error))
+
+
+async def open_stream(
+    batches: AsyncGenerator[list[Spoken], None], encode: Encode, request_id: RequestId
+) -> EventStream:
+    """Return the stream's response once its first words are there; what is refused before them is raised."""
+    first: list[Spoken] = await anext(batches, [])
+    return EventStream(first, batches, Frames(encode, request_id))
