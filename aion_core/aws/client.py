@@ -55,11 +55,10 @@ class Missing(Exception):
 
 
 class Calls:
-    """A boto3 client whose calls can be awaited; the client is made at the first call."""
+    """A boto3 client whose calls can be awaited; made at the first call, from the environment, unless it is given."""
 
-    def __init__(self, service: str, executor: ThreadPoolExecutor) -> None:
-        self._service, self._executor = service, executor
-        self._client: Any = None
+    def __init__(self, service: str, executor: ThreadPoolExecutor, *, client: Any = None) -> None:
+        self._service, self._executor, self._client = service, executor, client
 
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call the operation, such as `get_item`, in the executor.

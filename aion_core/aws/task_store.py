@@ -48,6 +48,9 @@ DELTA_LIFE = timedelta(hours=1)
 TRIES = 8
 """How often a write is tried against others that are under way on the same item."""
 
+TRIES_UNHEARD = 3
+"""How often a write is tried whose answer does not come; boto3 tries each of them twice."""
+
 FIRST_TIME = "attribute_not_exists(pk)"
 CONTEXT_IS_FREE = (
     "fence = :known AND attribute_not_exists(running) AND (attribute_not_exists(waiting) OR size(waiting) = :none)"
@@ -108,14 +111,30 @@ class DynamoDBTaskStore:
                 )
             except Refused as refused:
                 known = await self._get(keys.message_key(new.context, new.message_id))
-                if known is not None:
+                if known is not None and known["task_id"]["S"] != new.key.task_id:
                     return ingress.repeat_of(new, known["task_id"]["S"], known["content"]["B"])
+                if known is not None:
+                    return await self._created_before(new, holder)
                 if not free and not refused.conflict:
                     raise ingress.too_many_wait() from None
+                await self._pause(attempt)
+            except StoreUnavailable:
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
                 await self._pause(attempt)
             else:
                 return Begun(lease, head) if free else Waiting(head)
         raise StoreUnavailable("The context changes faster than a task can be added to it.")
+
+    async def _created_before(self, new: NewTask, holder: str) -> Begun | Waiting:
+        """Return what an earlier try of this very call has done, whose answer was lost."""
+        context = await self._context(new.context)
+        head = await self.head(new.key)
+        if context is None or head is None:
+            raise StoreCorrupt("A task that was just made is gone.")
+        if context.running is not None and context.running.id == new.turn.id:
+            return Begun(Lease(new.context, context.running, holder, context.fence), head)
+        return Waiting(head)
 
     async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
         """See `ports.TaskStore.begin`."""
@@ -171,6 +190,11 @@ class DynamoDBTaskStore:
                     return after
                 if not refused.conflict:
                     raise LeaseLost("Another holder runs this context now.") from None
+                await self._pause(attempt)
+            except StoreUnavailable:
+                # It may have been made: the next try, with the same token, finds out.
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
                 await self._pause(attempt)
             else:
                 return after

@@ -5,7 +5,6 @@ from typing import Any
 
 from a2a.server.jsonrpc_models import JSONRPCError
 from a2a.server.request_handlers.response_helpers import build_error_response
-from a2a.utils.error_handlers import build_error_details
 from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, JSONParseError
 
 from aion_core.protocol.errors import INTERNAL
@@ -42,7 +41,7 @@ def _spoken(error: Exception) -> A2AError | JSONRPCError:
         )
     if isinstance(error, JSONParseError):
         # Missing from the SDK's own table of errors.
-        return JSONRPCError(code=PARSE_ERROR_CODE, message=str(error), data=build_error_details(error))
+        return JSONRPCError(code=PARSE_ERROR_CODE, message=str(error))
     if isinstance(error, A2AError | JSONRPCError):
         return error
     return JSONRPCError(code=INTERNAL_CODE, message=INTERNAL)

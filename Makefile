@@ -1,0 +1,46 @@
+# The two commands are `make dev` and `make test`. Each sets up all it needs, and is quick the second time.
+
+PYTHON ?= python3
+VENV := .venv
+UV := $(VENV)/bin/uv
+
+.DEFAULT_GOAL := help
+.PHONY: help dev test lint format clean
+
+help: ## Say what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PORT=…, AION_CONFIG=…)
+	@exec $(VENV)/bin/aion dev
+
+test: $(VENV)/.tests ## Pass the tests
+	$(VENV)/bin/python -m pytest $(PYTEST)
+
+lint: $(VENV)/.tests ## Check style, types and imports
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: $(VENV)/.tests ## Put the code in its format
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean: ## Take away what make has made
+	rm -rf $(VENV) .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache
+
+# uv itself: from the machine where it is there, else from PyPI into the project's environment.
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; PYTHON=python3.13 make … names another one."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+# What the server needs, and nothing more; a stamp says that it is there.
+$(VENV)/.runs: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --frozen --quiet --inexact --no-default-groups --extra api --extra langgraph --extra local
+	@touch $@
+
+$(VENV)/.tests: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --frozen --quiet --inexact
+	@touch $@ $(VENV)/.runs

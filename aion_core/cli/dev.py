@@ -1,0 +1,149 @@
+"""`aion dev`: the agents of an aion.yaml on loopback, with everything they need in this process."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aion_core.agents.config import AgentConfig, read_config
+from aion_core.errors import ConfigurationError
+
+LOOPBACK = "127.0.0.1"
+
+GRACE_SECONDS = 3
+"""How long open streams may take to end after Ctrl-C."""
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    envvar="PORT",
+    show_default=True,
+    show_envvar=True,
+    help="Where to listen on 127.0.0.1; 0 takes a free port.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("aion.yaml"),
+    envvar="AION_CONFIG",
+    show_default=True,
+    show_envvar=True,
+    help="The aion.yaml to serve; paths in it are relative to its folder.",
+)
+@click.option(
+    "--store",
+    type=click.Choice(["dynamodb", "memory"]),
+    default="dynamodb",
+    show_default=True,
+    help="dynamodb: the production adapters on an embedded emulator. memory: a dict, for measuring.",
+)
+def dev(port: int, config: Path, store: str) -> None:
+    """Serve the agents on loopback: no AWS account, no docker, no key. Ctrl-C stops it and leaves nothing behind."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("aion_core").setLevel(logging.INFO)
+    agents = read_config(config)
+    project = find_project()
+    sys.path[:0] = [str(project)]
+    with contextlib.ExitStack() as undo:
+        listener = undo.enter_context(_listen(port))
+        base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+        environment = {
+            "AION_CONFIG": str(config.resolve()),
+            "AION_BASE_URL": base_url,
+            "AION_STORE": store,
+            "AION_REVEAL_ERRORS": "true",
+        }
+        stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
+        if stack is not None:
+            environment = {**stack.environment("ApiFunction"), **environment}
+        # The handlers read their settings when they are imported, as they do on Lambda.
+        os.environ.update(environment)
+        from handlers.api import app
+
+        if stack is not None:
+            stack.poll()
+        where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_serve(app, listener, _greeting(agents, base_url, where)))
+
+
+def find_project() -> Path:
+    """Return the folder with template.yaml, handlers and infra: this one, one above it, or aion's own."""
+    here = Path.cwd()
+    for folder in (here, *here.parents, Path(__file__).parents[2]):
+        if (folder / "template.yaml").is_file() and (folder / "infra").is_dir():
+            return folder
+    raise ConfigurationError("There is no template.yaml with its infra folder here. Run this in your project's folder.")
+
+
+@contextlib.contextmanager
+def _listen(port: int) -> Iterator[socket.socket]:
+    """Bind before anything is started: a port that is taken is said at once."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with listener:
+        try:
+            listener.bind((LOOPBACK, port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"Port {port} cannot be used ({error.strerror}). Choose another: PORT=8001."
+            ) from error
+        yield listener
+
+
+def _stack(project: Path) -> Any:
+    from infra.local_stack import LocalStack
+
+    return LocalStack.start(project / "template.yaml")
+
+
+async def _serve(app: Any, listener: socket.socket, greeting: str) -> None:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            click.echo(greeting)
+
+    server = Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS))
+    await server.serve([listener])
+
+
+def _greeting(agents: dict[str, AgentConfig], base_url: str, where: str) -> str:
+    lines = []
+    for position, (agent_id, agent) in enumerate(agents.items()):
+        places = [f"{base_url}/agents/{agent_id}/"]
+        if position == 0:
+            places.insert(0, f"{base_url}/")
+        lines.append(f"{agent.name or agent_id} answers at {' and '.join(places)}")
+    request = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "SendStreamingMessage",
+        "params": {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello, who is there?"}]}},
+    }
+    return "\n".join(
+        [
+            *lines,
+            f"Card: {base_url}/.well-known/agent-card.json",
+            f"Tasks are kept in {where}, until this stops.",
+            "",
+            "Say something:",
+            "",
+            f"  curl -sN {base_url}/ -H 'Content-Type: application/json' \\",
+            f"    -d '{json.dumps(request)}'",
+            "",
+            "Ctrl-C stops it.",
+        ]
+    )

@@ -1,0 +1,278 @@
+"""`make dev`, driven by clients that we did not write."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from a2a.client import Client
+from a2a.types import (
+    GetTaskRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    TaskState,
+)
+from a2a.utils.errors import A2AError
+from google.protobuf.json_format import ParseDict
+
+from tests.support.clients import official_client
+from tests.support.server import ROOT, Server, aion_dev, make_dev, serving
+
+VERSIONS = ["1.0", "0.3"]
+
+LONG = "The quick brown fox jumps over the lazy dog. " * 600
+ODD = "emoji \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600, right to left \u202e\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627\u202c, lines \u2028\u2029\u0085 and NUL \0 end"
+
+
+def message(*parts: Part, context_id: str = "", message_id: str = "") -> SendMessageRequest:
+    return SendMessageRequest(
+        message=Message(
+            message_id=message_id or str(uuid.uuid4()), role=Role.ROLE_USER, context_id=context_id, parts=parts
+        )
+    )
+
+
+async def said(client: Client, request: SendMessageRequest) -> list[StreamResponse]:
+    return [response async for response in client.send_message(request)]
+
+
+def text_of(message: Message) -> str:
+    return "".join(part.text for part in message.parts)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("text", ["Hello, who is there?", LONG, ODD], ids=["short", "27 KB", "odd characters"])
+async def test_the_official_client_sees_the_answer_stream(server: Server, version: str, text: str) -> None:
+    """R11, R17, R22, R27, R28, R32-R35, R61, R103, D1, D2, D9-D11."""
+    async with official_client(server.url, version=version) as client:
+        responses = await said(client, message(Part(text=text)))
+
+    kinds = [response.WhichOneof("payload") for response in responses]
+    assert kinds[0] == "task"
+    assert responses[0].task.status.state == TaskState.TASK_STATE_SUBMITTED
+    assert text_of(responses[0].task.history[0]) == text
+    assert kinds[1] == "status_update"
+    assert responses[1].status_update.status.state == TaskState.TASK_STATE_WORKING
+    assert set(kinds[2:-1]) == {"artifact_update"}
+    assert kinds[-1] == "status_update"
+
+    chunks = [response.artifact_update for response in responses[2:-1]]
+    assert {(chunk.artifact.artifact_id, chunk.artifact.name) for chunk in chunks} == {
+        ("aion:stream-delta", "Stream Delta")
+    }
+    assert [chunk.append for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
+    assert [chunk.last_chunk for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert "".join(chunk.artifact.parts[0].text for chunk in chunks) == text
+    assert len(chunks) > 3, "it streams word by word"
+
+    last = responses[-1].status_update.status
+    assert last.state == TaskState.TASK_STATE_COMPLETED
+    assert text_of(last.message) == text
+    assert last.message.role == Role.ROLE_AGENT
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_official_client_gets_the_whole_task(server: Server, version: str) -> None:
+    """R10, R12, R20, R42, R47, R62."""
+    async with official_client(server.url, version=version, streaming=False) as client:
+        (response,) = await said(client, message(Part(text=ODD)))
+        task = response.task
+        assert task.status.state == TaskState.TASK_STATE_COMPLETED
+        assert text_of(task.status.message) == ODD
+        assert [text_of(entry) for entry in task.history] == [ODD]
+        assert not task.artifacts, "stream deltas are no part of the task"
+        assert await client.get_task(GetTaskRequest(id=task.id)) == task
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_files_and_data_come_back_with_the_task(server: Server, version: str) -> None:
+    """R40."""
+    file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
+    data = ParseDict({"data": {"numbers": [1, 2.5], "none": None, "deep": {"er": ["x"]}}}, Part())
+    async with official_client(server.url, version=version, streaming=False) as client:
+        (response,) = await said(client, message(Part(text="look"), file, data))
+        stored = await client.get_task(GetTaskRequest(id=response.task.id))
+    assert list(stored.history[0].parts) == [Part(text="look"), file, data]
+    assert text_of(stored.status.message) == "look"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_message_without_text_is_answered_too(server: Server, version: str) -> None:
+    async with official_client(server.url, version=version, streaming=False) as client:
+        (response,) = await said(client, message(ParseDict({"data": {"only": "data"}}, Part())))
+    assert response.task.status.state in {TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED}
+
+
+async def test_a_message_larger_than_a_row_comes_back_whole(server: Server) -> None:
+    text = "0123456789abcdef" * 60_000
+    async with official_client(server.url, streaming=False) as client:
+        (response,) = await said(client, message(Part(text=text)))
+        stored = await client.get_task(GetTaskRequest(id=response.task.id))
+    assert text_of(stored.history[0]) == text
+    assert text_of(stored.status.message) == text
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_repeated_message_replays_its_task(server: Server, version: str) -> None:
+    """R52, D17."""
+    request = message(Part(text="only once"), context_id=str(uuid.uuid4()))
+    async with official_client(server.url, version=version) as client:
+        first = await said(client, request)
+        again = await said(client, request)
+    assert again == first
+
+
+async def test_there_is_nothing_to_subscribe_to_when_a_task_has_ended(server: Server) -> None:
+    async with official_client(server.url) as client:
+        responses = await said(client, message(Part(text="done")))
+        with pytest.raises(A2AError, match="has ended"):
+            _ = [event async for event in client.subscribe(SubscribeToTaskRequest(id=responses[0].task.id))]
+
+
+@pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
+@pytest.mark.parametrize("prefix", ["", "/agents/echo"])
+async def test_the_card_is_there_for_clients_of_both_versions(server: Server, prefix: str, path: str) -> None:
+    """R1-R4, R6, D3."""
+    async with httpx.AsyncClient() as http:
+        answer = await http.get(f"{server.url}{prefix}{path}")
+        card = answer.json()
+        assert (
+            await http.get(f"{server.url}{prefix}{path}", headers={"If-None-Match": answer.headers["etag"]})
+        ).status_code == 304
+    assert card["url"] == f"{server.url}/"
+    assert card["protocolVersion"] == "0.3"
+    assert card["preferredTransport"] == "JSONRPC"
+    assert [interface["protocolVersion"] for interface in card["supportedInterfaces"]] == ["1.0", "0.3"]
+    assert {interface["url"] for interface in card["supportedInterfaces"]} == {f"{server.url}/"}
+    assert card["capabilities"]["streaming"] is True
+    assert card["skills"][0]["id"] == "echo"
+    assert "max-age" in answer.headers["cache-control"]
+
+
+@pytest.mark.parametrize("path", ["/agents/echo", "/agents/echo/", "/"])
+async def test_an_agent_answers_at_its_own_path(server: Server, path: str) -> None:
+    body = {
+        "jsonrpc": "2.0",
+        "id": "a",
+        "method": "SendMessage",
+        "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
+    }
+    async with httpx.AsyncClient() as http:
+        answer = (await http.post(f"{server.url}{path}", json=body)).json()
+    assert answer["id"] == "a"
+    assert answer["result"]["task"]["status"]["message"]["parts"] == [{"text": "hi"}]
+
+
+def shell_blocks(readme: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readmes_curl_works_when_pasted(server: Server) -> None:
+    """The README's own text, run by a shell; only the port is another here."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    curls = [block for block in shell_blocks(readme) if block.startswith("curl")]
+    assert len(curls) >= 2
+    for curl in curls:
+        answered = subprocess.run(
+            ["sh", "-c", curl.replace("http://127.0.0.1:8000", server.url)], capture_output=True, text=True, check=True
+        )
+        assert "TASK_STATE_COMPLETED" in answered.stdout, answered
+
+
+def test_the_curl_that_it_prints_works_when_pasted(server: Server) -> None:
+    printed = "".join(server.printed)
+    curl = printed[printed.index("  curl") : printed.index("Ctrl-C")]
+    answered = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, check=True).stdout
+    frames = [json.loads(line.removeprefix("data: ")) for line in answered.splitlines() if line.startswith("data: ")]
+    assert frames[-1]["result"]["statusUpdate"]["status"]["message"]["parts"] == [{"text": "Hello, who is there?"}]
+
+
+def test_ctrl_c_leaves_nothing_behind() -> None:
+    with serving(make_dev()) as server:
+        address = urlsplit(server.url)
+        endpoint = re.search(r"emulated at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
+        assert endpoint is not None
+        server.stop()
+        group = server.process.pid
+        with pytest.raises(ProcessLookupError):
+            os.killpg(group, 0)
+        for place in (address, urlsplit(endpoint[1])):
+            with socket.socket() as attempt:
+                assert attempt.connect_ex((str(place.hostname), int(place.port or 0))) != 0
+
+
+def test_it_listens_on_loopback_only(server: Server) -> None:
+    port = urlsplit(server.url).port
+    listening = [
+        line.split()[1]
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        for line in Path(table).read_text().splitlines()[1:]
+        if line.split()[3] == "0A"
+    ]
+    assert [entry for entry in listening if entry.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
+
+
+def test_a_port_that_is_taken_is_said_in_a_sentence(server: Server) -> None:
+    port = str(urlsplit(server.url).port)
+    ran = subprocess.run(aion_dev("--port", port), cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1
+    assert f"Port {port} cannot be used" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("yaml", "sentence"),
+    [
+        ("aion: {agents: {a: {path: x.py, descripton: hi}}}", "Did you mean 'description'?"),
+        ("aion: {agents: {}}", "aion.agents"),
+        ("aion: {agents: {a: {}}}", "aion.agents.a.path is missing"),
+        ("- a\n- b: [", "is no YAML"),
+        ("", "the file"),
+        ("aion: {agents: {'a b': {path: x.py}}}", "aion.agents.a b"),
+    ],
+)
+def test_a_wrong_aion_yaml_is_said_in_a_sentence(tmp_path: Path, yaml: str, sentence: str) -> None:
+    (tmp_path / "aion.yaml").write_text(yaml)
+    ran = subprocess.run(
+        aion_dev("--port", "0", "--config", str(tmp_path / "aion.yaml")),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 1
+    assert sentence in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_command_explains_itself() -> None:
+    shown = subprocess.run([sys.executable, "-m", "aion_core.cli", "dev", "--help"], capture_output=True, text=True)
+    for option in ("--port", "--config", "--store", "dynamodb", "memory"):
+        assert option in shown.stdout
+
+
+def test_an_agent_that_cannot_be_loaded_is_said_at_once_and_fails_its_tasks(tmp_path: Path) -> None:
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {broken: {path: agent.py}}}")
+    (tmp_path / "agent.py").write_text("import no_such_module\n")
+    with serving(aion_dev("--store", "memory", "--config", str(tmp_path / "aion.yaml"))) as server:
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "message/send",
+            "params": {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}},
+        }
+        task = httpx.post(server.url, json=body, timeout=30).json()["result"]
+        assert task["status"]["state"] == "failed"
+        server.stop()
+    assert "no_such_module" in "".join(server.printed)

@@ -1,0 +1,25 @@
+"""The official clients, as their users make them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client.card_resolver import A2ACardResolver
+from a2a.types import AgentCard
+
+
+@asynccontextmanager
+async def official_client(url: str, *, version: str = "1.0", streaming: bool = True) -> AsyncIterator[Client]:
+    """The a2a-sdk's client for the server's card, told to speak one version of the protocol."""
+    async with httpx.AsyncClient(timeout=60) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        only = AgentCard()
+        only.CopyFrom(card)
+        del only.supported_interfaces[:]
+        only.supported_interfaces.extend(
+            interface for interface in card.supported_interfaces if interface.protocol_version == version
+        )
+        assert only.supported_interfaces, f"the card offers no {version}"
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=streaming)).create(only)
+        yield client

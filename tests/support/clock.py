@@ -1,0 +1,26 @@
+"""A clock for tests: it stands still until it is moved."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+
+class ManualClock:
+    """`ports.Clock`; a sleeper sleeps until the clock has been moved far enough."""
+
+    def __init__(self) -> None:
+        # The emulators know the machine's time only, and items expire by it.
+        self._now = datetime.now(UTC)
+        self._moved = asyncio.Event()
+
+    def now(self) -> datetime:
+        return self._now
+
+    def move(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def sleep(self, seconds: float) -> None:
+        until = self._now + timedelta(seconds=seconds)
+        while self._now < until:
+            await self._moved.wait()

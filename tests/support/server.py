@@ -1,0 +1,70 @@
+"""Starts `aion dev` as a process, the way a user does, and stops it the way a user does."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_URL = re.compile(r"answers at (http://127\.0\.0\.1:\d+)/")
+
+
+@dataclass
+class Server:
+    """A server that has said where it listens."""
+
+    process: "subprocess.Popen[str]"
+    url: str
+    printed: list[str]
+
+    def stop(self) -> int:
+        """Press Ctrl-C, as a terminal does: the whole process group hears it."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.process.wait(timeout=30)
+
+
+@contextmanager
+def serving(command: list[str], **environ: str) -> Iterator[Server]:
+    """Run the command until the block ends; it is ready when it has printed its address."""
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PORT": "0", **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    printed: list[str] = []
+    try:
+        for line in process.stdout:
+            printed.append(line)
+            if line.startswith("Ctrl-C"):
+                break
+        url = _URL.search("".join(printed))
+        assert url is not None, f"{command} did not start:\n{''.join(printed)}"
+        reading = threading.Thread(target=lambda: printed.extend(process.stdout or ()), daemon=True)
+        reading.start()
+        yield Server(process, url[1], printed)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        process.stdout.close()
+
+
+def make_dev() -> list[str]:
+    """The README's own command, in the environment that runs the tests."""
+    return ["make", "--no-print-directory", "dev", f"VENV={sys.prefix}"]
+
+
+def aion_dev(*arguments: str) -> list[str]:
+    """The command behind it."""
+    return [sys.executable, "-m", "aion_core.cli", "dev", *arguments]

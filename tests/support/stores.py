@@ -1,0 +1,34 @@
+"""Task stores to test with: memory, and DynamoDB on the embedded stack."""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from aion_core.aws.blobs import S3Blobs
+from aion_core.aws.client import Calls
+from aion_core.aws.task_store import DynamoDBTaskStore
+from aion_core.ports import Clock
+from infra.local_stack import LocalStack
+
+LEASE_SECONDS = 30.0
+
+
+def dynamodb_store(stack: LocalStack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
+    """A store on the stack's table; the tests keep apart by their owners."""
+    executor = ThreadPoolExecutor(16)
+    environment = stack.environment("ApiFunction")
+    return DynamoDBTaskStore(
+        Calls("dynamodb", executor, client=stack.client("dynamodb")),
+        S3Blobs(Calls("s3", executor, client=stack.client("s3")), bucket=environment["AION_BUCKET"]),
+        clock,
+        table=environment["AION_TABLE"],
+        **{"lease_seconds": LEASE_SECONDS, **options},
+    )
+
+
+_owners = itertools.count()
+
+
+def new_owner() -> str:
+    """An owner that no other test has."""
+    return f"owner-{next(_owners)}"
