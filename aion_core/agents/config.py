@@ -44,7 +44,7 @@ class AgentConfig(_Strict):
     description: str = ""
     version: str = "1.0.0"
     skills: list[Skill] = []
-    input_modes: list[str] = [*_TEXT, "application/json", "application/octet-stream", "image/*", "application/pdf"]
+    input_modes: list[str] = [*_TEXT, "application/json", "application/octet-stream"]
     output_modes: list[str] = _TEXT
     capabilities: Capabilities = Capabilities()
     configuration: dict[str, Any] = {}

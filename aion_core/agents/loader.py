@@ -3,6 +3,7 @@
 A framework is imported when an agent of its kind is, never for the other (DESIGN decision 11).
 """
 
+import asyncio
 import importlib
 import importlib.util
 import inspect
@@ -42,8 +43,8 @@ class LoadedAtFirstTurn:
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         if self._agent is None:
-            # In this thread: an import that waits in another would only hold the interpreter's lock there.
-            self.load()
+            # Not on the event loop: other requests go on while the agent's code is imported.
+            await asyncio.to_thread(self.load)
         assert self._agent is not None  # noqa: S101  # load sets it or raises
         async for emission in self._agent.run(asked):
             yield emission

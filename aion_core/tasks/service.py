@@ -108,11 +108,17 @@ class TaskService:
         outcome = await self._store.create(new, holder=str(uuid7()))
         if isinstance(outcome, Begun):
             run = Run((Numbered(number, event) for number, event in enumerate(new.events, start=1)), listen=listen)
-            self._go(call, self._runner.run(outcome, run))
+            self._go(call, self._run(outcome, run))
             return _Accepted(new.key, run)
         key = TaskKey(call.owner, outcome.task_id) if isinstance(outcome, Repeated) else new.key
         self._go(call, self._drive(context, key))
         return _Accepted(key, None)
+
+    async def _run(self, begun: Begun, run: Run) -> None:
+        await self._runner.run(begun, run)
+        if run.task().status.state not in lifecycle.RESTING:
+            # The lease was lost, or the end could not be recorded: see to it that the task comes to rest.
+            await self._drive(begun.lease.context, begun.head.key)
 
     async def _refuse_follow_up(self, call: Call, message: Message) -> None:
         """Say why a message to this task cannot be taken."""

@@ -40,10 +40,13 @@ class StrictRequest(Request):
 
         Raises ContentTypeNotSupportedError, JSONParseError, InvalidRequestError or InvalidParamsError.
         """
+        if hasattr(self, "_json"):
+            return self._json
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             raise ContentTypeNotSupportedError(f"The Content-Type is {media_type or 'missing'}: send application/json.")
-        return parse(await self.body())
+        self._json = parse(await self.body())
+        return self._json
 
 
 def parse(body: bytes) -> Any:

@@ -62,8 +62,13 @@ class Dispatcher(JsonRpcDispatcher):
     async def handle_requests(self, request: Request) -> Response:
         """Answer a POST; the body is read within its limit, before anything looks at it."""
         strict = StrictRequest(request.scope, request.receive)
+        request_id: RequestId = None
         try:
-            await strict.body()
+            body = await strict.json()
+            request_id = _request_id(body)
+            _check_envelope(body)
+        except A2AError as error:
+            return self._generate_error_response(request_id, error)
         except TooLarge:
             refusal = InvalidRequestError(
                 f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
@@ -129,6 +134,28 @@ class V03Adapter(JSONRPC03Adapter):
         return await open_stream(self._handler.batches(core, context), encode_v03, request_id)
 
 
+def _request_id(body: Any) -> RequestId:
+    """Return the id to answer with: null where the request has none that JSON-RPC allows."""
+    given = body.get("id") if isinstance(body, dict) else None
+    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
+
+
+def _check_envelope(body: Any) -> None:
+    """Refuse what is no JSON-RPC 2.0 request; the SDK's own words for it say nothing of the mend."""
+    if isinstance(body, list):
+        raise InvalidRequestError("Batch requests are not supported: send the requests one by one.")
+    if not isinstance(body, dict):
+        raise InvalidRequestError("The body has to be a JSON-RPC 2.0 request, which is an object.")
+    if body.get("jsonrpc") != "2.0":
+        raise InvalidRequestError('The request\'s "jsonrpc" has to be "2.0".')
+    if body.get("id") != _request_id(body):
+        raise InvalidRequestError('The request\'s "id" has to be a string or a whole number.')
+    if not isinstance(body.get("method"), str) or not body["method"]:
+        raise InvalidRequestError('The request\'s "method" has to name a method, such as "SendMessage".')
+    if not isinstance(body.get("params", {}), dict):
+        raise InvalidParamsError('The request\'s "params" has to be an object.')
+
+
 def _core_request(request: Any) -> pb.SendMessageRequest:
     """Return the v0.3 request in the domain's types.
 
@@ -139,7 +166,7 @@ def _core_request(request: Any) -> pb.SendMessageRequest:
     except A2AError:
         raise
     except Exception as error:  # binascii, protobuf and the SDK each raise their own
-        raise InvalidParamsError(f"params.message cannot be read: {error}.") from error
+        raise InvalidParamsError(f"A part of params.message cannot be read: {error}.") from error
 
 
 def _settle_version(context: ServerCallContext, spoken: str) -> None:
@@ -163,10 +190,11 @@ def _bad_params(error: ValidationError) -> InvalidParamsError:
         if part := _PART.match(field):
             # A part is a union: each of its branches complains, and none of the complaints says what is the matter.
             field, message = part[0], _PART_RULE
-        problems.setdefault(field, message)
+        problems.setdefault(field, f"{message[:1].lower()}{message[1:]}")
     field, message = next(iter(problems.items()))
     violations = [{"field": field, "message": message} for field, message in problems.items()]
-    return InvalidParamsError(f"{field or 'params'}: {message}.", data={"errors": violations})
+    where = f"params.{field}" if field else "params"
+    return InvalidParamsError(f"{where} cannot be used: {message}.", data={"errors": violations})
 
 
 _PART = re.compile(r"message\.parts\[\d+\]")

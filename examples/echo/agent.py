@@ -35,7 +35,9 @@ model = EchoModel()
 
 
 async def answer(state: MessagesState) -> dict[str, Any]:
-    """Let the model answer."""
+    """Let the model answer; a message without text (a file, say) leaves it nothing to say back."""
+    if not state["messages"]:
+        return {"messages": [AIMessage("Send me some text, and I say it back.")]}
     return {"messages": [await model.ainvoke(state["messages"])]}
 
 

@@ -24,7 +24,6 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import ingress, lifecycle
-from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
 from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
 

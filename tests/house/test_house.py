@@ -1,0 +1,70 @@
+"""The house is in order: style, types, and imports that run down."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SOURCES = sorted(
+    path for folder in ("aion_core", "handlers", "infra", "examples") for path in (ROOT / folder).rglob("*.py")
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"]],
+    ids=lambda command: " ".join(command),
+)
+def test_the_checkers_have_nothing_to_say(command: list[str]) -> None:
+    """R101 is ruff's: every public name has its docstring."""
+    ran = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_each_file_says_first_what_it_owns() -> None:
+    for path in SOURCES:
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        assert docstring, f"{path.relative_to(ROOT)} does not say what it owns"
+
+
+def test_only_aws_and_infra_know_boto() -> None:
+    for path in SOURCES:
+        if path.is_relative_to(ROOT / "aion_core" / "aws") or path.is_relative_to(ROOT / "infra"):
+            continue
+        names = {
+            name.split(".")[0]
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        assert not names & {"boto3", "botocore"}, path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        # A card is served, and a task stored, without a framework; a graph's author pays for no database driver.
+        ("aion_core.bootstrap", {"langgraph", "google.adk", "fastapi", "sqlalchemy", "moto", "uvicorn"}),
+        ("handlers.api", {"langgraph", "google.adk", "sqlalchemy", "moto", "grpc"}),
+        ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "fastapi", "httpx", "a2a"}),
+        ("aion_core.tasks.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.aws.task_store", {"fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn"}),
+    ],
+)
+def test_a_module_loads_only_what_it_needs(module: str, never: set[str]) -> None:
+    """DESIGN decision 11."""
+    program = f"import {module}, sys; print(*[name for name in {sorted(never)!r} if name in sys.modules])"
+    environ = {"AION_STORE": "memory", "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == []

@@ -1,0 +1,47 @@
+"""An API process: the app that ApiFunction serves, under uvicorn, on a stack that others share."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from infra.local_stack import LocalStack
+from tests.support.server import ROOT
+
+
+@contextmanager
+def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[str]:
+    """Serve the agents of the config on the stack; yields the base URL once it answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "handlers.api:app", "--port", str(port), "--log-level", "warning"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            **stack.environment("ApiFunction"),
+            **environ,
+            "AION_CONFIG": str(config),
+            "AION_BASE_URL": url,
+        },
+    )
+    try:
+        for _ in range(300):
+            assert process.poll() is None, "the process ended"
+            try:
+                httpx.get(f"{url}/.well-known/agent-card.json")
+                break
+            except httpx.TransportError:
+                time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=20)

@@ -1,0 +1,70 @@
+"""The real service over a store and an agent, without HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.clock import SystemClock
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Agent, Clock, TaskStore
+from aion_core.protocol.card import build_card
+from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.service import TaskService
+from aion_core.web.app import Served, build_app
+
+
+@dataclass
+class Parts:
+    """What meets in a service."""
+
+    service: TaskService
+    agent: Agent
+
+    def app(self) -> FastAPI:
+        """The ASGI app that serves the agent as `test`."""
+        card = build_card(
+            name="Test",
+            description="A test's agent.",
+            version="1",
+            url="http://test/",
+            streaming=True,
+            skills=[],
+            input_modes=["text/plain"],
+            output_modes=["text/plain"],
+        )
+        return build_app(self.service, {"test": Served(self.agent, card)})
+
+
+def parts(agent: Any, store: TaskStore | None = None, clock: Clock | None = None, **options: Any) -> Parts:
+    """The service for an agent, or for a graph; in memory unless a store is given."""
+    clock = clock or SystemClock()
+    store = store or MemoryTaskStore(clock)
+    agent = agent if hasattr(agent, "load") else LangGraphAgent(agent)
+    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, **options)
+    return Parts(TaskService(store, runner, clock), agent)
+
+
+@asynccontextmanager
+async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the app in this process."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client
+
+
+def send(text: str = "hi", *, message_id: str = "m-1", method: str = "SendMessage", **message: Any) -> dict[str, Any]:
+    """A JSON-RPC request that sends a text, in the dialect of its method."""
+    old = "/" in method
+    part = {"kind": "text", "text": text} if old else {"text": text}
+    role = "user" if old else "ROLE_USER"
+    return {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": method,
+        "params": {"message": {"messageId": message_id, "role": role, "parts": [part], **message}},
+    }

@@ -1,0 +1,149 @@
+"""Each kind of frame against what the SDK's own dispatchers render for the same event."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
+
+from aion_core.ports import Asked, Chunk, Emission, Reply
+from aion_core.protocol.types import Message, Part
+from aion_core.web.app import RestsBeforeItReturns
+from aion_core.web.request_handler import AionRequestHandler
+from aion_core.web.rpc import CallContextBuilder
+from tests.support.service import Parts, http, parts, send
+
+ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלום\u202c lines \u2028\u2029\u0085 NUL \0 </script>'
+
+
+class Scripted:
+    """Speaks two model calls, then answers, or fails."""
+
+    def __init__(self, *, fails: bool = False, replies: bool = True) -> None:
+        self._fails, self._replies = fails, replies
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        yield Chunk("first ", "call-1")
+        yield Chunk(ODD, "call-1")
+        yield Chunk("second call", "call-2")
+        if self._fails:
+            raise ValueError("secret of the agent")
+        answer = Message(message_id="a-1", parts=[Part(text=ODD), Part(raw=b"\0\xff", media_type="image/png")])
+        answer.metadata.update({"key": [1, {"deep": None}]})
+        yield Reply(answer if self._replies else None)
+
+
+def the_sdks_app(made: Parts) -> Any:
+    """The same handler behind the SDK's own dispatchers; they want the version said."""
+    dispatcher = JsonRpcDispatcher(
+        AionRequestHandler(made.service), CallContextBuilder("test"), enable_v0_3_compat=True
+    )
+
+    async def rpc(request: Request) -> Any:
+        return await dispatcher.handle_requests(request)
+
+    return RestsBeforeItReturns(Starlette(routes=[Route("/", rpc, methods=["POST"])]))
+
+
+def frames(answer: httpx.Response) -> list[dict[str, str]]:
+    """The fields of each frame, as a strict reader takes them apart."""
+    found = []
+    for frame in answer.content.decode().replace("\r\n", "\n").strip("\n").split("\n\n"):
+        fields = [line.partition(": ") for line in frame.split("\n") if not line.startswith(":")]
+        found.append({name: value for name, _, value in fields})
+    return [frame for frame in found if frame]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["completed", "failed"])
+@pytest.mark.parametrize(("method", "version"), [("SendStreamingMessage", "1.0"), ("message/stream", "0.3")])
+@pytest.mark.parametrize("request_id", [7, "a-string", '"}\u2028'])
+async def test_frames_say_what_the_sdk_says(method: str, version: str, fails: bool, request_id: int | str) -> None:
+    """R25, R28-R31; DESIGN decision 1."""
+    made = parts(Scripted(fails=fails))
+    body = {**send(method=method, contextId="c-1"), "id": request_id}
+    async with http(made.app()) as ours:
+        mine = await ours.post("/", json=body, headers={"A2A-Version": version})
+    # The same message again: the SDK renders what the log has, which are the same events.
+    async with http(the_sdks_app(made)) as theirs:
+        sdk = await theirs.post("/", json=body, headers={"A2A-Version": version})
+    assert mine.status_code == sdk.status_code == 200
+    assert mine.headers["content-type"] == sdk.headers["content-type"] == "text/event-stream; charset=utf-8"
+
+    mine_frames, sdk_frames = frames(mine), frames(sdk)
+    assert [json.loads(frame["data"]) for frame in mine_frames] == [json.loads(frame["data"]) for frame in sdk_frames]
+    kinds = {next(iter(json.loads(frame["data"])["result"])) for frame in mine_frames}
+    assert len(mine_frames) == 8 if not fails else 8
+    if version == "1.0":
+        assert kinds == {"task", "statusUpdate", "artifactUpdate"}
+
+
+async def test_each_frame_has_its_place_in_the_log_as_its_id() -> None:
+    made = parts(Scripted())
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(method="SendStreamingMessage"))
+    assert [frame["id"] for frame in frames(answer)] == [
+        "1", "2", "2.1.0", "2.1.1", "2.1.2", "2.1.3", "2.1.4", "3",
+    ]  # fmt: skip
+
+
+async def test_two_model_calls_are_two_stream_deltas_each_opened_and_closed_once() -> None:
+    """R34, R61, R63, D9, D10."""
+    made = parts(Scripted())
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(method="message/stream"))
+    results = [json.loads(frame["data"])["result"] for frame in frames(answer)]
+    chunks = [result for result in results if result["kind"] == "artifact-update"]
+    assert [(chunk["append"], chunk["lastChunk"], chunk["artifact"]["parts"][0]["text"]) for chunk in chunks] == [
+        (False, False, "first "),
+        (True, False, ODD),
+        (True, True, ""),
+        (False, False, "second call"),
+        (True, True, ""),
+    ]
+    assert [result.get("final") for result in results if result["kind"] == "status-update"] == [False, True]
+
+
+async def test_a_frame_has_no_line_end_within() -> None:
+    """Clients that split lines as Python does see the frames whole."""
+    made = parts(Scripted())
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(ODD, method="SendStreamingMessage"))
+    for line in answer.content.decode().splitlines():
+        assert not line or line.startswith(("id: ", "data: {"))
+
+
+async def test_a_failed_turn_says_why_and_nothing_more() -> None:
+    """R36, D14."""
+    made = parts(Scripted(fails=True))
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(method="message/stream"))
+    last = json.loads(frames(answer)[-1]["data"])["result"]
+    assert last["status"]["state"] == "failed"
+    assert last["final"] is True
+    assert last["metadata"] == {"error": "ValueError: the agent could not finish this turn."}
+    assert last["status"]["message"]["parts"][0]["text"] == last["metadata"]["error"]
+    assert "secret of the agent" not in answer.text
+
+
+async def test_in_development_the_agents_own_words_are_added() -> None:
+    """D14."""
+    made = parts(Scripted(fails=True), reveal_errors=True)
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send(method="message/send"))
+    assert "secret of the agent" in answer.json()["result"]["metadata"]["error"]
+
+
+async def test_an_agent_that_replies_nothing_completes_without_a_message() -> None:
+    made = parts(Scripted(replies=False))
+    async with http(made.app()) as client:
+        answer = await client.post("/", json=send())
+    assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert "message" not in answer.json()["result"]["task"]["status"]
