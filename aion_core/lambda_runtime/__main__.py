@@ -1,0 +1,70 @@
+"""The runtime's process: settings in, exit code out."""
+
+import asyncio
+import io
+import logging
+import os
+import signal
+import sys
+
+from mangum.types import ASGI
+
+from . import log
+from .application import InitError, load
+from .loop import serve
+from .runtime_api import ErrorReport, RuntimeApi
+from .settings import Settings, SettingsError
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Serve the configured app until SIGTERM (0), or until that proves impossible (1)."""
+    # Until there is an event loop to hear it: Python would die of the signal.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Python holds back the lines it writes to a pipe, Lambda freezes us with them, and EMF metrics are printed lines.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    try:
+        settings = Settings.from_environ()
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 1
+    log.configure(settings.log_level)
+    # One event loop for the life of the environment: what the app binds to it at startup stays good.
+    events = asyncio.new_event_loop()
+    asyncio.set_event_loop(events)
+    try:
+        app = load(settings.app)
+        events.run_until_complete(_serve_until_terminated(app, settings))
+        return 0
+    except InitError as error:
+        logger.exception("The app does not start")
+        events.run_until_complete(_report(error, settings))
+    except OSError:
+        logger.exception("The Runtime API has no next invocation for this environment")
+    return 1
+
+
+async def _serve_until_terminated(app: ASGI, settings: Settings) -> None:
+    serving = asyncio.create_task(serve(app, settings))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    await asyncio.wait({serving})
+    if not serving.cancelled():
+        serving.result()
+
+
+async def _report(error: InitError, settings: Settings) -> None:
+    try:
+        await RuntimeApi(settings.runtime_api).report_init_error(ErrorReport(error.error_type, str(error)))
+    except OSError:
+        logger.exception("The Runtime API did not take the report")
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    # Not sys.exit: Python would join the threads of its executors first, and one may be blocked for good in a
+    # synchronous step of an agent that was told to stop.
+    sys.stdout.flush()
+    os._exit(code)

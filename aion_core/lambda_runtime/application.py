@@ -1,0 +1,93 @@
+"""The ASGI app outside of its requests: import, startup, shutdown."""
+
+import asyncio
+import importlib
+import logging
+from types import TracebackType
+from typing import Any, Self, cast
+
+from mangum.types import ASGI, Message
+
+logger = logging.getLogger(__name__)
+
+_SHUTDOWN_SECONDS = 1.0
+
+
+class InitError(Exception):
+    """The app cannot serve in this environment; `error_type` is what the Runtime API is told."""
+
+    def __init__(self, error_type: str, message: str) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+
+
+def load(name: str) -> ASGI:
+    """Import the app named `module:attribute`, or raise `InitError`."""
+    module, _, attribute = name.partition(":")
+    try:
+        app = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise InitError("Runtime.ImportModuleError", f"Cannot import {name!r}: {error!r}") from error
+    if not callable(app):
+        raise InitError("Runtime.HandlerNotFound", f"{name!r} is not an ASGI app: it cannot be called")
+    return cast("ASGI", app)
+
+
+class Lifespan:
+    """The app's lifespan, which is the environment's: entered once before the first invocation, left at SIGTERM."""
+
+    def __init__(self, app: ASGI) -> None:
+        # What the app keeps for its requests; each gets a shallow copy, as ASGI asks.
+        self.state: dict[str, Any] = {}
+        self._app = app
+        self._inbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._listening = False
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> Self:
+        """Run the app's startup, or raise `InitError`."""
+        # One task for both ends: a task group or cancel scope is left by the task that entered it.
+        self._task = asyncio.create_task(self._run())
+        self._inbox.put_nowait({"type": "lifespan.startup"})
+        await self._started
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Run the app's shutdown, as far as it gets in the little time that Lambda gives."""
+        self._inbox.put_nowait({"type": "lifespan.shutdown"})
+        await asyncio.wait({self._task}, timeout=_SHUTDOWN_SECONDS)
+
+    async def _run(self) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
+        try:
+            await self._app(scope, self._receive, self._send)
+        except (Exception, asyncio.CancelledError) as error:
+            if self._started.done():
+                logger.exception("The app's lifespan failed")
+            elif self._listening:
+                self._fail(repr(error), error)
+            else:
+                # Whoever raises before listening does not know the protocol, which an app need not.
+                logger.debug("The app has no lifespan: %r", error)
+        if not self._started.done():
+            self._started.set_result(None)
+
+    async def _receive(self) -> Message:
+        self._listening = True
+        return await self._inbox.get()
+
+    async def _send(self, message: Message) -> None:
+        match message["type"]:
+            case "lifespan.startup.complete" if not self._started.done():
+                self._started.set_result(None)
+            case "lifespan.startup.failed" if not self._started.done():
+                self._fail(message.get("message", ""))
+            case "lifespan.shutdown.failed":
+                logger.error("The app's shutdown failed: %s", message.get("message", ""))
+
+    def _fail(self, reason: str, cause: BaseException | None = None) -> None:
+        error = InitError("Runtime.LifespanFailed", f"The app's startup failed: {reason}")
+        error.__cause__ = cause
+        self._started.set_exception(error)

@@ -1,0 +1,51 @@
+"""The environment, as Lambda and the template set it, read once."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+
+class SettingsError(Exception):
+    """A variable without which the loop cannot start is missing or unreadable; the message names it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where the Runtime API is, which app to serve, and who the function is."""
+
+    runtime_api: str
+    app: str = "handlers.api:app"
+    # How long before an invocation's deadline its app is cancelled, in seconds. A third of it is for the cancelled
+    # app, a third for the end of the response, a third for asking for the next invocation.
+    deadline_margin: float = 3.0
+    log_level: str = "WARNING"
+    function_name: str = ""
+    function_version: str = ""
+    memory_limit_in_mb: int = 0
+    log_group_name: str = ""
+    log_stream_name: str = ""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """Read the settings, or raise `SettingsError` naming the variable that is at fault."""
+        if not environ.get("AWS_LAMBDA_RUNTIME_API"):
+            raise SettingsError("AWS_LAMBDA_RUNTIME_API is not set: Lambda, or a stand-in for its Runtime API, sets it")
+        return cls(
+            runtime_api=environ["AWS_LAMBDA_RUNTIME_API"],
+            app=environ.get("AION_ASGI_APP") or cls.app,
+            deadline_margin=_whole_number(environ, "AION_DEADLINE_MARGIN_MS", default=3000) / 1000,
+            log_level=environ.get("AWS_LAMBDA_LOG_LEVEL") or cls.log_level,
+            function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME", ""),
+            function_version=environ.get("AWS_LAMBDA_FUNCTION_VERSION", ""),
+            memory_limit_in_mb=_whole_number(environ, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", default=0),
+            log_group_name=environ.get("AWS_LAMBDA_LOG_GROUP_NAME", ""),
+            log_stream_name=environ.get("AWS_LAMBDA_LOG_STREAM_NAME", ""),
+        )
+
+
+def _whole_number(environ: Mapping[str, str], name: str, *, default: int) -> int:
+    value = environ.get(name) or str(default)
+    if not value.isdecimal():
+        raise SettingsError(f"{name} must be a whole number, not {value!r}")
+    return int(value)

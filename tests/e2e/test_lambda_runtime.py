@@ -1,0 +1,518 @@
+"""The runtime loop as a process, against a Runtime API that is a real server."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aion_core.lambda_runtime
+from tests.support.fake_runtime_api import ARN, FakeRuntimeApi
+from tests.support.gates import Gates
+from tests.support.recorded import function_url_event, recorded_event
+from tests.support.runtime_process import RuntimeProcess, running
+
+APPS = "tests.support.lambda_apps"
+WRAPPER = Path(aion_core.lambda_runtime.__file__).parent / "exec-wrapper.sh"
+GONE = {"message": "Internal Server Error"}
+LATE = {"message": "Gateway Timeout"}
+
+
+@pytest.fixture
+def journal() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def gates(journal: list[str]) -> AsyncIterator[Gates]:
+    async with Gates(journal) as gates:
+        yield gates
+
+
+@pytest.fixture
+async def api(journal: list[str]) -> AsyncIterator[FakeRuntimeApi]:
+    async with FakeRuntimeApi(journal) as api:
+        yield api
+
+
+@pytest.fixture
+async def runtime(api: FakeRuntimeApi, gates: Gates) -> AsyncIterator[RuntimeProcess]:
+    async with running(f"{APPS}:app", api=api.address, gates=gates.address) as runtime:
+        yield runtime
+
+
+async def still_serves(api: FakeRuntimeApi) -> bool:
+    answer = await api.invoke(function_url_event("/one_line")).answered()
+    return (answer.status, answer.body) == (200, b"hello")
+
+
+async def test_a_chunk_leaves_while_the_app_still_runs(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    invocation = api.invoke(function_url_event("/stream"))
+    assert await invocation.chunk(1) == b"data: one\n\n"
+    await gates.reached("second")
+    assert not invocation.is_answered
+    gates.open("second")
+    answer = await invocation.answered()
+    assert answer.chunks == [
+        b'{"statusCode":200,"headers":{"content-type":"text/event-stream"},"cookies":[]}' + bytes(8),
+        b"data: one\n\n",
+        b"data: two\n\n",
+    ]
+    assert answer.trailers == {}
+
+
+async def test_a_response_is_posted_as_the_runtime_api_asks_of_streams(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
+    invocation = api.invoke(function_url_event("/one_line"), headers={"Lambda-Runtime-Invocation-Id": "attempt-1"})
+    answer = await invocation.answered()
+    assert answer.endpoint == "response"
+    assert answer.headers == {
+        "host": api.address,
+        "user-agent": "aion-lambda-runtime",
+        "connection": "close",
+        "lambda-runtime-function-response-mode": "streaming",
+        "transfer-encoding": "chunked",
+        "content-type": "application/vnd.awslambda.http-integration-response",
+        "trailer": "Lambda-Runtime-Function-Error-Type, Lambda-Runtime-Function-Error-Body",
+        "lambda-runtime-invocation-id": "attempt-1",
+    }
+
+
+async def test_the_app_learns_of_its_invocation(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    event = function_url_event("/echo", method="POST", body='{"a": 1}', query="x=1&x=2")
+    first = json.loads((await api.invoke(event, headers={"Lambda-Runtime-Trace-Id": "Root=1-a"}).answered()).body)
+    again = json.loads((await api.invoke(event, headers={"Lambda-Runtime-Trace-Id": ""}).answered()).body)
+    assert first == {
+        "method": "POST",
+        "path": "/echo",
+        "query": "x=1&x=2",
+        "body": '{"a": 1}',
+        "state": {"started": "yes", "loop": first["state"]["loop"]},
+        "event_path": "/echo",
+        "request_id": "invocation-1",
+        "arn": ARN,
+        "function": ["agent-api", "7", 1024],
+        "log": ["/aws/lambda/agent-api", "2026/03/27/[7]0f1e2d3c4b5a"],
+        "has_time": True,
+        "trace": "Root=1-a",
+        "process": runtime.pid,
+        "same_loop": True,
+    }
+    # Same process, same event loop; what belonged to the first invocation only is gone.
+    assert again == first | {"request_id": "invocation-2", "trace": None}
+
+
+async def test_an_event_of_the_rest_api_is_answered(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    rest = recorded_event("rest_api_v1", path="/echo")
+    rest["requestContext"]["path"] = "/prod/echo"
+    answer = await api.invoke(rest).answered()
+    assert json.loads(answer.body)["path"] == "/echo"
+    assert json.loads(json.loads(answer.body)["body"])["message"]["parts"] == [{"text": "Grüße"}]
+
+
+async def test_an_error_in_the_stream_becomes_trailers_and_the_loop_goes_on(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
+    answer = await api.invoke(function_url_event("/midstream_error")).answered()
+    assert answer.status == 200
+    assert answer.body == b"data: one\n\n"
+    assert answer.trailers["lambda-runtime-function-error-type"] == "Runtime.AppFailed"
+    assert answer.error == {
+        "errorType": "Runtime.AppFailed",
+        "errorMessage": "The application failed; the response is not complete.",
+    }
+    assert await still_serves(api)
+    # The story is in the log, as one line.
+    [story] = [json.loads(line) for line in runtime.lines if "the secret reason" in line]
+    assert story["message"] == "Invocation invocation-1: the app failed"
+    assert "midstream_error" in story["stackTrace"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/early_error", "/announced_error", "/nothing", "/cancels_itself", "/too_many_headers"]
+)
+async def test_an_app_that_fails_before_its_response_is_answered_for(
+    api: FakeRuntimeApi, runtime: RuntimeProcess, path: str
+) -> None:
+    answer = await api.invoke(function_url_event(path)).answered()
+    assert answer.prelude == {"statusCode": 500, "headers": {"content-type": "application/json"}, "cookies": []}
+    assert json.loads(answer.body) == GONE
+    assert b"secret" not in answer.raw
+    assert answer.trailers == {}
+    assert await still_serves(api)
+
+
+async def test_a_response_that_the_app_leaves_open_is_ended_as_not_whole(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
+    answer = await api.invoke(function_url_event("/unfinished")).answered()
+    assert answer.body == b"to be cont"
+    assert answer.error["errorType"] == "Runtime.AppFailed"
+    assert await still_serves(api)
+
+
+@pytest.mark.parametrize("name", ["sqs", "eventbridge_schedule"])
+async def test_an_event_that_is_no_http_event_is_refused_and_the_loop_goes_on(
+    api: FakeRuntimeApi, runtime: RuntimeProcess, name: str
+) -> None:
+    answer = await api.invoke(recorded_event(name), headers={"Lambda-Runtime-Invocation-Id": "attempt-1"}).answered()
+    assert answer.endpoint == "error"
+    assert answer.headers["lambda-runtime-function-error-type"] == "Runtime.NotAnHttpEvent"
+    assert answer.headers["lambda-runtime-invocation-id"] == "attempt-1"
+    assert answer.error["errorType"] == "Runtime.NotAnHttpEvent"
+    assert "refused" in answer.error["errorMessage"]
+    assert await still_serves(api)
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"\xff\xfe", b"[]", b'"text"', b"1", b"null", b"[" * 100_000])
+async def test_a_payload_that_is_no_event_is_refused_and_the_loop_goes_on(
+    api: FakeRuntimeApi, runtime: RuntimeProcess, payload: bytes
+) -> None:
+    answer = await api.invoke(None, payload=payload).answered()
+    assert answer.endpoint == "error"
+    assert answer.error["errorType"] == "Runtime.NotAnHttpEvent"
+    assert await still_serves(api)
+
+
+async def test_an_empty_body_still_has_its_prelude(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    answer = await api.invoke(function_url_event("/no_content")).answered()
+    assert answer.chunks == [b'{"statusCode":204,"headers":{},"cookies":[]}' + bytes(8)]
+
+
+async def test_an_empty_write_does_not_end_the_body(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    answer = await api.invoke(function_url_event("/empty_writes")).answered()
+    assert answer.chunks[1:] == [b"a", b"b", b"c"]
+
+
+async def test_cookies_and_repeated_headers_reach_the_client(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    answer = await api.invoke(function_url_event("/cookies")).answered()
+    assert answer.prelude == {
+        "statusCode": 200,
+        "headers": {"vary": "Accept, Origin", "x-name": "café"},
+        "cookies": ["a=1; Path=/; Expires=Wed, 21 Oct 2026 07:28:00 GMT", "b=2"],
+    }
+
+
+async def test_the_response_ends_with_its_body_and_the_next_invocation_waits_for_the_app(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess, journal: list[str]
+) -> None:
+    invocation = api.invoke(function_url_event("/rests_late"))
+    following = api.invoke(function_url_event("/one_line"))
+    assert (await invocation.answered()).body == b"answered"
+    for number in range(20):
+        await gates.reached(f"after-{number}")
+        gates.open(f"after-{number}")
+    await gates.reached("rest")
+    assert api.asked == 1
+    gates.open("rest")
+    assert (await following.answered()).body == b"hello"
+    ended, rested, asked = (
+        journal.index("invocation-1 ended"),
+        journal.index("gate rest opened"),
+        len(journal) - 1 - journal[::-1].index("invocation-2 given"),
+    )
+    assert ended < rested < asked
+
+
+async def test_the_next_invocation_waits_until_the_response_is_taken(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    invocation = api.invoke(function_url_event("/leaves_a_task_behind"))
+    invocation.hold()
+    for number in range(20):
+        await gates.reached(f"behind-{number}")
+        gates.open(f"behind-{number}")
+    assert api.asked == 1
+    invocation.read_on()
+    assert (await invocation.answered()).body == b"hello"
+    assert await still_serves(api)
+
+
+async def test_a_response_that_is_not_taken_does_not_stop_the_loop(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    invocation = api.invoke(function_url_event("/leaves_a_task_behind"))
+    invocation.hold()
+    await invocation.begun()
+    await gates.reached("behind-0")
+    invocation.break_off()
+    assert await still_serves(api)
+    assert "gave no receipt" in runtime.log
+
+
+async def test_the_app_hears_a_disconnect_when_its_response_is_over(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    gates.open("listening")
+    await api.invoke(function_url_event("/hears_the_end")).answered()
+    await api.asked_times(2)
+    runtime.terminate()
+    assert await runtime.exit_code() == 0
+    assert "heard early: False then: http.disconnect" in runtime.lines
+
+
+async def test_a_message_after_the_end_is_the_apps_error_and_not_the_clients(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
+    answer = await api.invoke(function_url_event("/says_too_much")).answered()
+    assert answer.body == b"hello"
+    assert answer.trailers == {}
+    assert await still_serves(api)
+    assert "http.response.body while the response is ENDED" in runtime.log
+
+
+async def test_a_broken_connection_does_not_stop_the_app(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    invocation = api.invoke(function_url_event("/runs_unheard"))
+    await invocation.chunk(1)
+    await gates.reached("broken")
+    invocation.break_off()
+    gates.open("broken")
+    await gates.reached("finished")
+    assert api.asked == 1
+    gates.open("finished")
+    assert await still_serves(api)
+    assert "ran to its end; heard early: False then: http.disconnect" in runtime.lines
+
+
+async def test_a_fastapi_stream_flows_and_survives_its_connection(api: FakeRuntimeApi, gates: Gates) -> None:
+    async with running("tests.support.lambda_fastapi_app:app", api=api.address, gates=gates.address) as runtime:
+        invocation = api.invoke(function_url_event("/stream"))
+        assert await invocation.chunk(1) == b"data: hello\n\n"
+        await gates.reached("second")
+        invocation.break_off()
+        gates.open("second")
+        await gates.reached("finished")
+        gates.open("finished")
+        await gates.reached("background")
+        assert api.asked == 1
+        gates.open("background")
+        await api.asked_times(2)
+        runtime.terminate()
+        assert await runtime.exit_code() == 0
+        assert "lifespan over" in runtime.lines
+
+
+async def test_sigterm_ends_an_idle_runtime(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    await api.asked_times(1)
+    runtime.terminate()
+    assert await runtime.exit_code() == 0
+    assert "lifespan over" in runtime.lines
+
+
+async def test_sigterm_ends_a_runtime_in_the_middle_of_an_invocation(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    invocation = api.invoke(function_url_event("/never_returns"))
+    await invocation.chunk(1)
+    await gates.reached("never")
+    runtime.terminate()
+    assert await runtime.exit_code() == 0
+    assert (await invocation.answered()).error["errorType"] == "Runtime.OutOfTime"
+    assert "lifespan over" in runtime.lines
+    assert api.asked == 1
+
+
+async def test_sigterm_does_not_wait_for_a_thread_that_cannot_be_stopped(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    api.invoke(function_url_event("/blocks_a_thread"))
+    await gates.reached("in a thread")
+    runtime.terminate()
+    assert await runtime.exit_code() == 0
+
+
+async def test_sigterm_ends_a_runtime_that_imports_its_app(api: FakeRuntimeApi, gates: Gates) -> None:
+    async with running("tests.support.app_that_imports_slowly:app", api=api.address, gates=gates.address) as runtime:
+        await gates.reached("importing")
+        runtime.terminate()
+        assert await runtime.exit_code() == 0
+    assert api.init_error is None
+
+
+async def test_sigterm_ends_a_runtime_that_is_starting(api: FakeRuntimeApi, gates: Gates) -> None:
+    async with running(f"{APPS}:waits_at_start", api=api.address, gates=gates.address) as runtime:
+        await gates.reached("starting")
+        runtime.terminate()
+        assert await runtime.exit_code() == 0
+    assert api.asked == 0
+
+
+async def test_sigterm_does_not_wait_for_a_shutdown_that_hangs(api: FakeRuntimeApi, gates: Gates) -> None:
+    async with running(f"{APPS}:hangs_at_shutdown", api=api.address, gates=gates.address) as runtime:
+        await api.asked_times(1)
+        runtime.terminate()
+        assert await runtime.exit_code() == 0
+
+
+@pytest.mark.parametrize(
+    ("app", "error_type", "reason"),
+    [
+        ("tests.support.app_that_does_not_import:app", "Runtime.ImportModuleError", "no such model"),
+        ("no.such.module:app", "Runtime.ImportModuleError", "No module named"),
+        (f"{APPS}:no_such_attribute", "Runtime.ImportModuleError", "no_such_attribute"),
+        (APPS, "Runtime.ImportModuleError", APPS),
+        ("", "Runtime.ImportModuleError", "handlers.api:app"),
+        (f"{APPS}:not_an_app", "Runtime.HandlerNotFound", "cannot be called"),
+        (f"{APPS}:fails_to_start", "Runtime.LifespanFailed", "no table"),
+        (f"{APPS}:crashes_at_start", "Runtime.LifespanFailed", "no table"),
+        (f"{APPS}:is_cancelled_at_start", "Runtime.LifespanFailed", "no table"),
+    ],
+)
+async def test_an_app_that_does_not_start_is_reported(
+    api: FakeRuntimeApi, tmp_path: Path, app: str, error_type: str, reason: str
+) -> None:
+    # The default name is tried where there is no such module.
+    (tmp_path / "handlers").mkdir()
+    (tmp_path / "handlers" / "__init__.py").touch()
+    path = f"{tmp_path}:{Path.cwd()}"
+    async with running(app, api=api.address, environ={"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}) as runtime:
+        report = await api.init_failed()
+        assert await runtime.exit_code() == 1
+    assert report.headers["lambda-runtime-function-error-type"] == error_type
+    assert report.error["errorType"] == error_type
+    assert reason in report.error["errorMessage"]
+    assert api.asked == 0
+
+
+async def test_an_app_without_lifespan_is_served(api: FakeRuntimeApi) -> None:
+    async with running(f"{APPS}:without_lifespan", api=api.address) as runtime:
+        assert (await api.invoke(function_url_event("/")).answered()).body == b"hello"
+        await api.asked_times(2)
+        runtime.terminate()
+        assert await runtime.exit_code() == 0
+
+
+async def test_an_app_of_another_protocol_fails_request_by_request(api: FakeRuntimeApi) -> None:
+    async with running(f"{APPS}:of_asgi_2", api=api.address):
+        for _ in range(2):
+            assert (await api.invoke(function_url_event("/")).answered()).status == 500
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"AWS_LAMBDA_RUNTIME_API": ""}, "AWS_LAMBDA_RUNTIME_API"),
+        ({"AION_DEADLINE_MARGIN_MS": "3s"}, "AION_DEADLINE_MARGIN_MS"),
+    ],
+)
+async def test_a_setting_that_is_wrong_is_named_at_start(environ: dict[str, str], named: str) -> None:
+    async with running(f"{APPS}:app", api="127.0.0.1:1", environ=environ) as runtime:
+        assert await runtime.exit_code() == 1
+        assert named in runtime.log
+
+
+async def test_a_runtime_api_that_nobody_serves_ends_the_runtime() -> None:
+    async with running(f"{APPS}:app", api="127.0.0.1:1") as runtime:
+        assert await runtime.exit_code() == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (500, {}),
+        (403, {"Lambda-Runtime-Aws-Request-Id": "r", "Lambda-Runtime-Deadline-Ms": "99999999999999"}),
+        (200, {}),
+        (200, {"Lambda-Runtime-Aws-Request-Id": "r"}),
+        (200, {"Lambda-Runtime-Aws-Request-Id": "r", "Lambda-Runtime-Deadline-Ms": "soon"}),
+    ],
+)
+async def test_a_next_that_cannot_be_answered_ends_the_runtime_and_the_log_says_why(
+    api: FakeRuntimeApi, runtime: RuntimeProcess, status: int, headers: dict[str, str]
+) -> None:
+    api.answer_next(status, headers, b"{}")
+    assert await runtime.exit_code() == 1
+    assert "next" in runtime.log
+    assert "lifespan over" in runtime.lines
+
+
+@pytest.mark.parametrize("event", [recorded_event("sqs"), function_url_event("/huge"), function_url_event("/one_line")])
+async def test_an_answer_that_the_runtime_api_rejects_does_not_stop_the_loop(
+    api: FakeRuntimeApi, runtime: RuntimeProcess, event: dict[str, Any]
+) -> None:
+    api.invoke(event, headers={"Lambda-Runtime-Aws-Request-Id": "unknown"})
+    assert await still_serves(api)
+    assert any(line.startswith("unknown") and line.endswith("rejected") for line in api.journal)
+
+
+async def test_an_app_that_never_returns_is_stopped_before_the_deadline(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    answer = await api.invoke(function_url_event("/never_returns"), deadline_in=4.0).answered()
+    assert answer.body == b"data: one\n\n"
+    assert answer.error["errorType"] == "Runtime.OutOfTime"
+    assert await still_serves(api)
+    assert "the app was stopped" in runtime.log
+
+
+async def test_an_app_that_never_answers_is_answered_for_before_the_deadline(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
+    answer = await api.invoke(function_url_event("/never_answers"), deadline_in=2.0).answered()
+    assert answer.status == 504
+    assert json.loads(answer.body) == LATE
+    assert await still_serves(api)
+
+
+async def test_an_app_that_never_stops_sending_is_stopped_before_the_deadline(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
+    answer = await api.invoke(function_url_event("/never_stops_sending"), deadline_in=2.0).answered()
+    assert answer.error["errorType"] == "Runtime.OutOfTime"
+    assert await still_serves(api)
+
+
+async def test_an_app_that_refuses_to_stop_does_not_speak_into_the_next_response(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
+    answer = await api.invoke(function_url_event("/refuses_to_stop"), deadline_in=4.0).answered()
+    assert answer.error["errorType"] == "Runtime.OutOfTime"
+    await gates.reached("still here")
+    following = api.invoke(function_url_event("/stream"))
+    await gates.reached("second")
+    gates.open("still here")
+    await gates.reached("spoke up")
+    gates.open("second")
+    assert (await following.answered()).body == b"data: one\n\ndata: two\n\n"
+    assert "does not stop" in runtime.log
+
+
+async def test_a_reader_that_takes_nothing_is_given_up_before_the_deadline(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
+    invocation = api.invoke(function_url_event("/never_stops_sending"), deadline_in=2.0)
+    await invocation.begun()
+    invocation.hold()
+    assert await still_serves(api)
+    assert "did not take the response in time" in runtime.log
+
+
+async def test_a_huge_response_arrives_whole(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    answer = await api.invoke(function_url_event("/huge")).answered()
+    assert answer.body == b"x" * 32 * 1024 * 1024 + b"y" * 32 * 1024 * 1024
+    assert await still_serves(api)
+
+
+async def test_the_exec_wrapper_starts_the_loop_with_the_runtimes_python(api: FakeRuntimeApi, gates: Gates) -> None:
+    assert os.access(WRAPPER, os.X_OK)
+    command = [str(WRAPPER), sys.executable, "/var/runtime/bootstrap.py"]
+    async with running(f"{APPS}:app", api=api.address, gates=gates.address, command=command) as runtime:
+        assert await still_serves(api)
+        # exec, not a child: the signal reaches the loop.
+        runtime.terminate()
+        assert await runtime.exit_code() == 0
+        assert "lifespan over" in runtime.lines
+
+
+async def test_the_exec_wrapper_leaves_sam_local_its_runtime() -> None:
+    command = [str(WRAPPER), sys.executable, "-c", "import sys; print('original', sys.argv[1:])", "a b", "c"]
+    async with running(f"{APPS}:app", api=None, command=command, environ={"AWS_SAM_LOCAL": "true"}) as runtime:
+        assert await runtime.exit_code() == 0
+        assert runtime.lines == ["original ['a b', 'c']"]

@@ -1,0 +1,328 @@
+"""Lambda's Runtime API as a runtime sees it: a real HTTP server on loopback, which a test feeds and observes.
+
+    async with FakeRuntimeApi() as api:
+        # start a runtime with AWS_LAMBDA_RUNTIME_API=api.address, then
+        invocation = api.invoke(event)
+        first = await invocation.chunk(1)      # returns when it has arrived, while the response still streams
+        answer = await invocation.answered()   # the whole of it, chunk by chunk, with its trailers
+
+What happens is written, in its order, to `journal`.
+"""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import h11
+
+PATIENCE = 60.0
+ARN = "arn:aws:lambda:eu-west-1:123456789012:function:agent-api:live"
+DELIMITER = bytes(8)
+
+
+@dataclass
+class Answer:
+    """What the runtime posted for an invocation, as far as it has come."""
+
+    endpoint: str
+    headers: dict[str, str]
+    chunks: list[bytes] = field(default_factory=list)
+    trailers: dict[str, str] = field(default_factory=dict)
+    complete: bool = False
+
+    @property
+    def raw(self) -> bytes:
+        """All that was posted."""
+        return b"".join(self.chunks)
+
+    @property
+    def prelude(self) -> dict[str, Any]:
+        """Status, headers and cookies of a streamed response."""
+        prelude: dict[str, Any] = json.loads(self.raw.split(DELIMITER, 1)[0])
+        return prelude
+
+    @property
+    def status(self) -> int:
+        """The status that the client gets."""
+        return int(self.prelude["statusCode"])
+
+    @property
+    def body(self) -> bytes:
+        """The body that the client gets."""
+        return self.raw.split(DELIMITER, 1)[1]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error that was posted to an error endpoint, or at the end of a stream."""
+        in_trailers = self.trailers.get("lambda-runtime-function-error-body")
+        error: dict[str, Any] = json.loads(base64.b64decode(in_trailers) if in_trailers else self.raw)
+        return error
+
+
+class FakeInvocation:
+    """An invocation that the test has put in the queue."""
+
+    def __init__(
+        self, api: "FakeRuntimeApi", request_id: str, payload: bytes, headers: dict[str, str], deadline_in: float
+    ) -> None:
+        self.request_id = request_id
+        self.payload = payload
+        self._headers = headers
+        self._deadline_in = deadline_in
+        self.answer: Answer | None = None
+        self._api = api
+        self._reading = asyncio.Event()
+        self._reading.set()
+        self._connection: asyncio.StreamWriter | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the runtime has posted a complete answer."""
+        return self.answer is not None and self.answer.complete
+
+    async def chunk(self, number: int) -> bytes:
+        """Wait for the chunk of this number; 0 is the prelude's."""
+        await self._api.until(lambda: self.answer is not None and len(self.answer.chunks) > number)
+        assert self.answer is not None
+        return self.answer.chunks[number]
+
+    async def answered(self) -> Answer:
+        """Wait for the end of the answer."""
+        await self._api.until(lambda: self.is_answered)
+        assert self.answer is not None
+        return self.answer
+
+    async def begun(self) -> None:
+        """Wait until the runtime has opened its answer."""
+        await self._api.until(lambda: self.answer is not None)
+
+    def headers(self) -> dict[str, str]:
+        """Return what `next` says of it. Its time runs from here, not from when it was queued."""
+        return {"Lambda-Runtime-Deadline-Ms": str(int((time.time() + self._deadline_in) * 1000))} | self._headers
+
+    def hold(self) -> None:
+        """Read no more of the answer, as when the client is slow."""
+        self._reading.clear()
+
+    def read_on(self) -> None:
+        """Read again."""
+        self._reading.set()
+
+    def break_off(self) -> None:
+        """Break the connection on which the answer comes."""
+        assert self._connection is not None, "the runtime has not begun to answer"
+        self._connection.transport.abort()
+
+    async def receive(self, answer: Answer, body: "_Body", connection: asyncio.StreamWriter) -> None:
+        """Take the answer from the runtime."""
+        self.answer, self._connection = answer, connection
+        await self._api.note(f"{self.request_id} {answer.endpoint}")
+        partial = b""
+        async for event in body.events(self._reading):
+            if isinstance(event, h11.EndOfMessage):
+                answer.trailers = _readable(event.headers)
+                answer.complete = True
+                await self._api.note(f"{self.request_id} ended")
+                return
+            partial += event.data
+            # A body with a length has no chunks; each piece of it is one then.
+            if event.chunk_end or "content-length" in answer.headers:
+                answer.chunks.append(partial)
+                partial = b""
+                await self._api.note(f"{self.request_id} chunk {len(answer.chunks) - 1}")
+
+
+@dataclass(frozen=True)
+class RawAnswer:
+    """An answer to `next` that the test has made up."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class FakeRuntimeApi:
+    """The server; `address` is what AWS_LAMBDA_RUNTIME_API must say."""
+
+    def __init__(self, journal: list[str] | None = None) -> None:
+        self.journal = journal if journal is not None else []
+        self.init_error: Answer | None = None
+        # How often the runtime has asked for an invocation.
+        self.asked = 0
+        self._queue: asyncio.Queue[FakeInvocation | RawAnswer] = asyncio.Queue()
+        self._invocations: dict[str, FakeInvocation] = {}
+        self._changed = asyncio.Condition()
+        self._connections: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for connection in self._connections:
+            connection.transport.abort()
+
+    def invoke(
+        self,
+        event: Any,
+        *,
+        payload: bytes | None = None,
+        deadline_in: float = 900.0,
+        headers: dict[str, str] | None = None,
+    ) -> FakeInvocation:
+        """Queue an event for the runtime's `next`; a `payload` replaces its JSON."""
+        request_id = f"invocation-{len(self._invocations) + 1}"
+        given = {
+            "Lambda-Runtime-Aws-Request-Id": request_id,
+            "Lambda-Runtime-Invoked-Function-Arn": ARN,
+            "Lambda-Runtime-Trace-Id": f"Root=1-67e5d9a1-{request_id}",
+            "Content-Type": "application/json",
+        }
+        payload = json.dumps(event).encode() if payload is None else payload
+        invocation = FakeInvocation(self, request_id, payload, given | (headers or {}), deadline_in)
+        self._invocations[request_id] = invocation
+        self._queue.put_nowait(invocation)
+        return invocation
+
+    def answer_next(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+        """Queue an answer to `next` that is no invocation."""
+        self._queue.put_nowait(RawAnswer(status, headers or {}, body))
+
+    async def asked_times(self, times: int) -> None:
+        """Wait until the runtime has asked for an invocation that often."""
+        await self.until(lambda: self.asked >= times)
+
+    async def init_failed(self) -> Answer:
+        """Wait until the runtime has reported that it cannot start."""
+        await self.until(lambda: self.init_error is not None)
+        assert self.init_error is not None
+        return self.init_error
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Wait for something to be true; each thing that arrives is a reason to look again."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(happened)
+
+    async def note(self, what: str) -> None:
+        """Write to the journal and wake who waits."""
+        async with self._changed:
+            self.journal.append(what)
+            self._changed.notify_all()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        try:
+            await self._serve(reader, writer)
+        except (OSError, h11.RemoteProtocolError):
+            await self.note("connection lost")
+        finally:
+            self._connections.discard(writer)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = _Body(reader)
+        request = await body.head()
+        if request is None:
+            return
+        method, path = request.method.decode(), request.target.decode().removeprefix("/2018-06-01/runtime/")
+        headers = _readable(request.headers)
+        match [method, *path.split("/")]:
+            case ["GET", "invocation", "next"]:
+                await self._next(body, reader, writer)
+            case ["POST", "init", "error"]:
+                answer = Answer("init/error", headers, [await body.whole()], complete=True)
+                self.init_error = answer
+                await self.note("init/error")
+                await _reply(body, writer, 202)
+            case ["POST", "invocation", request_id, "response" | "error" as endpoint]:
+                invocation = self._invocations.get(request_id)
+                # As Lambda: an invocation is answered once, and only one that exists.
+                if invocation is None or invocation.answer is not None:
+                    await self.note(f"{request_id} {endpoint} rejected")
+                    await _reply(body, writer, 403)
+                    return
+                await invocation.receive(Answer(endpoint, headers), body, writer)
+                await _reply(body, writer, 202, b'{"status":"OK"}')
+            case _:
+                await self.note(f"unknown {method} {path}")
+                await _reply(body, writer, 404)
+
+    async def _next(self, body: "_Body", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await body.whole()
+        self.asked += 1
+        await self.note("next")
+        queued = asyncio.create_task(self._queue.get())
+        gone = asyncio.create_task(reader.read(1))
+        await asyncio.wait({queued, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not queued.done():
+            # The runtime has hung up: the event is for whoever asks next.
+            queued.cancel()
+            return
+        gone.cancel()
+        match queued.result():
+            case FakeInvocation() as invocation:
+                await self.note(f"{invocation.request_id} given")
+                await _reply(body, writer, 200, invocation.payload, invocation.headers())
+            case RawAnswer(status, headers, raw):
+                await _reply(body, writer, status, raw, headers)
+
+
+class _Body:
+    """One request as it comes in."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self.http = h11.Connection(h11.SERVER)
+        self._reader = reader
+
+    async def head(self) -> h11.Request | None:
+        event = await self._event()
+        return event if isinstance(event, h11.Request) else None
+
+    async def whole(self) -> bytes:
+        reading = asyncio.Event()
+        reading.set()
+        return b"".join([bytes(event.data) async for event in self.events(reading) if isinstance(event, h11.Data)])
+
+    async def events(self, reading: asyncio.Event) -> AsyncIterator[h11.Data | h11.EndOfMessage]:
+        while True:
+            await reading.wait()
+            event = await self._event()
+            if not isinstance(event, h11.Data | h11.EndOfMessage):
+                raise ConnectionError("the runtime broke off")
+            yield event
+            if isinstance(event, h11.EndOfMessage):
+                return
+
+    async def _event(self) -> h11.Event:
+        while True:
+            event = self.http.next_event()
+            if event is h11.NEED_DATA:
+                self.http.receive_data(await self._reader.read(64 * 1024))
+            elif isinstance(event, h11.Event):
+                return event
+            else:
+                raise ConnectionError("the runtime asks more than one thing on a connection")
+
+
+async def _reply(
+    body: _Body, writer: asyncio.StreamWriter, status: int, content: bytes = b"", headers: dict[str, str] | None = None
+) -> None:
+    given = [*(headers or {}).items(), ("Content-Length", str(len(content)))]
+    writer.write(body.http.send(h11.Response(status_code=status, headers=given)) or b"")
+    writer.write(body.http.send(h11.Data(data=content)) or b"")
+    writer.write(body.http.send(h11.EndOfMessage()) or b"")
+    await writer.drain()
+
+
+def _readable(headers: Any) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in headers}

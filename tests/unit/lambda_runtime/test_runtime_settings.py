@@ -1,0 +1,38 @@
+import pytest
+
+from aion_core.lambda_runtime.settings import Settings, SettingsError
+
+
+def test_what_lambda_does_not_say_has_a_default() -> None:
+    assert Settings.from_environ({"AWS_LAMBDA_RUNTIME_API": "127.0.0.1:9001"}) == Settings(
+        runtime_api="127.0.0.1:9001",
+        app="handlers.api:app",
+        deadline_margin=3.0,
+        log_level="WARNING",
+        function_name="",
+        function_version="",
+        memory_limit_in_mb=0,
+        log_group_name="",
+        log_stream_name="",
+    )
+
+
+def test_the_template_may_choose_app_and_margin() -> None:
+    settings = Settings.from_environ(
+        {"AWS_LAMBDA_RUNTIME_API": "a:1", "AION_ASGI_APP": "my.module:app", "AION_DEADLINE_MARGIN_MS": "1500"}
+    )
+    assert (settings.app, settings.deadline_margin) == ("my.module:app", 1.5)
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({}, "AWS_LAMBDA_RUNTIME_API"),
+        ({"AWS_LAMBDA_RUNTIME_API": ""}, "AWS_LAMBDA_RUNTIME_API"),
+        ({"AWS_LAMBDA_RUNTIME_API": "a:1", "AION_DEADLINE_MARGIN_MS": "-1"}, "AION_DEADLINE_MARGIN_MS"),
+        ({"AWS_LAMBDA_RUNTIME_API": "a:1", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "?"}, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
+    ],
+)
+def test_a_variable_at_fault_is_named(environ: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        Settings.from_environ(environ)
