@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any
 
@@ -61,7 +62,7 @@ class Frames:
     def __init__(self, encode: Encode, request_id: RequestId) -> None:
         self._encode, self._request_id = encode, request_id
         self._task: Task | None = None
-        self._templates: dict[tuple[bool, bool], tuple[str, str]] = {}
+        self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[Spoken]) -> bytes:
         """Return the frames of all that is said, in order."""
@@ -79,7 +80,7 @@ class Frames:
     def _frame(self, spoken: Spoken) -> str:
         what = spoken.what
         if isinstance(what, Delta):
-            before, after = self._templates.get((what.append, what.last)) or self._template(what)
+            before, after = self._templates.get((what.append, what.last, what.reason)) or self._template(what)
             return f"id: {spoken.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
         if isinstance(what, Task):
             self._task = what
@@ -90,10 +91,10 @@ class Frames:
         assert self._task is not None  # noqa: S101  # the first event of a stream is a task (R32)
         # Unguessable: the context id and the request's id, which stand beside the text, are the client's choice.
         marker = token_hex(16)
-        event = as_event(Delta(marker, delta.append, delta.last), self._task)
+        event = as_event(replace(delta, text=marker), self._task)
         before, after = self._encode(event, self._request_id).split(marker)
         template = (f"data: {before}", f"{after}\n\n")
-        self._templates[delta.append, delta.last] = template
+        self._templates[delta.append, delta.last, delta.reason] = template
         return template
 
 
