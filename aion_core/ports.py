@@ -92,6 +92,8 @@ class Numbered:
     """The client's message that the event took in; it precedes the event in the task's history."""
     key: str = ""
     """What tells an emission from its repeat, where a node runs again (DESIGN decision 3); "" where none can come."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What came with the client's message beside it: the request's own metadata (R51)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,8 @@ class NewTask:
     """Of what D17 calls the content, to tell a repeat from a reused messageId."""
     events: Sequence[Event]
     turn: Turn
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The request's metadata, kept with the first event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,7 @@ class FollowUp:
     """What sets the task to work again."""
     asked: Message
     turn: Turn
+    request: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +303,8 @@ class Asked:
     """The task as it stands, the message included."""
     message: Message
     """The inbound message, whole."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What came with the request beside the message."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The request's metadata: distribution, network, trace (R51)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +342,11 @@ class Emitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Typing:
+    """The agent is writing; told to whoever listens, and never kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asks:
     """How a turn ends that needs the client: the question, and what an answer has to name."""
 
@@ -355,7 +365,7 @@ class Reply:
 
 
 Ending = Reply | Asks
-Emission = Chunk | Said | Noted | Emitted | Ending
+Emission = Chunk | Said | Noted | Emitted | Typing | Ending
 
 
 class Agent(Protocol):

@@ -8,10 +8,12 @@ A turn's time line, a line a request:
 """
 
 import asyncio
+import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from aion_core.aws import items, keys
@@ -98,7 +100,8 @@ class DynamoDBTaskStore:
     async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated | Interrupted:
         """See `ports.TaskStore.create`."""
         events = [
-            await self._put_event(new.key, generation, event) for generation, event in enumerate(new.events, start=1)
+            await self._put_event(new.key, generation, event, request=new.request if generation == 1 else None)
+            for generation, event in enumerate(new.events, start=1)
         ]
         for attempt in range(TRIES):
             # A contextId that we made is known to be free: nothing is read.
@@ -150,7 +153,9 @@ class DynamoDBTaskStore:
         before, context_key = follow_up.head, follow_up.head.context
         after = lifecycle.advance(before, follow_up.event)
         token = str(uuid4())
-        row = await self._put_event(before.key, after.generation, follow_up.event, token=token, asked=follow_up.asked)
+        row = await self._put_event(
+            before.key, after.generation, follow_up.event, token=token, asked=follow_up.asked, request=follow_up.request
+        )
         for attempt in range(TRIES):
             context = await self._context(context_key)
             if context is None:
@@ -317,6 +322,7 @@ class DynamoDBTaskStore:
         token: str = "",
         key: str = "",
         asked: Message | None = None,
+        request: Mapping[str, Any] | None = None,
     ) -> Write:
         attributes = {
             "token": items.text(token),
@@ -326,6 +332,8 @@ class DynamoDBTaskStore:
             attributes |= await self._payload(task, generation, "asked", asked.SerializeToString())
         if key:
             attributes["key"] = items.text(key)
+        if request:
+            attributes["request"] = items.text(json.dumps(request))
         return put(self._table, keys.event_key(task, generation), {**attributes, **self._keeping()})
 
     async def _payload(self, task: TaskKey, generation: int, name: str, packed: bytes) -> Item:
@@ -452,6 +460,7 @@ class DynamoDBTaskStore:
             items.event_of(packed),
             Message.FromString(asked) if asked is not None else None,
             item["key"]["S"] if "key" in item else "",
+            json.loads(item["request"]["S"]) if "request" in item else {},
         )
 
     async def _unpacked(self, name: str, item: Item) -> bytes | None:

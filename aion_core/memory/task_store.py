@@ -1,8 +1,9 @@
 """The task log in a dict, with the promises of `ports.TaskStore`; it lives as long as the process."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aion_core.errors import LeaseLost
 from aion_core.ports import (
@@ -43,6 +44,7 @@ class _Entry:
     event: bytes  # serialized, so that nobody shares a message with the store
     asked: bytes | None = None
     key: str = ""
+    request: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -76,6 +78,7 @@ class MemoryTaskStore:
                 raise ingress.too_many_wait()
             head = ingress.first_head(new)
             self._tasks[new.key] = _Task(head, [_Entry(_pack(event)) for event in new.events])
+            self._tasks[new.key].log[0].request = new.request
             self._messages[new.context, new.message_id] = (new.key.task_id, new.content_hash)
             context.waiting.append(new.turn)
             return self._begin(new.context, context, holder) if free else Waiting(head)
@@ -92,7 +95,9 @@ class MemoryTaskStore:
                 raise ingress.another_runs()
             if task.head != head:
                 raise ingress.no_longer_asked()
-            task.log.append(_Entry(_pack(follow_up.event), follow_up.asked.SerializeToString()))
+            task.log.append(
+                _Entry(_pack(follow_up.event), follow_up.asked.SerializeToString(), request=follow_up.request)
+            )
             task.head = lifecycle.advance(head, follow_up.event)
             self._messages[key, follow_up.message_id] = (head.key.task_id, follow_up.content_hash)
             context.waiting.insert(0, follow_up.turn)
@@ -190,4 +195,4 @@ def _pack(event: Event) -> bytes:
 
 def _numbered(generation: int, entry: _Entry) -> Numbered:
     asked = Message.FromString(entry.asked) if entry.asked is not None else None
-    return Numbered(generation, unwrap(StreamResponse.FromString(entry.event)), asked, entry.key)
+    return Numbered(generation, unwrap(StreamResponse.FromString(entry.event)), asked, entry.key, entry.request)

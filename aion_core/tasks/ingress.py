@@ -1,16 +1,25 @@
 """What a message becomes: the new task, its first events, its turn, and what makes a repeat of it. Pure."""
 
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused
-from aion_core.ports import MAX_WAITING, ContextKey, FollowUp, Head, NewTask, Repeated, TaskKey, Turn
+from aion_core.ports import MAX_WAITING, ContextKey, FollowUp, Head, NewTask, Numbered, Repeated, TaskKey, Turn
 from aion_core.protocol.types import Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle
 
 
 def new_task(
-    message: Message, context: ContextKey, *, task_id: str, turn_id: str, at: datetime, context_is_new: bool
+    message: Message,
+    context: ContextKey,
+    *,
+    task_id: str,
+    turn_id: str,
+    at: datetime,
+    context_is_new: bool,
+    request: Mapping[str, Any] | None = None,
 ) -> NewTask:
     """Return what is kept of a message that starts a task: submitted, then working (R32, R33, D12)."""
     asked = Message()
@@ -35,10 +44,13 @@ def new_task(
         content_hash=content_hash(message),
         events=(submitted, working),
         turn=Turn(id=turn_id, task_id=task_id, asked=1),
+        request=request or {},
     )
 
 
-def follow_up(message: Message, head: Head, *, turn_id: str, at: datetime) -> FollowUp:
+def follow_up(
+    message: Message, head: Head, *, turn_id: str, at: datetime, request: Mapping[str, Any] | None = None
+) -> FollowUp:
     """Return what is kept of a message to an interrupted task: it works again."""
     asked = Message()
     asked.CopyFrom(message)
@@ -55,6 +67,7 @@ def follow_up(message: Message, head: Head, *, turn_id: str, at: datetime) -> Fo
         event=working,
         asked=asked,
         turn=Turn(id=turn_id, task_id=head.key.task_id, asked=head.generation + 1),
+        request=request or {},
     )
 
 
@@ -95,6 +108,14 @@ def another_runs() -> ContextBusy:
 def no_longer_asked() -> LeaseLost:
     """Return what happened where a task has gone on meanwhile."""
     return LeaseLost("The task is no longer as it was read.")
+
+
+def first_log(new: NewTask) -> tuple[Numbered, ...]:
+    """Return a new task's log."""
+    return tuple(
+        Numbered(number, event, request=new.request if number == 1 else {})
+        for number, event in enumerate(new.events, start=1)
+    )
 
 
 def first_head(new: NewTask) -> Head:

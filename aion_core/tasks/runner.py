@@ -24,7 +24,9 @@ from aion_core.ports import (
     Said,
     TaskStore,
     Turn,
+    Typing,
 )
+from aion_core.protocol.deltas import typing_event
 from aion_core.protocol.types import (
     Event,
     Message,
@@ -119,6 +121,8 @@ class TaskRunner:
                     logger.warning("The agent went on after its end; ignored.", extra={"task_id": turn.key.task_id})
                 elif isinstance(emission, Chunk):
                     turn.speak(emission)
+                elif isinstance(emission, Typing):
+                    turn.type()
                 elif isinstance(emission, Reply | Asks):
                     ending = emission
                 else:
@@ -148,9 +152,10 @@ class _Turn:
     def asked(self) -> Asked:
         """Return what the agent is to answer."""
         task = self._run.task()
-        return Asked(
-            self.lease.context, self.lease.turn, self.lease.fence, task, message_asked(self._run.log, self.lease.turn)
-        )
+        turn = self.lease.turn
+        message = message_asked(self._run.log, turn)
+        request = self._run.log[turn.asked - 1].request
+        return Asked(self.lease.context, turn, self.lease.fence, task, message, request)
 
     def speak(self, chunk: Chunk) -> None:
         """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
@@ -160,6 +165,10 @@ class _Turn:
             self._close_delta(COMPLETE)
         self._say(Delta(chunk.text, append=self._speaking is not None))
         self._speaking = chunk.message_id
+
+    def type(self) -> None:
+        """Let whoever listens here see that an answer is being written."""
+        self._run.say("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
 
     async def emit(self, emission: Said | Noted | Emitted) -> None:
         """Record what the agent wants the client to have; what a node says again when it runs again is not said."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotFound
@@ -22,7 +23,7 @@ from aion_core.ports import (
     TaskKey,
     TaskStore,
 )
-from aion_core.protocol.types import Message, SendMessageRequest, Task
+from aion_core.protocol.types import SendMessageRequest, Task
 from aion_core.tasks import ingress, lifecycle, projection, questions, subscription
 from aion_core.tasks.run import Listen, Run, Spoken
 from aion_core.tasks.runner import TaskRunner
@@ -64,7 +65,7 @@ class TaskService:
         With `returnImmediately` the task is returned as it was recorded, working, and runs on (R21, D12). A repeated
         message returns the task that it made the first time. Raises ClientError where the message cannot be taken.
         """
-        accepted = await self._accept(call, request.message, Listen.NOT)
+        accepted = await self._accept(call, request, Listen.NOT)
         if not request.configuration.return_immediately:
             await self._within(self._rested(accepted), self._blocking_wait)
         if accepted.run is not None:
@@ -76,7 +77,7 @@ class TaskService:
 
         A repeated message subscribes to its task from the first event. Raises ClientError before the first batch.
         """
-        accepted = await self._accept(call, request.message, Listen.FROM_THE_FIRST)
+        accepted = await self._accept(call, request, Listen.FROM_THE_FIRST)
         heard = 0
         if accepted.run is not None:
             async for batch in accepted.run.batches():
@@ -104,10 +105,11 @@ class TaskService:
         """Return the task; raises TaskNotFound."""
         return _task(await self._log(TaskKey(call.owner, task_id), call))
 
-    async def _accept(self, call: Call, message: Message, listen: Listen) -> _Accepted:
+    async def _accept(self, call: Call, request: SendMessageRequest, listen: Listen) -> _Accepted:
         """Keep the message, once, and see to it that its turn runs."""
+        message, metadata = request.message, MessageToDict(request.metadata)
         if message.task_id:
-            return await self._continue(call, message, message.task_id, listen)
+            return await self._continue(call, request, message.task_id, listen)
         context = ContextKey(call.owner, call.agent, message.context_id or str(uuid7()))
         new = ingress.new_task(
             message,
@@ -116,6 +118,7 @@ class TaskService:
             turn_id=str(uuid7()),
             at=self._clock.now(),
             context_is_new=not message.context_id,
+            request=metadata,
         )
         outcome = await self._store.create(new, holder=str(uuid7()))
         match outcome:
@@ -124,13 +127,14 @@ class TaskService:
                 self._go(call, self._run(outcome, run))
                 return _Accepted(new.key, run)
             case Interrupted():
-                return await self._continue(call, message, outcome.task_id, listen)
+                return await self._continue(call, request, outcome.task_id, listen)
         key = TaskKey(call.owner, outcome.task_id) if isinstance(outcome, Repeated) else new.key
         self._go(call, self._drive(context, key))
         return _Accepted(key, None)
 
-    async def _continue(self, call: Call, message: Message, task_id: str, listen: Listen) -> _Accepted:
+    async def _continue(self, call: Call, request: SendMessageRequest, task_id: str, listen: Listen) -> _Accepted:
         """Take a message to a task that there is: the answer to its question, or a repeat of it."""
+        message = request.message
         log = await self._log(TaskKey(call.owner, task_id), call)
         context = log.head.context
         if message.context_id and message.context_id != context.context_id:
@@ -144,13 +148,19 @@ class TaskService:
         if outcome is None:
             task = _task(log)
             questions.check_answer(task, message)
-            follow_up = ingress.follow_up(message, log.head, turn_id=str(uuid7()), at=self._clock.now())
+            follow_up = ingress.follow_up(
+                message,
+                log.head,
+                turn_id=str(uuid7()),
+                at=self._clock.now(),
+                request=MessageToDict(request.metadata),
+            )
             outcome = await self._follow_up(follow_up)
         if isinstance(outcome, Repeated):
             key = TaskKey(call.owner, outcome.task_id)
             self._go(call, self._drive(context, key))
             return _Accepted(key, None)
-        entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked)
+        entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
         run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
         self._go(call, self._run(outcome, run))
         return _Accepted(log.head.key, run)

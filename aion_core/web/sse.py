@@ -84,7 +84,9 @@ class Frames:
             return f"id: {spoken.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
         if isinstance(what, Task):
             self._task = what
-        return f"id: {spoken.id}\ndata: {self._encode(what, self._request_id)}\n\n"
+        data = f"data: {self._encode(what, self._request_id)}\n\n"
+        # What has no place in the log has no id: a reader that comes back asks for what followed the last one.
+        return f"id: {spoken.id}\n{data}" if spoken.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:
         """Render a chunk like this one, and split it where its text belongs."""

@@ -1,4 +1,4 @@
-"""An A2A message as a graph's input."""
+"""An A2A message as a graph's input (R49-R52, R56)."""
 
 import hashlib
 from typing import Any
@@ -6,24 +6,29 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langgraph.pregel import Pregel
 
+from aion_core.agents.context import inbox_of, text_of
 from aion_core.ports import Asked, ContextKey
-from aion_core.protocol.types import Message
+
+INBOX, OUTBOX, MESSAGES = "a2a_inbox", "a2a_outbox", "messages"
+"""The channels of a state that mean something to us, where the author has them."""
 
 
 def graph_input(graph: Pregel[Any, Any, Any, Any], asked: Asked) -> dict[str, Any]:
-    """Return the input of the turn: one HumanMessage, where the message has text and the state has `messages`.
+    """Return the input of the turn, for the channels that the graph's state has.
 
-    Its content is the text parts in order (R49, R50) and its id the messageId, so that a repeat adds nothing (R52).
+    `messages`: one HumanMessage, where the message has text; its content is the text parts in order (R49, R50) and its
+    id the messageId, so that a repeat adds nothing (R52). `a2a_inbox`: the envelope (R51). `a2a_outbox`: empty, since
+    what an earlier turn put there was that turn's.
     """
-    if "messages" not in graph.channels:
-        return {}
-    text = text_of(asked.message)
-    return {"messages": [HumanMessage(content=text, id=asked.message.message_id)] if text else []}
-
-
-def text_of(message: Message) -> str:
-    """Return the message's text parts, in order, as one text."""
-    return "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
+    given: dict[str, Any] = {}
+    if MESSAGES in graph.channels:
+        text = text_of(asked)
+        given[MESSAGES] = [HumanMessage(content=text, id=asked.message.message_id)] if text else []
+    if INBOX in graph.channels:
+        given[INBOX] = inbox_of(asked)
+    if OUTBOX in graph.channels:
+        given[OUTBOX] = None
+    return given
 
 
 def thread_id(context: ContextKey) -> str:
