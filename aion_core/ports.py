@@ -305,6 +305,8 @@ class Asked:
     """The inbound message, whole."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """The request's metadata: distribution, network, trace (R51)."""
+    recorded: Sequence[Numbered] = ()
+    """What an earlier try of this turn has recorded already."""
 
 
 @dataclass(frozen=True, slots=True)

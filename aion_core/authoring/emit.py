@@ -5,6 +5,7 @@ Each call hands the writer one value of this module's; the server makes the A2A 
 
 import sys
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,7 @@ def emit_message(writer: Writer, message: "AIMessage | AIMessageChunk") -> None:
 
     if not isinstance(message, AIMessage):
         raise TypeError(f"emit_message takes an AIMessage or an AIMessageChunk, not {type(message).__name__}.")
-    writer(MessageEmitted(message, running_node()))
+    hand(writer, MessageEmitted(message, running_node()))
 
 
 def emit_task_metadata(writer: Writer, metadata: Mapping[str, Any]) -> None:
@@ -123,7 +124,19 @@ def emit_task_metadata(writer: Writer, metadata: Mapping[str, Any]) -> None:
     whole = as_json(dict(metadata), "emit_task_metadata's metadata")
     as_value(whole, "emit_task_metadata's metadata")
     if own := without_reserved_keys(whole):
-        writer(MetadataEmitted(own, running_node()))
+        hand(writer, MetadataEmitted(own, running_node()))
+
+
+handed: ContextVar[Callable[[], None] | None] = ContextVar("aion_handed", default=None)
+"""Is told of each emission before the writer has it, where a server wants to know what is still under way."""
+
+
+def hand(writer: Writer, emission: object) -> None:
+    """Give the emission to the writer, and let the server know that it is under way."""
+    tell = handed.get()
+    if tell is not None:
+        tell()
+    writer(emission)
 
 
 def running_node() -> str:
@@ -146,4 +159,4 @@ def _emit_artifact(writer: Writer, part: Part, name: str, append: bool, last: bo
     if is_reserved(artifact_id):
         raise ValueError(f"The artifact_id {artifact_id!r} begins with aion:, as only the server's own do: change it.")
     artifact = Artifact(artifact_id=artifact_id or "", name=name, parts=[part])
-    writer(ArtifactEmitted(artifact, append, last, running_node()))
+    hand(writer, ArtifactEmitted(artifact, append, last, running_node()))

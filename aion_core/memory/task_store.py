@@ -1,7 +1,8 @@
 """The task log in a dict, with the promises of `ports.TaskStore`; it lives as long as the process."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -167,6 +168,18 @@ class MemoryTaskStore:
             task = self._tasks.get(key)
             placed = sorted(task.deltas, key=_place) if task else []
             return [batch for batch in placed if _place(batch) >= since]
+
+    @contextmanager
+    def fenced(self, context: ContextKey, fence: int) -> Iterator[None]:
+        """Keep the context's fence where it is for as long as the block runs; raises LeaseLost where it has moved on.
+
+        For what is written under the fence elsewhere: on DynamoDB both are one transaction.
+        """
+        with self._lock:
+            record = self._contexts.get(context)
+            if record is None or record.fence != fence:
+                raise LeaseLost("Another holder runs this context now.")
+            yield
 
     def _begin(self, key: ContextKey, context: _Context, holder: str) -> Begun:
         turn = context.running or context.waiting.pop(0)

@@ -1,7 +1,7 @@
 """What an interrupted task asks, and whether a message answers it. Pure.
 
-The question stands in the task's own status: `metadata.interrupts` of its message lists what is asked, each with an
-`id`; one answer names the one it is for by `metadata.interruptId`, and need not where only one is asked.
+The question stands in the task's own status, whose message says by `metadata.interruptId` what is asked; where more
+than one thing is, `metadata.interrupts` lists them, each with its `id`, and an answer has to name the one it is for.
 """
 
 from typing import Any
@@ -44,8 +44,9 @@ def check_answer(task: Task, message: Message) -> None:
 
 def asked_ids(task: Task) -> list[str]:
     """Return the ids of what the task asks, in its order."""
-    listed = _metadata(task.status.message).get(INTERRUPTS, [])
-    return [str(question["id"]) for question in listed if isinstance(question, dict) and "id" in question]
+    metadata = _metadata(task.status.message)
+    listed = metadata.get(INTERRUPTS) or [{"id": metadata[INTERRUPT_ID]}] if INTERRUPT_ID in metadata else []
+    return [str(question["id"]) for question in listed]
 
 
 def named_id(message: Message) -> str:

@@ -50,6 +50,9 @@ COMPLETED = TaskState.TASK_STATE_COMPLETED
 COMPLETE, CUT = "complete_message", "interrupted"
 """Why a stream delta is closed, in the words of Aion's clients: its model call ended, or the turn did."""
 
+MAX_TRIES = 3
+"""How often a turn is begun before its task fails: what takes its holder down once may do so again."""
+
 STOP_SECONDS = 2.0
 """How long an agent that has lost its lease may take to stop; whatever it says later is refused by the fence."""
 
@@ -111,8 +114,8 @@ class TaskRunner:
 
     async def _ask(self, turn: "_Turn") -> Ending:
         """Let the agent answer; record and speak what it says, and return how its turn ends."""
-        if turn.lease.turn.tries > 1:
-            raise AgentFailed("The server stopped in the middle of this turn. Send the message again with a new id.")
+        if turn.lease.turn.tries > MAX_TRIES:
+            raise AgentFailed(f"The turn was begun {MAX_TRIES} times and did not end. Send it again with a new id.")
         agent = self._agents(turn.lease.context.agent)
         ending: Ending | None = None
         async with aclosing(agent.run(turn.asked())) as emissions:
@@ -155,7 +158,8 @@ class _Turn:
         turn = self.lease.turn
         message = message_asked(self._run.log, turn)
         request = self._run.log[turn.asked - 1].request
-        return Asked(self.lease.context, turn, self.lease.fence, task, message, request)
+        recorded = self._run.log[turn.asked :]
+        return Asked(self.lease.context, turn, self.lease.fence, task, message, request, recorded)
 
     def speak(self, chunk: Chunk) -> None:
         """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""

@@ -14,13 +14,15 @@ from secrets import token_hex
 from typing import Any
 
 from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent03
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aion_core.ports import Delta
-from aion_core.protocol.types import Event, Task, stream_response
+from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent, stream_response
+from aion_core.tasks import lifecycle
 from aion_core.tasks.run import Spoken
 from aion_core.web.errors import error_body
 from aion_core.web.request_handler import as_event
@@ -53,6 +55,9 @@ def encode_v1(event: Event, request_id: RequestId) -> str:
 def encode_v03(event: Event, request_id: RequestId) -> str:
     """Return the event as v0.3 has it: flat, told apart by `kind` (R29-R31)."""
     response = conversions.to_compat_stream_response(stream_response(event), request_id)
+    if isinstance(response.result, TaskStatusUpdateEvent03):
+        # The last event of a stream is final (R35), and a question is; the SDK says so of terminal states only.
+        response.result.final = isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.RESTING
     return response.model_dump_json(by_alias=True, exclude_none=True)
 
 

@@ -1,6 +1,7 @@
 """A LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +16,13 @@ from uuid_utils.compat import uuid7
 from aion_core.agents.context import context_of
 from aion_core.agents.langgraph.inbound import graph_input, thread_id
 from aion_core.agents.langgraph.interrupts import question, resumption
-from aion_core.agents.langgraph.outbound import Outbound
+from aion_core.agents.langgraph.handover import Handover
+from aion_core.agents.langgraph.outbound import HANDED, Outbound
 from aion_core.agents.langgraph.sink import StreamSink
 from aion_core.agents.reply import resolve
 from aion_core.authoring.context import AionContext, aion_context_set
+from aion_core.authoring.emit import handed
+from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Emission, Reply
 from aion_core.protocol.types import Message
 
@@ -26,8 +30,8 @@ STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
 """R59."""
 
 Graph = Pregel[Any, Any, Any, Any]
-Savers = Callable[[Asked], BaseCheckpointSaver[Any]]
-"""Makes the saver of one turn: it writes by the turn's lease, and for no other."""
+Savers = Callable[[Asked, Callable[[], Awaitable[None]]], BaseCheckpointSaver[Any]]
+"""Makes the saver of one turn: it writes by the turn's lease, and no sooner than the function has returned."""
 
 
 class LangGraphAgent:
@@ -45,7 +49,8 @@ class LangGraphAgent:
 
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        graph = self._with_saver(asked)
+        handover = Handover()
+        graph = self._with_saver(asked, handover)
         durable = isinstance(graph.checkpointer, BaseCheckpointSaver)
         config: RunnableConfig = {
             "configurable": {"thread_id": thread_id(asked.context)},
@@ -53,24 +58,15 @@ class LangGraphAgent:
             # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
             "metadata": {"run_id": asked.turn.id},
         }
+        if asked.turn.tries > 1 and not durable:
+            raise AgentFailed(
+                "The server stopped in the middle of this turn, and the graph keeps no state to go on from."
+            )
         state = await graph.aget_state(config) if durable else None
         given = _given(graph, asked, state)
         outbound = Outbound(asked, await _messages_before(graph, config, asked, state) if durable else ())
-        context = context_of(asked, StreamSink(asked))
-        event: Any
-        with aion_context_set(context):
-            stream = graph.astream(
-                given,
-                config,
-                # A graph with a context of its own keeps it, and asks get_aion_context() for ours.
-                context=context if graph.context_schema in (None, AionContext) else None,
-                stream_mode=STREAM_MODES,
-                subgraphs=True,
-                durability="sync" if durable else None,
-            )
-            async for event in stream:
-                for emission in outbound.hear(*event):
-                    yield emission
+        async for emission in self._stream(graph, given, config, asked, outbound, handover):
+            yield emission
         if durable:
             state = await graph.aget_state(config)
             if state.interrupts:
@@ -81,10 +77,46 @@ class LangGraphAgent:
                 emission = replace(emission, message=await _kept(graph, config, emission.message))
             yield emission
 
-    def _with_saver(self, asked: Asked) -> Graph:
+    async def _stream(
+        self,
+        graph: Graph,
+        given: Any,
+        config: RunnableConfig,
+        asked: Asked,
+        outbound: Outbound,
+        handover: Handover,
+    ) -> AsyncGenerator[Emission, None]:
+        context = context_of(asked, StreamSink(asked))
+        telling = handed.set(handover.hand)
+        try:
+            with aion_context_set(context):
+                stream = graph.astream(
+                    given,
+                    config,
+                    # A graph with a context of its own keeps it, and asks get_aion_context() for ours.
+                    context=context if graph.context_schema in (None, AionContext) else None,
+                    stream_mode=STREAM_MODES,
+                    subgraphs=True,
+                    durability="sync" if isinstance(graph.checkpointer, BaseCheckpointSaver) else None,
+                )
+                event: Any
+                async for event in stream:
+                    for emission in outbound.hear(*event):
+                        yield emission
+                    # Whoever asks for what comes next has recorded what came.
+                    if isinstance(event[2], HANDED):
+                        handover.record()
+        except BaseException:
+            handover.cut()
+            raise
+        finally:
+            with suppress(ValueError):
+                handed.reset(telling)
+
+    def _with_saver(self, asked: Asked, handover: Handover) -> Graph:
         if self._savers is None or isinstance(self._graph.checkpointer, BaseCheckpointSaver):
             return self._graph
-        return self._graph.copy(update={"checkpointer": self._savers(asked)})
+        return self._graph.copy(update={"checkpointer": self._savers(asked, handover.caught_up)})
 
 
 def _given(graph: Graph, asked: Asked, state: StateSnapshot | None) -> Any:

@@ -19,9 +19,9 @@ def question(interrupts: Sequence[Interrupt]) -> Asks:
         message.parts.append(Part(text=text))
         if data:
             message.parts.append(ParseDict({"data": data}, Part()))
-    message.metadata.update(
-        {INTERRUPT_ID: interrupts[0].id, INTERRUPTS: [{"id": interrupt.id} for interrupt in interrupts]}
-    )
+    message.metadata.update({INTERRUPT_ID: interrupts[0].id})
+    if len(interrupts) > 1:
+        message.metadata.update({INTERRUPTS: [{"id": interrupt.id} for interrupt in interrupts]})
     return Asks(message)
 
 

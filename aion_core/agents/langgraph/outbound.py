@@ -7,13 +7,14 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.sink import ChunkSaid, IsTyping, Reacted, Replied
 from aion_core.agents.reply import Left
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Said, Typing
-from aion_core.protocol.types import Artifact, Message, Part, Role
+from aion_core.protocol.types import Artifact, Message, Part, Role, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +22,12 @@ INVOKED = "agentInvoked"
 """The metadata key of the status update that says which sub-agent was invoked (R39)."""
 REACTION = "aion:reaction"
 """What the id of a reaction's artifact begins with."""
+
+HANDED = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reacted, Replied)
+"""What a node hands over by `authoring.emit.hand`: counted, so that no checkpoint runs ahead of it."""
+
+REPLY = "reply:"
+"""What the key of a durable reply begins with, to be known among what was recorded."""
 
 _ARTIFACTS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
 """The namespace of the ids that artifacts get from their task and name."""
@@ -40,6 +47,10 @@ class Outbound:
         self._ordinals: dict[str, int] = {}
         self._invoked: set[tuple[str, ...]] = {()}
         self._buffered: Message | None = None
+        for entry in asked.recorded:
+            # What an earlier try of this turn has said is said; its nodes do not run again to say it.
+            if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
+                self._remember(entry.event.status.message, entry.key)
 
     def hear(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield what the event has for the client; `namespace` is that of the subgraph it comes from."""
@@ -82,16 +93,14 @@ class Outbound:
             case MessageEmitted(message=AIMessageChunk() as chunk):
                 yield from self._speak(chunk)
             case MessageEmitted(message=message):
-                self._emitted = message_of(message)
-                yield Said(self._emitted, self._key(payload.node))
+                yield self._say(message_of(message), self._key(payload.node))
             case MetadataEmitted():
                 yield Noted(payload.metadata, self._key(payload.node))
             case ChunkSaid():
                 yield Chunk(payload.text, payload.message_id)
             case Replied():
                 # Recorded now, so that no crash can lose it; it is also the answer when the turn ends (D5).
-                self._buffered = payload.message
-                yield Said(payload.message, self._key(payload.node))
+                yield self._say(payload.message, f"{REPLY}{self._key(payload.node)}")
             case Reacted():
                 yield self._reaction(payload)
             case IsTyping():
@@ -99,6 +108,18 @@ class Outbound:
             case _:
                 # A graph may write what it likes to its own stream; only what the helpers make is meant for A2A.
                 logger.debug("A custom event of the graph is not for A2A.")
+
+    def _say(self, message: Message, key: str) -> Said:
+        if not message.message_id:
+            message.message_id = str(uuid7())
+        self._remember(message, key)
+        return Said(message, key)
+
+    def _remember(self, message: Message, key: str) -> None:
+        if key.startswith(REPLY):
+            self._buffered = message
+        else:
+            self._emitted = message
 
     def _artifact(self, emitted: ArtifactEmitted) -> Emitted:
         """Settle the artifact's identity: the id that was given, else (task, name); an append needs an opening."""

@@ -11,7 +11,7 @@ from langgraph.config import get_stream_writer
 from uuid_utils.compat import uuid7
 
 from aion_core.authoring.context import Message, Thread, User
-from aion_core.authoring.emit import running_node
+from aion_core.authoring.emit import hand, running_node
 from aion_core.ports import Asked
 from aion_core.protocol import types as a2a
 
@@ -64,11 +64,11 @@ class StreamSink:
         """See `ReplySink.reply`; where it goes is kept with it, for whoever distributes it."""
         if target is not None:
             message.metadata.update({TARGET: target})
-        get_stream_writer()(Replied(message, running_node()))
+        hand(get_stream_writer(), Replied(message, running_node()))
 
     async def react(self, key: str, *, message_id: str) -> None:
         """See `ReplySink.react`."""
-        get_stream_writer()(Reacted(key, message_id, running_node()))
+        hand(get_stream_writer(), Reacted(key, message_id, running_node()))
 
     async def typing(self) -> None:
         """See `ReplySink.typing`."""
