@@ -65,6 +65,8 @@ def dev(port: int, config: Path, store: str) -> None:
             "AION_REVEAL_ERRORS": "true",
         }
         stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
+        # It may name a profile that is not on this machine, which boto3 would not forgive.
+        os.environ.pop("AWS_PROFILE", None)
         if stack is not None:
             environment = {**stack.environment("ApiFunction"), **environment}
         # The handlers read their settings when they are imported, as they do on Lambda.
