@@ -54,7 +54,7 @@ def head_of(key: TaskKey, item: Item) -> Head:
     return Head(
         key=key,
         context=ContextKey(key.owner, item["agent"]["S"], item["context_id"]["S"]),
-        state=cast(TaskState, TaskState.Value(item["state"]["S"])),
+        state=cast("TaskState", TaskState.Value(item["state"]["S"])),
         timestamp=datetime.fromtimestamp(int(item["timestamp"]["N"]) / 1000, UTC),
         generation=int(item["generation"]["N"]),
         fence=int(item["fence"]["N"]),
