@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 UV := $(VENV)/bin/uv
+export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
 .DEFAULT_GOAL := help
 .PHONY: help dev test lint format sam-local clean
