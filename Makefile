@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 UV := $(VENV)/bin/uv
+export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test lint format clean
+.PHONY: help dev test lint format sam-local clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -21,13 +22,20 @@ lint: $(VENV)/.tests ## Check style, types and imports
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m infra.template_gate
 
 format: $(VENV)/.tests ## Put the code in its format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
+	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)
+
 clean: ## Take away what make has made
 	rm -rf $(VENV) .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache
+
+# What `sam build` calls, a target for each function.
+include infra/functions.mk
 
 # uv itself: from the machine where it is there, else from PyPI into the project's environment.
 $(UV):

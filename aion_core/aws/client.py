@@ -1,6 +1,7 @@
 """boto3's clients, called off the event loop, and the one place where boto's errors get aion's names."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,6 +23,9 @@ _CONFIG = Config(
     retries={"mode": "standard", "total_max_attempts": 2},
     max_pool_connections=WORKERS,
 )
+
+# An emulator answers at an address, not at a bucket's own name.
+_CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
 _PASSING = frozenset(
     {
@@ -89,7 +93,8 @@ class Calls:
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
             # Two threads may both make one; either serves.
-            self._client = boto3.session.Session().client(self._service, config=_CONFIG)  # type: ignore[call-overload]
+            config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
+            self._client = boto3.session.Session().client(self._service, config=config)  # type: ignore[call-overload]
         method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
         return method
 

@@ -52,6 +52,7 @@ def dev(port: int, config: Path, store: str) -> None:
     """Serve the agents on loopback: no AWS account, no docker, no key. Ctrl-C stops it and leaves nothing behind."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("aion_core").setLevel(logging.INFO)
+    config = config.expanduser()  # make hands on a ~ as it is
     agents = read_config(config)
     project = find_project()
     sys.path[:0] = [str(project)]
@@ -65,6 +66,8 @@ def dev(port: int, config: Path, store: str) -> None:
             "AION_REVEAL_ERRORS": "true",
         }
         stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
+        # It may name a profile that is not on this machine, which boto3 would not forgive.
+        os.environ.pop("AWS_PROFILE", None)
         if stack is not None:
             environment = {**stack.environment("ApiFunction"), **environment}
         # The handlers read their settings when they are imported, as they do on Lambda.

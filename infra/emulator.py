@@ -1,0 +1,209 @@
+"""AWS on one local port: moto's server in this process, made safe for concurrent callers."""
+
+import io
+import itertools
+import json
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Condition, Lock, Thread, current_thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from moto.backends import get_backend
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import ThreadedWSGIServer
+from werkzeug.test import run_wsgi_app
+
+from infra.transactions import keep_only_what_is_touched
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+SERVICES = ("dynamodb", "sqs", "s3")
+REGION = "us-east-1"
+
+# moto keeps its state in module globals, by account: an account of its own keeps each emulator's state apart.
+_accounts = (f"{number:012d}" for number in itertools.count(1))
+
+
+class EmulatorError(Exception):
+    """The emulator cannot serve where it was told to."""
+
+
+class Emulator:
+    """DynamoDB, SQS and S3 behind one address, from `start` to `stop`; a context manager."""
+
+    def __init__(self, listener: socket.socket, host: str) -> None:
+        self.account = next(_accounts)
+        with _no_profile():
+            keep_only_what_is_touched(get_backend("dynamodb")[self.account][REGION])
+        self._gate = _Gate(DomainDispatcherApplication(create_backend_app), self.account)
+        self._server = _Server(host, listener.getsockname()[1], self._gate, _QuietHandler, fd=listener.fileno())
+        self._thread = Thread(target=self._server.serve_forever, args=(0.05,), name="aws-emulator", daemon=True)
+
+    @classmethod
+    def start(cls, host: str = "127.0.0.1", port: int = 0) -> Self:
+        """Serve on this address; port 0 takes a free one."""
+        try:
+            with socket.create_server((host, port), backlog=512) as listener:
+                emulator = cls(listener, host)
+        except OSError as error:
+            raise EmulatorError(f"cannot serve on {host}:{port}: {os.strerror(error.errno or 0)}") from error
+        emulator._thread.start()
+        return emulator
+
+    @property
+    def port(self) -> int:
+        """The port it serves on."""
+        return self._server.port
+
+    @contextmanager
+    def no_long_polls(self) -> Iterator[None]:
+        """Let every long poll return now; while this lasts, none waits."""
+        self._gate.may_wait(False)
+        try:
+            yield
+        finally:
+            self._gate.may_wait(True)
+
+    def stop(self) -> None:
+        """Answer nobody any more and forget everything; safe to repeat."""
+        with self.no_long_polls():
+            self._server.shutdown()
+            self._thread.join()
+            self._server.disconnect()
+        for service in SERVICES:
+            state = get_backend(service).pop(self.account, None)  # type: ignore[call-overload]
+            if state is not None:
+                state.reset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class _Gate:
+    """Lets one request in at a time, and makes long polls that nobody has to wait behind.
+
+    moto is not made for threads: it answers a failed transaction by putting back what it copied when the transaction
+    began, and what another thread wrote in between is lost; queues and versions of objects suffer likewise. A lock around
+    its own long poll would stop every sender, though, so moto only ever sees polls that do not wait.
+    """
+
+    # How late a message may be seen whose delay or visibility timeout has run out: nothing announces that.
+    TICK = 0.2
+    LONGEST_POLL = 20
+
+    def __init__(self, app: "WSGIApplication", account: str) -> None:
+        self._app = app
+        self._account = account
+        self._sqs = Condition()
+        self._others = Lock()
+        self._polls_wait = True
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = self._account
+        # Read first: whoever holds a lock must not wait for a client.
+        body = _body(environ)
+        environ["wsgi.input"] = io.BytesIO(body)
+        target = environ.get("HTTP_X_AMZ_TARGET", "")
+        if target == "AmazonSQS.ReceiveMessage":
+            return self._receive(environ, body, start_response)
+        if target.startswith("AmazonSQS"):
+            with self._sqs:
+                response = self._app(environ, start_response)
+                self._sqs.notify_all()
+            return response
+        with self._others:
+            return self._app(environ, start_response)
+
+    def may_wait(self, allowed: bool) -> None:
+        """Say whether a poll may wait for messages; one that waits when it may not returns."""
+        with self._sqs:
+            self._polls_wait = allowed
+            self._sqs.notify_all()
+
+    def _receive(self, environ: "WSGIEnvironment", asked: bytes, start_response: "StartResponse") -> Iterable[bytes]:
+        request = json.loads(asked)
+        wait = int(request.get("WaitTimeSeconds") or 0)
+        if not 0 <= wait <= self.LONGEST_POLL:
+            return self._app(environ, start_response)  # which refuses it
+        body = json.dumps({**request, "WaitTimeSeconds": 0}).encode()
+        environ["CONTENT_LENGTH"] = str(len(body))
+        end = time.monotonic() + wait
+        with self._sqs:
+            while True:
+                attempt = {**environ, "wsgi.input": io.BytesIO(body)}
+                chunks, status, headers = run_wsgi_app(self._app, attempt, buffered=True)
+                answer = b"".join(chunks)
+                # An error is an answer too, which waiting will not change.
+                is_empty = status.startswith("200") and not json.loads(answer).get("Messages")
+                remaining = end - time.monotonic()
+                if not is_empty or not self._polls_wait or remaining <= 0:
+                    break
+                self._sqs.wait(min(remaining, self.TICK))
+        start_response(status, list(headers))
+        return [answer]
+
+
+class _QuietHandler(MotoRequestHandler):
+    """moto's handler without a line for every request."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing."""
+
+
+class _Server(ThreadedWSGIServer):
+    """A thread for each connection, none of which outlives the server."""
+
+    PATIENCE = 1
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._open: dict[Thread, socket.socket] = {}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a new thread."""
+        thread = Thread(target=self._answer, args=(request, client_address), name="aws-emulator-request", daemon=True)
+        self._open[thread] = request
+        thread.start()
+
+    def _answer(self, request: Any, client_address: Any) -> None:
+        try:
+            self.process_request_thread(request, client_address)
+        finally:
+            self._open.pop(current_thread(), None)
+
+    def disconnect(self) -> None:
+        """Hang up on every client that is still there; call it when no new one can come."""
+        # Nobody may ask any more; whoever has asked gets an answer, if he takes it.
+        for how, patience in ((socket.SHUT_RD, self.PATIENCE), (socket.SHUT_RDWR, None)):
+            for thread, connection in list(self._open.items()):
+                with suppress(OSError):
+                    connection.shutdown(how)
+                thread.join(patience)
+
+
+@contextmanager
+def _no_profile() -> Iterator[None]:
+    """Hide AWS_PROFILE from moto's first use of boto3: a profile that is not on this machine would be an error."""
+    profile = os.environ.pop("AWS_PROFILE", None)
+    try:
+        yield
+    finally:
+        if profile is not None:
+            os.environ["AWS_PROFILE"] = profile
+
+
+def _body(environ: "WSGIEnvironment") -> bytes:
+    # A body that is sent in chunks ends by itself.
+    length = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
+    body: bytes = environ["wsgi.input"].read(length)
+    return body

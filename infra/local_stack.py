@@ -1,0 +1,227 @@
+"""The stack of template.yaml in this process: an emulator with its tables, queues and buckets, and pollers.
+
+As a process of its own, `python -m infra.local_stack` prints one line of JSON (the endpoint, and each function's
+environment) when it is ready, and serves until it is told to stop.
+"""
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event, Lock
+from types import TracebackType
+from typing import Any, Self
+
+import botocore.session
+from botocore.config import Config
+
+from infra import resources
+from infra.emulator import REGION, Emulator, EmulatorError
+from infra.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
+from infra.template import FUNCTION, Place, Template, TemplateError
+
+logger = logging.getLogger(__name__)
+
+# The emulator takes any credentials; without some, boto3 would look for them on the network.
+SETTINGS = {
+    "AWS_REGION": REGION,
+    "AWS_DEFAULT_REGION": REGION,
+    "AWS_ACCESS_KEY_ID": "local",
+    "AWS_SECRET_ACCESS_KEY": "local",
+}
+RETRY_AFTER = 1
+
+# Without the variable AWS_PROFILE, which may name a profile that is not there.
+_session = botocore.session.Session({"profile": (None, None, None, None)})
+_creating_a_client = Lock()
+
+
+class LocalStack:
+    """A template's resources in an emulator, from `start` to `stop`; a context manager."""
+
+    def __init__(self, emulator: Emulator, template: Template) -> None:
+        self._emulator = emulator
+        self._pollers: list[Poller] = []
+        self.template = template
+
+    @classmethod
+    def start(
+        cls,
+        template: str | Path = "template.yaml",
+        *,
+        parameters: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        stack_name: str = "local",
+    ) -> Self:
+        """Serve the template's resources on this address (port 0 takes a free one), without calling any function."""
+        emulator = Emulator.start(host, port)
+        try:
+            place = Place(emulator.account, REGION, f"http://{host}:{emulator.port}", stack_name)
+            stack = cls(emulator, Template(Path(template).resolve(), place, parameters))
+            resources.make(stack.template, stack.client)
+        except BaseException:
+            emulator.stop()
+            raise
+        return stack
+
+    @property
+    def endpoint(self) -> str:
+        """Where this machine reaches the emulator."""
+        return self.template.place.endpoint
+
+    def environment(self, function: str, *, reached_at: str | None = None) -> dict[str, str]:
+        """Return the environment that the template gives the function, with what it needs to reach this stack.
+
+        `reached_at` is the host by which the function reaches it, where that is not the one it is bound to.
+        """
+        there = f"http://{reached_at}:{self._emulator.port}" if reached_at else self.endpoint
+        # A queue's URL holds the address of its service.
+        given = {name: text.replace(self.endpoint, there) for name, text in self.template.environment(function).items()}
+        return {**given, **SETTINGS, "AWS_ENDPOINT_URL": there}
+
+    def physical_id(self, logical_id: str) -> str:
+        """Return the name of a table or bucket, the URL of a queue."""
+        return self.template.attribute(logical_id, None, logical_id)
+
+    def client(self, service: str) -> Any:
+        """Return a client of this stack's DynamoDB, SQS or S3, whatever this machine's AWS settings say."""
+        with _creating_a_client:
+            return _session.create_client(
+                service,
+                region_name=REGION,
+                endpoint_url=self.endpoint,
+                aws_access_key_id=SETTINGS["AWS_ACCESS_KEY_ID"],
+                aws_secret_access_key=SETTINGS["AWS_SECRET_ACCESS_KEY"],
+                config=Config(proxies={}, max_pool_connections=50, s3={"addressing_style": "path"}),
+            )
+
+    def poll(self, handlers: Mapping[str, Handler] | None = None, *, retry_after: int | None = RETRY_AFTER) -> None:
+        """Begin to call the functions that have a queue or a schedule, from threads of this process.
+
+        A function without an entry in `handlers` is imported by the name in the template, so the environment must be
+        set before. A failed message is tried again after `retry_after` seconds; None leaves it to the queue, as on AWS.
+        """
+        handlers = handlers or {}
+        functions = self.template.resources(FUNCTION)
+        if unknown := sorted(set(handlers) - set(functions)):
+            raise TemplateError(f"{self.template.path} has no function {', '.join(unknown)}")
+        pollers = [poller for name in functions for poller in self._pollers_of(name, handlers.get(name), retry_after)]
+        for poller in pollers:
+            poller.start()
+        self._pollers += pollers
+
+    def call_schedules(self, function: str) -> None:
+        """Call a polled function's schedules now, in this thread."""
+        schedules = [poller for poller in self._pollers if isinstance(poller, SchedulePoller)]
+        own = [poller for poller in schedules if poller.function.name == function]
+        if not own:
+            raise TemplateError(f"{function} has no schedule that is polled")
+        for poller in own:
+            poller.call()
+
+    def stop_polling(self, grace: float = 10) -> None:
+        """Call no more functions, and wait up to `grace` seconds for those that run."""
+        for poller in self._pollers:
+            poller.stop()
+        deadline = time.monotonic() + grace
+        with self._emulator.no_long_polls():
+            for name in [name for poller in self._pollers for name in poller.join(deadline)]:
+                logger.warning("%s still runs and is left to itself", name)
+        self._pollers = []
+
+    def stop(self, grace: float = 10) -> None:
+        """Stop polling, then take the resources away."""
+        try:
+            self.stop_polling(grace)
+        finally:
+            self._emulator.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _pollers_of(self, name: str, handler: Handler | None, retry_after: int | None) -> list[Poller]:
+        queues = [event for event in self.template.events(name, "SQS") if _is_on(event[2])]
+        schedules = [event for event in self.template.events(name, "Schedule", "ScheduleV2") if _is_on(event[2])]
+        if not queues and not schedules:
+            return []
+        function = self._function(name, handler)
+        place = self.template.place
+        sqs = self.client("sqs")
+        return [
+            *(QueuePoller(function, QueueSource.of(event, place), sqs, retry_after) for _, _, event in queues),
+            *(SchedulePoller(function, kind, event_name, event, place) for event_name, kind, event in schedules),
+        ]
+
+    def _function(self, name: str, handler: Handler | None) -> Function:
+        properties = self.template.resolved(name, "Handler", "CodeUri", "Timeout", "MemorySize")
+        if handler is None:
+            handler = _imported(properties["Handler"], self.template.path.parent / properties.get("CodeUri", "."))
+        return Function(
+            name=name,
+            arn=self.template.attribute(name, "Arn", name),
+            timeout=int(properties.get("Timeout", 3)),
+            memory=int(properties.get("MemorySize", 128)),
+            handler=handler,
+        )
+
+
+def _is_on(event: Mapping[str, Any]) -> bool:
+    return event.get("Enabled", True) is not False and event.get("State") != "DISABLED"
+
+
+def _imported(name: str, code: Path) -> Handler:
+    """Import a Handler; its code's folder is on the path, as it is on Lambda."""
+    folder = str(code.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module, _, attribute = name.rpartition(".")
+    try:
+        handler: Handler = getattr(importlib.import_module(module.replace("/", ".")), attribute)
+    except (ImportError, AttributeError) as error:
+        raise TemplateError(f"the handler {name} cannot be imported from {folder}: {error}") from error
+    return handler
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve the stack as a process of its own."""
+    parser = argparse.ArgumentParser(prog="python -m infra.local_stack", description=__doc__)
+    parser.add_argument("--template", default="template.yaml", help="the SAM template (%(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to bind (%(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="the port to bind; 0 takes a free one")
+    parser.add_argument("--poll", action="store_true", help="call the template's functions for their queues, here")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+
+    stopped = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        with LocalStack.start(given.template, host=given.host, port=given.port) as stack:
+            environments = {name: stack.environment(name) for name in stack.template.resources(FUNCTION)}
+            if given.poll:
+                os.environ.pop("AWS_PROFILE", None)
+                for environment in environments.values():
+                    os.environ.update(environment)
+                stack.poll()
+            print(json.dumps({"endpoint": stack.endpoint, "environment": environments}), flush=True)
+            stopped.wait()
+    except (TemplateError, EmulatorError) as error:
+        print(f"local stack: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""`make sam-local`: `sam local start-api` on the built functions, with the embedded stack where their containers reach it."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra import sam_cli, uv
+from infra.emulator import EmulatorError
+from infra.local_stack import SETTINGS, LocalStack
+from infra.template import FUNCTION, TemplateError
+
+ROOT = sam_cli.ROOT
+# Only the names that the template gives a function can be set by this file; the rest is SAM's own environment.
+ENV_VARS = ROOT / ".env.local.json"
+# Docker Desktop's name for the machine it runs on.
+DESKTOP = "host.docker.internal"
+
+
+class CannotRun(Exception):
+    """Something that SAM needs is not there; the message says what."""
+
+
+def machine_architecture() -> str:
+    """Return this machine's processor in Lambda's words: another one's container would be emulated, slowly."""
+    return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
+
+
+def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, file: Path) -> None:
+    """Write what `sam local --env-vars` sets in the functions' containers."""
+    environments = {
+        name: {**stack.environment(name, reached_at=reached_at), "AION_BASE_URL": base_url}
+        for name in stack.template.resources(FUNCTION)
+    }
+    file.write_text(json.dumps(environments, indent=2))
+
+
+def sam_environment() -> dict[str, str]:
+    """Return the environment for SAM itself, which hands its credentials on to the containers."""
+    environ = {**os.environ, **sam_cli.ENVIRONMENT, **SETTINGS}
+    # It may name a profile that is not there, which is an error.
+    environ.pop("AWS_PROFILE", None)
+    return environ
+
+
+def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
+    """Serve the API on a port of this machine until it is told to stop; return SAM's exit code."""
+    _check_docker()
+    sam = str(sam_cli.installed() / "sam")
+    architecture = machine_architecture()
+    overrides = ["--parameter-overrides", f"Architecture={architecture}"]
+    environ = {**sam_environment(), "AION_ARCHITECTURE": architecture}
+    if subprocess.run([sam, "build", *overrides], cwd=ROOT, env=environ).returncode:  # noqa: S603
+        raise CannotRun("sam build failed")
+    host, reached_at = addresses or _addresses()
+    base_url = f"http://127.0.0.1:{port}"
+    with LocalStack.start(ROOT / "template.yaml", host=host) as stack, _env_vars(stack, reached_at, base_url):
+        # What comes by queue or schedule is worked on in this process: SAM has no pollers.
+        os.environ.pop("AWS_PROFILE", None)
+        for name in stack.template.resources(FUNCTION):
+            os.environ.update(stack.environment(name), AION_BASE_URL=base_url)
+        stack.poll()
+        command = [sam, "local", "start-api", *overrides, "--env-vars", str(ENV_VARS), "--port", str(port), *more]
+        return _run(command, environ)
+
+
+def _check_docker() -> None:
+    docker = shutil.which("docker")
+    if docker is None:
+        raise CannotRun("docker is not there, and SAM runs functions in its containers; `make dev` needs none")
+    done = subprocess.run([docker, "info"], capture_output=True, text=True)  # noqa: S603
+    if done.returncode:
+        reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise CannotRun(f"docker does not run ({' '.join(reason)}); `make dev` needs none")
+
+
+def _addresses() -> tuple[str, str]:
+    """Return the address to bind, one that containers reach and other machines do not, and its name inside of them."""
+    command = ["docker", "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"]
+    gateway = subprocess.run(command, capture_output=True, text=True).stdout.strip()  # noqa: S603
+    if gateway:
+        with contextlib.suppress(OSError), socket.create_server((gateway, 0)):
+            return gateway, gateway
+    # Docker runs in a machine of its own, which passes its name for us on to our loopback.
+    return "127.0.0.1", DESKTOP
+
+
+@contextlib.contextmanager
+def _env_vars(stack: LocalStack, reached_at: str, base_url: str) -> Iterator[None]:
+    write_env_vars(stack, reached_at, base_url, ENV_VARS)
+    try:
+        yield
+    finally:
+        ENV_VARS.unlink(missing_ok=True)
+
+
+def _run(command: list[str], environ: dict[str, str]) -> int:
+    """Run SAM until it ends; a Ctrl-C reaches it by itself, and it takes its containers away."""
+    with subprocess.Popen(command, cwd=ROOT, env=environ) as sam:  # noqa: S603
+        try:
+            return sam.wait()
+        except KeyboardInterrupt:
+            return sam.wait()
+        finally:
+            sam.terminate()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it from the command line; what it does not know goes to `sam local start-api`."""
+    parser = argparse.ArgumentParser(prog="python -m infra.sam_local", description=__doc__)
+    parser.add_argument("--port", type=int, default=3000, help="where the API answers on 127.0.0.1 (%(default)s)")
+    parser.add_argument("--host", help="the address to bind the stack to, when docker cannot be asked")
+    parser.add_argument("--reached-at", help="the name of that address in a container")
+    given, more = parser.parse_known_args(arguments)
+    addresses = (given.host, given.reached_at or given.host) if given.host else None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        return run(given.port, addresses, more)
+    except (CannotRun, EmulatorError, TemplateError, sam_cli.SamMissing, uv.UvMissing) as error:
+        print(f"sam-local: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

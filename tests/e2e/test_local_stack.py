@@ -1,0 +1,647 @@
+"""The embedded stack: what it makes of a template, how it calls functions, what it leaves behind."""
+
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from infra.emulator import EmulatorError
+from infra.local_stack import LocalStack
+from infra.template import TemplateError
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = Path(__file__).with_name("local_stack.yaml")
+# Only ever runs out when something is broken.
+PATIENCE = 60
+
+
+@pytest.fixture
+def stack() -> Iterator[LocalStack]:
+    with LocalStack.start(TEMPLATE) as stack:
+        yield stack
+
+
+class Work:
+    """A handler that keeps the events it got and answers by a rule."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
+        self.events: Queue[dict[str, Any]] = Queue()
+        self._answer = answer
+
+    def __call__(self, event: dict[str, Any], context: Any) -> Any:
+        self.events.put(event)
+        return self._answer(event)
+
+    def next(self) -> dict[str, Any]:
+        return self.events.get(timeout=PATIENCE)
+
+
+def poll(stack: LocalStack, work: Callable[[Any, Any], Any], **options: Any) -> None:
+    stack.poll({"WorkFunction": work, "TickFunction": lambda event, context: event}, **options)
+
+
+def send(stack: LocalStack, *bodies: str) -> None:
+    entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
+    stack.client("sqs").send_message_batch(QueueUrl=stack.physical_id("Queue"), Entries=entries)
+
+
+def messages_in(stack: LocalStack, queue: str) -> int:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    answer = stack.client("sqs").get_queue_attributes(QueueUrl=stack.physical_id(queue), AttributeNames=names)
+    return sum(int(number) for number in answer["Attributes"].values())
+
+
+def bodies(event: dict[str, Any]) -> list[str]:
+    return [record["body"] for record in event["Records"]]
+
+
+# --- What it makes of a template ---
+
+
+def test_the_projects_template_becomes_a_table_queues_and_a_bucket() -> None:
+    with LocalStack.start(ROOT / "template.yaml") as stack:
+        environment = stack.environment("ApiFunction")
+        dynamodb, sqs, s3 = (stack.client(service) for service in ("dynamodb", "sqs", "s3"))
+
+        table = dynamodb.describe_table(TableName=environment["AION_TABLE"])["Table"]
+        assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
+        expiry = dynamodb.describe_time_to_live(TableName=environment["AION_TABLE"])["TimeToLiveDescription"]
+        assert expiry == {"AttributeName": "expires", "TimeToLiveStatus": "ENABLED"}
+
+        for name, dead_letters in (("TASK", "TaskDeadLetters"), ("PUSH", "PushDeadLetters")):
+            url = environment[f"AION_{name}_QUEUE_URL"]
+            attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+            assert attributes["VisibilityTimeout"] == "960"
+            redrive = json.loads(attributes["RedrivePolicy"])
+            assert redrive["deadLetterTargetArn"] == stack.template.attribute(dead_letters, "Arn", "")
+
+        s3.put_object(Bucket=environment["AION_BUCKET"], Key="k", Body=b"v" * 100_000)
+        assert s3.get_object(Bucket=environment["AION_BUCKET"], Key="k")["Body"].read() == b"v" * 100_000
+
+
+def test_a_functions_environment_is_the_templates_and_the_way_to_the_stack(stack: LocalStack) -> None:
+    assert stack.environment("WorkFunction") == {
+        "QUEUE_URL": stack.physical_id("Queue"),
+        "DEAD_LETTERS_URL": stack.physical_id("DeadLetters"),
+        "WHERE": "us-east-1/test",
+        "TABLE": "local-Table",
+        "AWS_ENDPOINT_URL": stack.endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+    }
+
+
+def test_parameters_replace_the_templates_defaults() -> None:
+    with LocalStack.start(TEMPLATE, parameters={"Stage": "other"}) as stack:
+        assert stack.environment("WorkFunction")["WHERE"] == "us-east-1/other"
+
+
+def test_a_function_elsewhere_is_told_the_address_by_which_it_reaches_the_stack(stack: LocalStack) -> None:
+    environment = stack.environment("WorkFunction", reached_at="host.docker.internal")
+    port = stack.endpoint.rpartition(":")[2]
+    assert environment["AWS_ENDPOINT_URL"] == f"http://host.docker.internal:{port}"
+    assert environment["QUEUE_URL"].startswith(f"http://host.docker.internal:{port}/")
+
+
+def test_two_stacks_at_once_share_nothing() -> None:
+    with LocalStack.start(TEMPLATE) as one, LocalStack.start(TEMPLATE) as other:
+        one.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "mine"}})
+        send(one, "mine")
+        assert other.client("dynamodb").scan(TableName="local-Table")["Count"] == 0
+        assert (messages_in(one, "Queue"), messages_in(other, "Queue")) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("mend", "told"),
+    [
+        (("!Ref Table", "!Ref Tabel"), "!Ref Tabel names neither a parameter nor a resource"),
+        (("!GetAtt Queue.Arn", "!GetAtt Queue.Name"), "Queue.Name cannot be worked out here"),
+        (("!GetAtt DeadLetters.Arn", "!ImportValue Letters"), "Fn::ImportValue cannot be worked out here"),
+        (("Default: test", "Description: none"), "the parameter Stage has no default"),
+        (("VisibilityTimeout", "VisibilityTimeOut"), "does not know the property VisibilityTimeOut"),
+        (("rate(1 minute)", "cron(0 8 * * ? *)"), "only rate"),
+        (("Resources:", "Resourcen:"), "has no Resources"),
+        (("Type: AWS::DynamoDB::Table", "Art: AWS::DynamoDB::Table"), "Table has no Type"),
+        (("Globals:", "Globals: ["), "is not YAML"),
+    ],
+)
+def test_a_template_that_cannot_be_served_is_refused_with_the_reason(
+    mend: tuple[str, str], told: str, tmp_path: Path
+) -> None:
+    broken = tmp_path / "template.yaml"
+    broken.write_text(TEMPLATE.read_text().replace(*mend))
+    with leaves_nothing(), pytest.raises(TemplateError, match=re.escape(told)):
+        use(broken)
+
+
+def use(template: Path) -> None:
+    with LocalStack.start(template) as stack:
+        stack.environment("WorkFunction")
+        poll(stack, lambda event, context: None)
+
+
+def test_a_missing_template_and_an_unknown_parameter_are_named() -> None:
+    with leaves_nothing():
+        with pytest.raises(TemplateError, match=r"cannot read .*missing\.yaml"):
+            LocalStack.start("missing.yaml")
+        with pytest.raises(TemplateError, match="has no parameter Stadium"):
+            LocalStack.start(TEMPLATE, parameters={"Stadium": "x"})
+
+
+def test_a_handler_that_is_not_there_is_named_before_anything_is_called(stack: LocalStack) -> None:
+    with pytest.raises(TemplateError, match=r"a_module_that_is_not_there\.handler cannot be imported"):
+        stack.poll()
+    with pytest.raises(TemplateError, match="has no function PlayFunction"):
+        stack.poll({"PlayFunction": lambda event, context: None})
+
+
+def test_a_handler_is_imported_from_beside_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    (tmp_path / "beside.py").write_text(
+        "import os, boto3\n"
+        "def handler(event, context):\n"
+        "    boto3.client('sqs').send_message(QueueUrl=os.environ['DEAD_LETTERS_URL'], MessageBody='done')\n"
+    )
+    template = tmp_path / "template.yaml"
+    template.write_text(TEMPLATE.read_text().replace("a_module_that_is_not_there", "beside"))
+    with LocalStack.start(template) as stack:
+        for name, value in stack.environment("WorkFunction").items():
+            monkeypatch.setenv(name, value)
+        stack.poll({"TickFunction": lambda event, context: None})
+        send(stack, "work")
+        url = stack.physical_id("DeadLetters")
+        assert stack.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"][0]["Body"] == "done"
+
+
+# --- How it calls functions ---
+
+
+def test_a_message_that_succeeds_is_deleted(stack: LocalStack) -> None:
+    work = Work(lambda event: {"batchItemFailures": []})
+    poll(stack, work)
+    send(stack, "one")
+    assert bodies(work.next()) == ["one"]
+    stack.stop_polling()
+    assert (messages_in(stack, "Queue"), messages_in(stack, "DeadLetters")) == (0, 0)
+
+
+def test_a_record_has_lambdas_shape(stack: LocalStack) -> None:
+    sqs = stack.client("sqs")
+    sent = sqs.send_message(
+        QueueUrl=stack.physical_id("Queue"),
+        MessageBody='{"task": "t-1"} \U0001f642',
+        MessageAttributes={
+            "kind": {"DataType": "String", "StringValue": "bell"},
+            "raw": {"DataType": "Binary", "BinaryValue": b"\0\1"},
+        },
+        MessageGroupId="owner",
+    )
+    work = Work(lambda event: None)
+    poll(stack, work)
+    (record,) = work.next()["Records"]
+    attributes = record.pop("attributes")
+    assert record.pop("receiptHandle")
+    assert record == {
+        "messageId": sent["MessageId"],
+        "body": '{"task": "t-1"} \U0001f642',
+        "messageAttributes": {
+            "kind": {"stringValue": "bell", "stringListValues": [], "binaryListValues": [], "dataType": "String"},
+            "raw": {"binaryValue": "AAE=", "stringListValues": [], "binaryListValues": [], "dataType": "Binary"},
+        },
+        "md5OfBody": sent["MD5OfMessageBody"],
+        "md5OfMessageAttributes": sent["MD5OfMessageAttributes"],
+        "eventSource": "aws:sqs",
+        "eventSourceARN": stack.template.attribute("Queue", "Arn", ""),
+        "awsRegion": "us-east-1",
+    }
+    assert attributes.keys() >= {"SenderId", "SentTimestamp", "ApproximateFirstReceiveTimestamp"}
+    assert (attributes["ApproximateReceiveCount"], attributes["MessageGroupId"]) == ("1", "owner")
+
+
+def test_a_handler_is_told_about_its_invocation(stack: LocalStack) -> None:
+    contexts: Queue[Any] = Queue()
+    poll(stack, lambda event, context: contexts.put(context))
+    send(stack, "one")
+    context = contexts.get(timeout=PATIENCE)
+    assert context.function_name == "WorkFunction"
+    assert context.invoked_function_arn.endswith(":function:local-WorkFunction")
+    assert (context.memory_limit_in_mb, context.function_version) == (512, "$LATEST")
+    assert 0 < context.get_remaining_time_in_millis() <= 20_000
+    assert context.aws_request_id
+    assert context.log_group_name == "/aws/lambda/WorkFunction"
+
+
+def test_of_a_batch_only_what_failed_comes_again(stack: LocalStack) -> None:
+    def fail_b_once(event: dict[str, Any]) -> Any:
+        return {
+            "batchItemFailures": [
+                {"itemIdentifier": record["messageId"]}
+                for record in event["Records"]
+                if record["body"] == "b" and record["attributes"]["ApproximateReceiveCount"] == "1"
+            ]
+        }
+
+    work = Work(fail_b_once)
+    send(stack, "a", "b", "c")
+    poll(stack, work, retry_after=0)
+    assert sorted(bodies(work.next())) == ["a", "b", "c"]
+    assert bodies(work.next()) == ["b"]
+    stack.stop_polling()
+    assert work.events.empty()
+    assert (messages_in(stack, "Queue"), messages_in(stack, "DeadLetters")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "an exception",
+        {"batchItemFailures": [{"itemIdentifier": ""}]},
+        {"batchItemFailures": [{"itemIdentifier": None}]},
+        {"batchItemFailures": [{"messageId": "bad key"}]},
+        {"batchItemFailures": [{"itemIdentifier": "unknown"}]},
+        {"batchItemFailures": "text"},
+        "text",
+        {"not json": object()},
+    ],
+)
+def test_a_poison_message_ends_in_the_dead_letter_queue_after_its_tries(stack: LocalStack, answer: Any) -> None:
+    def poisoned(event: dict[str, Any]) -> Any:
+        if answer == "an exception":
+            raise ValueError(answer)
+        return answer
+
+    work = Work(poisoned)
+    poll(stack, work, retry_after=0)
+    send(stack, "poison")
+    url = stack.physical_id("DeadLetters")
+    (dead,) = stack.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
+    assert dead["Body"] == "poison"
+    stack.stop_polling()
+    counts = [event["Records"][0]["attributes"]["ApproximateReceiveCount"] for event in work.events.queue]
+    assert counts == ["1", "2", "3"]
+    assert messages_in(stack, "Queue") == 0
+
+
+def test_a_failed_message_stays_hidden_as_long_as_the_queue_says_when_nobody_asks_for_less(stack: LocalStack) -> None:
+    failed = threading.Event()
+
+    def fail(event: Any, context: Any) -> None:
+        failed.set()
+        raise ValueError
+
+    poll(stack, fail, retry_after=None)
+    send(stack, "one")
+    assert failed.wait(PATIENCE)
+    stack.stop_polling()
+    answer = stack.client("sqs").receive_message(QueueUrl=stack.physical_id("Queue"))
+    assert "Messages" not in answer
+    assert messages_in(stack, "Queue") == 1
+
+
+def test_a_slow_batch_holds_up_no_other_until_the_queues_concurrency_is_reached(stack: LocalStack) -> None:
+    begun: Queue[list[str]] = Queue()
+    may_end = threading.Semaphore(0)
+    running = threading.BoundedSemaphore(2)
+
+    def slow(event: Any, context: Any) -> None:
+        if not running.acquire(blocking=False):
+            begun.put(["a third at once"])
+        begun.put(bodies(event))
+        may_end.acquire(timeout=PATIENCE)
+        running.release()
+
+    poll(stack, slow)
+    for body in ("one", "two"):
+        send(stack, body)
+        assert begun.get(timeout=PATIENCE) == [body]
+    send(stack, "three")
+    may_end.release()
+    assert begun.get(timeout=PATIENCE) == ["three"]
+    may_end.release(2)
+    stack.stop_polling()
+    assert messages_in(stack, "Queue") == 0
+
+
+def test_a_schedule_calls_its_function_with_eventbridges_event(stack: LocalStack) -> None:
+    ticks: list[Any] = []
+    stack.poll(
+        {"WorkFunction": lambda event, context: None, "TickFunction": lambda event, context: ticks.append(event)}
+    )
+    stack.call_schedules("TickFunction")
+    (event,) = ticks
+    with pytest.raises(TemplateError, match="WorkFunction has no schedule"):
+        stack.call_schedules("WorkFunction")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", event.pop("time"))
+    assert event.pop("id")
+    account = event["account"]
+    assert event == {
+        "version": "0",
+        "detail-type": "Scheduled Event",
+        "source": "aws.events",
+        "account": account,
+        "region": "us-east-1",
+        "resources": [f"arn:aws:events:us-east-1:{account}:rule/EveryMinute"],
+        "detail": {},
+    }
+
+
+# --- Many callers at once ---
+
+
+@pytest.fixture
+def restless_threads() -> Iterator[None]:
+    """Change threads so often that what must not be interrupted shows."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("restless_threads")
+def test_of_many_transactions_that_may_happen_once_exactly_one_does(stack: LocalStack) -> None:
+    together = threading.Barrier(16)
+
+    def race(racer: int) -> list[bool]:
+        dynamodb = stack.client("dynamodb")
+        together.wait(PATIENCE)
+        won = []
+        for n in range(8):
+            won.append(is_done(dynamodb, [put_once(f"once-{n}"), add_one("won")]))
+            # A write between others' failing transactions, which must not undo it.
+            assert is_done(dynamodb, [add_one(f"mine-{racer}"), add_one("all")])
+        return won
+
+    with ThreadPoolExecutor(16) as threads:
+        won = list(threads.map(race, range(16)))
+    assert [sum(rounds) for rounds in zip(*won, strict=True)] == [1] * 8
+    items = stack.client("dynamodb").scan(TableName="local-Table")["Items"]
+    counts = {item["pk"]["S"]: int(item["n"]["N"]) for item in items if "n" in item}
+    assert counts == {"won": 8, "all": 128, **{f"mine-{racer}": 8 for racer in range(16)}}
+
+
+def is_done(dynamodb: Any, transaction: list[dict[str, Any]]) -> bool:
+    try:
+        dynamodb.transact_write_items(TransactItems=transaction)
+    except dynamodb.exceptions.TransactionCanceledException:
+        return False
+    return True
+
+
+def put_once(pk: str) -> dict[str, Any]:
+    return {
+        "Put": {
+            "TableName": "local-Table",
+            "Item": {"pk": {"S": pk}},
+            "ConditionExpression": "attribute_not_exists(pk)",
+        }
+    }
+
+
+def add_one(pk: str) -> dict[str, Any]:
+    return {
+        "Update": {
+            "TableName": "local-Table",
+            "Key": {"pk": {"S": pk}},
+            "UpdateExpression": "ADD n :one",
+            "ExpressionAttributeValues": {":one": {"N": "1"}},
+        }
+    }
+
+
+def test_a_transaction_that_fails_leaves_every_item_as_it_was(stack: LocalStack) -> None:
+    dynamodb = stack.client("dynamodb")
+
+    def items() -> dict[str, Any]:
+        return {item["pk"]["S"]: item for item in dynamodb.scan(TableName="local-Table")["Items"]}
+
+    assert is_done(dynamodb, [add_one("replaced"), add_one("updated"), add_one("deleted"), add_one("untouched")])
+    before = items()
+    failing: list[dict[str, Any]] = [
+        {"Put": {"TableName": "local-Table", "Item": {"pk": {"S": "replaced"}}}},
+        {"Put": {"TableName": "local-Table", "Item": {"pk": {"S": "new"}}}},
+        add_one("updated"),
+        add_one("newly updated"),
+        {"Delete": {"TableName": "local-Table", "Key": {"pk": {"S": "deleted"}}}},
+        put_once("untouched"),
+    ]
+    assert not is_done(dynamodb, failing)
+    assert items() == before
+    assert is_done(dynamodb, failing[:-1])
+    assert items().keys() == {"replaced", "updated", "untouched", "new", "newly updated"}
+
+
+def test_a_transaction_that_is_not_right_is_refused_in_dynamodbs_words(stack: LocalStack) -> None:
+    dynamodb = stack.client("dynamodb")
+    keyless = {"Put": {"TableName": "local-Table", "Item": {"not-pk": {"S": "x"}}}}
+    with pytest.raises(dynamodb.exceptions.ClientError, match=r"ValidationException|TransactionCanceledException"):
+        dynamodb.transact_write_items(TransactItems=[add_one("x"), keyless])
+    elsewhere = {"Put": {"TableName": "no-table", "Item": {"pk": {"S": "x"}}}}
+    with pytest.raises(
+        dynamodb.exceptions.ClientError, match=r"ResourceNotFoundException|TransactionCanceledException"
+    ):
+        dynamodb.transact_write_items(TransactItems=[add_one("x"), elsewhere])
+    with pytest.raises(dynamodb.exceptions.ClientError, match="multiple operations on one item"):
+        dynamodb.transact_write_items(TransactItems=[add_one("x"), add_one("x")])
+    assert dynamodb.scan(TableName="local-Table")["Count"] == 0
+
+
+@pytest.mark.usefixtures("restless_threads")
+def test_each_message_is_received_once_by_many_receivers(stack: LocalStack) -> None:
+    url = stack.physical_id("Queue")
+
+    def receive(_: int) -> list[str]:
+        sqs = stack.client("sqs")
+        got: list[str] = []
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=3).get("Messages"):
+            got += [message["Body"] for message in messages]
+        return got
+
+    sent = [f"{n}" for n in range(60)]
+    for n in range(0, 60, 10):
+        send(stack, *sent[n : n + 10])
+    with ThreadPoolExecutor(8) as threads:
+        received = [body for got in threads.map(receive, range(8)) for body in got]
+    assert sorted(received) == sorted(sent)
+
+
+def test_a_long_poll_holds_up_nobody_and_gets_what_comes(stack: LocalStack) -> None:
+    url = stack.physical_id("Queue")
+    with ThreadPoolExecutor(8) as threads:
+        polls = [
+            threads.submit(stack.client("sqs").receive_message, QueueUrl=url, WaitTimeSeconds=20) for _ in range(8)
+        ]
+        stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
+        assert not any(poll.done() for poll in polls)
+        send(stack, *(str(n) for n in range(8)))
+        got = [poll.result(PATIENCE)["Messages"][0]["Body"] for poll in polls]
+    assert sorted(got) == [str(n) for n in range(8)]
+
+
+# --- What it leaves behind ---
+
+
+@contextmanager
+def leaves_nothing() -> Iterator[None]:
+    """Expect that as many threads run afterwards as before."""
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_stopped_stack_leaves_no_thread_and_no_port() -> None:
+    with ThreadPoolExecutor(1) as threads, leaves_nothing_but(threads):
+        with LocalStack.start(TEMPLATE) as stack:
+            poll(stack, lambda event, context: None)
+            send(stack, "one")
+            port = int(stack.endpoint.rpartition(":")[2])
+            silent = socket.create_connection(("127.0.0.1", port))
+            url = stack.physical_id("DeadLetters")
+            waiting = threads.submit(stack.client("sqs").receive_message, QueueUrl=url, WaitTimeSeconds=20)
+            until(lambda: len(requests_being_answered()) == 3)  # the poller's, the silent one and the one that waits
+        assert "Messages" not in waiting.result(PATIENCE)
+        assert silent.recv(1) == b""
+        silent.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        stack.stop()  # a second time does no harm
+
+
+def requests_being_answered() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "aws-emulator-request"]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+
+
+@contextmanager
+def leaves_nothing_but(threads: ThreadPoolExecutor) -> Iterator[None]:
+    threads.submit(int).result()
+    with leaves_nothing():
+        yield
+
+
+def test_a_stopped_stack_is_forgotten() -> None:
+    with LocalStack.start(TEMPLATE) as stack:
+        stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
+        port = int(stack.endpoint.rpartition(":")[2])
+    with LocalStack.start(TEMPLATE, port=port) as stack:
+        assert stack.client("dynamodb").scan(TableName="local-Table")["Count"] == 0
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with LocalStack.start(TEMPLATE) as stack, leaves_nothing():
+        port = int(stack.endpoint.rpartition(":")[2])
+        with pytest.raises(EmulatorError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"):
+            LocalStack.start(TEMPLATE, port=port)
+
+
+def test_a_function_that_does_not_end_is_waited_for_and_then_named(caplog: pytest.LogCaptureFixture) -> None:
+    runs, may_end = threading.Event(), threading.Event()
+
+    def stuck(event: Any, context: Any) -> None:
+        runs.set()
+        may_end.wait(PATIENCE)
+
+    stack = LocalStack.start(TEMPLATE)
+    poll(stack, stuck)
+    send(stack, "one")
+    assert runs.wait(PATIENCE)
+    with caplog.at_level(logging.WARNING):
+        stack.stop(grace=0)
+    may_end.set()
+    for thread in threading.enumerate():
+        if thread.name == "WorkFunction-batch":
+            thread.join(PATIENCE)
+    assert "WorkFunction still runs and is left to itself" in caplog.text
+
+
+def test_an_unpolled_stack_says_nothing(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    with caplog.at_level(logging.INFO), LocalStack.start(TEMPLATE) as stack:
+        send(stack, "one")
+        stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
+    assert capfd.readouterr() == ("", "")
+    assert [record for record in caplog.records if not record.name.startswith("botocore")] == []
+
+
+# --- As a process ---
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    command = [sys.executable, "-m", "infra.local_stack", "--template", str(TEMPLATE), *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            yield running, json.loads(running.stdout.readline())
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_as_a_process_it_serves_until_it_is_told_to_stop(how: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "of-another-machine")
+    with process() as (running, said):
+        environment = said["environment"]["WorkFunction"]
+        assert environment["AWS_ENDPOINT_URL"] == said["endpoint"]
+        with connected(environment) as dynamodb:
+            dynamodb.put_item(TableName=environment["TABLE"], Item={"pk": {"S": "x"}})
+        running.send_signal(how)
+        assert running.wait(PATIENCE) == 0
+
+
+def test_a_killed_process_can_be_started_again_at_its_port() -> None:
+    with process() as (running, said):
+        port = said["endpoint"].rpartition(":")[2]
+        running.send_signal(signal.SIGKILL)
+        running.wait(PATIENCE)
+        with process("--port", port) as (_, again):
+            assert again == said
+            with connected(again["environment"]["WorkFunction"]) as dynamodb:
+                assert dynamodb.scan(TableName="local-Table")["Count"] == 0
+
+
+def test_a_process_that_cannot_serve_says_why_and_ends() -> None:
+    with process() as (_, said):
+        port = said["endpoint"].rpartition(":")[2]
+        command = [sys.executable, "-m", "infra.local_stack", "--template", str(TEMPLATE)]
+        taken = subprocess.run([*command, "--port", port], cwd=ROOT, capture_output=True, text=True)
+        assert (taken.returncode, taken.stdout) == (1, "")
+        assert taken.stderr == f"local stack: cannot serve on 127.0.0.1:{port}: Address already in use\n"
+        no_handler = subprocess.run([*command, "--poll"], cwd=ROOT, capture_output=True, text=True)
+        assert no_handler.returncode == 1
+        assert "a_module_that_is_not_there.handler cannot be imported" in no_handler.stderr
+
+
+@contextmanager
+def connected(environment: dict[str, str]) -> Iterator[Any]:
+    """Yield a DynamoDB client made as an agent's process makes it: from its environment alone."""
+    import boto3
+
+    before = dict(os.environ)
+    os.environ.pop("AWS_PROFILE", None)
+    os.environ.update(environment)
+    try:
+        yield boto3.client("dynamodb")
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

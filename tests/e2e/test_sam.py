@@ -1,0 +1,211 @@
+"""`sam validate`, `sam build` and `sam local start-api` on the real project; the container is played by its emulator."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from infra import sam_cli
+from infra.local_stack import LocalStack
+from infra.sam_local import machine_architecture, sam_environment, write_env_vars
+from tests.support.api_process import api_process
+from tests.support.runtime_emulator import emulated, lambda_python
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = ROOT / "template.yaml"
+SAM_API = ROOT / "tests" / "support" / "sam_api.py"
+TEXT = "Grüße, \u05e9\u05dc\u05d5\u05dd \U0001f642 and back"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux")
+
+
+@pytest.fixture(scope="module")
+def sam() -> Path:
+    """The folder of SAM's programs."""
+    return sam_cli.installed()
+
+
+def run(command: list[str], cwd: Path = ROOT, **environ: str) -> str:
+    uv_is_found = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = {**sam_environment(), **uv_is_found, **environ}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a fresh checkout of the project holds."""
+    made_by_tools = shutil.ignore_patterns(".git", ".venv", ".sam", ".aws-sam", ".cache", ".*_cache", "__pycache__")
+    return shutil.copytree(ROOT, tmp_path_factory.mktemp("checkout") / "aion", ignore=made_by_tools)
+
+
+@pytest.fixture(scope="module")
+def built(sam: Path, copied: Path) -> Path:
+    """The folder that `sam build` made, for this machine's processor and a Python that is here."""
+    # Without samconfig.toml SAM builds in a copy of its own making, which has to work as well.
+    config = copied / "samconfig.toml"
+    config.rename(config.with_suffix(".aside"))
+    architecture = machine_architecture()
+    run(
+        [str(sam / "sam"), "build", "--parameter-overrides", f"Architecture={architecture}"],
+        cwd=copied,
+        AION_ARCHITECTURE=architecture,
+        AION_PYTHON=lambda_python()[1],
+    )
+    return copied / ".aws-sam" / "build"
+
+
+@pytest.fixture(scope="module")
+def api(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of SAM's local API server in front of the built function."""
+    scratch = tmp_path_factory.mktemp("runtime")
+    env_vars = scratch / "env.json"
+    write_env_vars(stack, None, "http://127.0.0.1:3000", env_vars)
+    template, python = str(built / "template.yaml"), str(sam / "python")
+    environment = json.loads(run([python, str(SAM_API), "environment", template, str(env_vars)]))["ApiFunction"]
+    handler = environment["AWS_LAMBDA_FUNCTION_HANDLER"]
+    with emulated(built / "ApiFunction", handler, environment, scratch) as url:
+        command = [python, str(SAM_API), "serve", template, url]
+        with subprocess.Popen(command, env=sam_environment(), stdout=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stdout is not None
+                yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+            finally:
+                server.kill()
+
+
+def call(url: str, method: str, params: dict[str, Any]) -> httpx.Response:
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return httpx.post(url, json=request, headers={"A2A-Version": "1.0"}, timeout=60)
+
+
+def message(message_id: str, text: str) -> dict[str, Any]:
+    return {"message": {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}}
+
+
+def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
+    """Read the task as another process serves it."""
+    with api_process(stack, ROOT / "aion.yaml") as url:
+        task: dict[str, Any] = call(url, "GetTask", {"id": task_id}).json()["result"]
+        return task
+
+
+# --- Validate and build ---
+
+
+def test_sam_finds_the_template_valid(sam: Path) -> None:
+    assert "is a valid SAM Template" in run([str(sam / "sam"), "validate", "--lint"])
+
+
+def test_a_function_is_built_without_docker_with_what_it_needs_and_no_more(built: Path) -> None:
+    code = built / "ApiFunction"
+    names = {path.name for path in code.iterdir()}
+    assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "fastapi", "mangum", "langgraph", "boto3"}
+    assert not names & {"moto", "uvicorn", "pytest", "infra", "tests", "samcli", "bin"}
+    wrapper = code / "aion_core" / "lambda_runtime" / "exec-wrapper.sh"
+    assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
+    assert not list(code.rglob("__pycache__"))
+
+
+def test_the_template_that_is_deployed_names_what_was_built(built: Path) -> None:
+    assert "CodeUri: ApiFunction" in (built / "template.yaml").read_text()
+
+
+def test_it_is_built_for_arm_unless_something_else_is_asked_for(tmp_path: Path) -> None:
+    built = run([sys.executable, "-m", "infra.build_function", "ApiFunction", str(tmp_path)])
+    assert built.strip().endswith("for arm64, Python 3.13")
+    extensions = {path.name.partition(".")[2] for path in tmp_path.rglob("*.so")}
+    assert extensions
+    assert not any("x86_64" in extension for extension in extensions)
+
+
+@pytest.mark.parametrize(
+    ("environ", "mend", "told"),
+    [
+        ({"AION_ARCHITECTURE": "riscv"}, None, "AION_ARCHITECTURE may be arm64 or x86_64"),
+        ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
+        ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
+        ({}, ("path: ", "way: "), "aion.yaml names no path for its agents"),
+    ],
+)
+def test_a_function_that_cannot_be_built_is_told_why(
+    copied: Path, tmp_path: Path, environ: dict[str, str], mend: tuple[str, str] | None, told: str
+) -> None:
+    config = copied / "aion.yaml"
+    right = config.read_text()
+    try:
+        if mend:
+            config.write_text(right.replace(*mend))
+        command = [sys.executable, "-m", "infra.build_function", "ApiFunction", str(tmp_path)]
+        done = subprocess.run(command, cwd=copied, env={**os.environ, **environ}, capture_output=True, text=True)
+    finally:
+        config.write_text(right)
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- The built function behind SAM's local API ---
+
+
+def test_a_message_is_answered_and_its_task_is_there_for_another_process(api: str, stack: LocalStack) -> None:
+    answer = call(api, "SendMessage", message("sam-json", TEXT))
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    task = answer.json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["status"]["message"]["parts"] == [{"text": TEXT}]
+    assert read_task(stack, task["id"]) == task
+
+
+def test_a_stream_is_answered_whole_and_its_task_is_there_for_another_process(api: str, stack: LocalStack) -> None:
+    answer = call(api, "SendStreamingMessage", message("sam-sse", TEXT))
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [
+        json.loads(line.removeprefix("data: "))["result"]
+        for line in answer.text.splitlines()
+        if line.startswith("data: ")
+    ]
+    task_id = events[0]["task"]["id"]
+    assert events[0]["task"]["status"]["state"] == "TASK_STATE_SUBMITTED"
+    states = [event["statusUpdate"]["status"]["state"] for event in events if "statusUpdate" in event]
+    assert states == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+    deltas = [event["artifactUpdate"]["artifact"]["parts"][0]["text"] for event in events if "artifactUpdate" in event]
+    assert "".join(deltas) == TEXT
+    assert len(deltas) > 2
+    assert read_task(stack, task_id)["status"] == events[-1]["statusUpdate"]["status"]
+
+
+def test_the_card_is_answered_and_names_the_base_url(api: str) -> None:
+    card = httpx.get(f"{api}/.well-known/agent-card.json", timeout=60).json()
+    assert card["supportedInterfaces"][0]["url"].startswith("http://127.0.0.1:3000")
+
+
+def test_what_is_not_a_request_is_refused_in_the_protocols_words(api: str) -> None:
+    answer = httpx.post(api, content=b"{", headers={"Content-Type": "application/json"}, timeout=60)
+    assert answer.json()["error"]["code"] == -32700
+
+
+# --- make sam-local ---
+
+
+def test_without_docker_sam_local_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "docker").symlink_to("/bin/false")
+    for path, told in ((str(tmp_path), "docker does not run"), ("/nowhere", "docker is not there")):
+        done = subprocess.run(
+            [sys.executable, "-m", "infra.sam_local"], cwd=ROOT, env={"PATH": path}, capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        assert told in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (ROOT / ".env.local.json").exists()

@@ -1,0 +1,54 @@
+"""Runs in SAM CLI's own Python: `sam local start-api` without its container, which somebody else plays.
+
+`environment TEMPLATE ENV_VARS` prints what SAM would set in each function's container; `serve TEMPLATE URL` prints the
+port of SAM's local API server, which posts its events to that URL.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import requests
+from samcli.commands.local.lib.local_lambda import LocalLambdaRunner
+from samcli.lib.providers.api_provider import ApiProvider
+from samcli.lib.providers.sam_function_provider import SamFunctionProvider
+from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
+from samcli.local.apigw.local_apigw_service import LocalApigwService
+from werkzeug.serving import make_server
+
+
+class EmulatedLambda(LocalLambdaRunner):
+    """Invokes the function at a URL, not in a container that it starts."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def invoke(self, function_identifier, event, tenant_id=None, stdout=None, stderr=None):
+        answer = requests.post(self._url, data=event.encode(), timeout=300)
+        stdout.write_str(answer.content.decode())
+        stdout.flush()
+
+    def is_debugging(self) -> bool:
+        return False
+
+
+def environment(template: str, env_vars: str) -> None:
+    stacks, _ = SamLocalStackProvider.get_stacks(template)
+    functions = SamFunctionProvider(stacks)
+    values = json.loads(Path(env_vars).read_text())
+    runner = LocalLambdaRunner(None, functions, os.getcwd(), os.getcwd(), env_vars_values=values)
+    print(json.dumps({function.name: runner._make_env_vars(function).resolve() for function in functions.get_all()}))
+
+
+def serve(template: str, url: str) -> None:
+    stacks, _ = SamLocalStackProvider.get_stacks(template)
+    service = LocalApigwService(ApiProvider(stacks).api, EmulatedLambda(url), host="127.0.0.1", port=0)
+    service.create()
+    server = make_server("127.0.0.1", 0, service._app, threaded=True)
+    print(server.port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    {"environment": environment, "serve": serve}[sys.argv[1]](*sys.argv[2:])
