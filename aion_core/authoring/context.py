@@ -232,6 +232,8 @@ def aion_context_set(context: AionContext) -> Iterator[None]:
 
 
 def _metadata(given: Mapping[str, Any] | None) -> Struct:
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"reply's metadata is {type(given).__name__}: give it as a dict.")
     return as_value(without_reserved_keys(given or {}), "reply's metadata").struct_value
 
 

@@ -7,9 +7,9 @@ missing is no mistake: ids are the server's (R75).
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.json_format import Error, MessageToDict, ParseDict
 
-from aion_core.authoring.json_values import as_json, bytes_of
+from aion_core.authoring.json_values import MAX_DEPTH, as_json, bytes_of, first_line, is_too_deep
 from aion_core.protocol.types import Message, Task
 
 Kind = Literal["message", "task"]
@@ -60,18 +60,21 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
     else:
         plain = _plain(given)
         if plain is None or plain.get("kind", kind) != kind:
-            what = type(given).__name__ if plain is None else f"the JSON of a {plain['kind']}"
-            raise ValueError(f"This is {what}, and no A2A {name}.")
-        upgraded = _message(as_json(plain, name)) if kind == "message" else _task(as_json(plain, name))
+            what = type(given).__name__ if plain is None else plain["kind"]
+            raise ValueError(f"An A2A {name} is wanted, and a {what} is given.")
+        copied = as_json(dict(plain), name)
+        upgraded = _message(copied) if kind == "message" else _task(copied)
         try:
             found = ParseDict(upgraded, wanted())
-        except (ParseError, OverflowError, RecursionError) as error:
-            raise ValueError(f"This is no A2A {name}: {error}.") from error
+        except (Error, ValueError, OverflowError, RecursionError) as error:
+            raise ValueError(f"This is no A2A {name}: {first_line(error)}.") from error
     try:
         # NaN in metadata, say, is welcome to protobuf: it would be recorded, and then no client could be told.
-        MessageToDict(found)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"The {name} cannot be written as JSON: {error}.") from error
+        written = MessageToDict(found)
+    except (Error, ValueError, RecursionError) as error:
+        raise ValueError(f"The {name} cannot be written as JSON: {first_line(error)}.") from error
+    if is_too_deep(written):
+        raise ValueError(f"The {name} nests more than {MAX_DEPTH} levels deep: make it flatter, or send a file.")
     return found
 
 
@@ -100,15 +103,17 @@ def _part(given: Any) -> Any:
     if not isinstance(given, dict):
         return given
     part = _but(given, "kind", "file")
-    if isinstance(file := given.get("file"), dict):
+    file: dict[str, Any] | None = given.get("file")
+    if isinstance(file, dict):
         part |= {_FILE.get(key, key): held for key, held in file.items()}
     metadata = part.get("metadata")
     if isinstance(metadata, dict) and metadata.get("data_part_compat") and isinstance(part.get("data"), dict):
         # How the SDK puts a v1 value that is no object into v0.3, whose data parts hold objects only.
         part["data"] = part["data"].get("value")
         part["metadata"] = _but(metadata, "data_part_compat") or None
-    if part.get("raw") is not None:
-        bytes_of(part["raw"], "raw")
+    if isinstance(raw := part.get("raw"), str):
+        # Checked before protobuf's reader, which drops what it cannot read; what JSON's mapping allows is no padding.
+        bytes_of(raw + "=" * (-len(raw) % 4), "raw")
     return part
 
 

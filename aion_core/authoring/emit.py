@@ -6,7 +6,7 @@ Each call hands the writer one value of this module's; the server makes the A2A 
 import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aion_core.authoring.json_values import as_json, as_value, bytes_of
@@ -30,7 +30,7 @@ class ArtifactEmitted:
     artifact: Artifact
     append: bool
     last_chunk: bool
-    node: str = ""
+    node: str = field(default="", compare=False)
     """The run of the node that said it; see `running_node`."""
 
 
@@ -39,7 +39,7 @@ class MessageEmitted:
     """A message that is said before the turn's answer: an AIMessage is kept, an AIMessageChunk only streamed (R70)."""
 
     message: "AIMessage | AIMessageChunk"
-    node: str = ""
+    node: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class MetadataEmitted:
     """Keys to be merged into the task's metadata; none of them is the server's (R71)."""
 
     metadata: dict[str, Any]
-    node: str = ""
+    node: str = field(default="", compare=False)
 
 
 def emit_file(

@@ -67,10 +67,10 @@ def create_event_router(
 
 
 async def _call(handler: Handler, given: Mapping[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
+    if inspect.iscoroutinefunction(handler):
         return await handler(**given)
     returned = await asyncio.to_thread(handler, **given)
-    # A lambda around an async call, say.
+    # Of a lambda around an async call, or an object that is called so.
     return await returned if inspect.isawaitable(returned) else returned
 
 

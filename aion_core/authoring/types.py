@@ -4,7 +4,7 @@ They are pydantic models over the SDK's protobuf types, and are written as v1 JS
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -35,11 +35,19 @@ _TaskField = Annotated[
 ]
 
 
-class A2AInbox(BaseModel):
+class _Envelope(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The SDK's types cannot be pickled, and LangGraph's cache of node results pickles what a node is given.
+        return type(self).model_validate, (self.model_dump(),)
+
+
+class A2AInbox(_Envelope):
     """What came in: the current task, the whole inbound message, and the request's metadata (R51)."""
 
     # What it does not know it ignores: a checkpoint may have been written by a newer version than the one that reads it.
-    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True, extra="ignore")
+    model_config = ConfigDict(extra="ignore")
 
     task: _TaskField
     """The task as it was when the turn began."""
@@ -49,14 +57,14 @@ class A2AInbox(BaseModel):
     """What came with the request beside the message, such as the distribution's network or a trace."""
 
 
-class A2AOutbox(BaseModel):
+class A2AOutbox(_Envelope):
     """What is to go out: either a message, or a task that is merged into the server's (R74).
 
     Each may be given as the SDK's type, as v1 or v0.3 JSON, or as the SDK's model of v0.3 (D16). Ids and keys that
     begin with `aion:` are the server's; what is set there is ignored (R75, R76).
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     message: _MessageField | None = None
     """Becomes part of the task's history."""
@@ -64,7 +72,7 @@ class A2AOutbox(BaseModel):
     """A patch: history and artifacts are added to the task's, metadata is merged into it."""
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> "A2AOutbox":
+    def _exactly_one(self) -> Self:
         if (self.message is None) == (self.task is None):
             raise ValueError("An A2AOutbox holds either a message or a task: give exactly one of them.")
         return self
@@ -92,7 +100,7 @@ def _given(value: Any) -> dict[str, Any]:
     kind = kind_of(value)
     if kind is None:
         raise AgentFailed(
-            f"a2a_outbox holds a {type(value).__name__} that is neither an A2A Message nor a Task: "
+            f"a2a_outbox holds neither an A2A Message nor a Task, but {type(value).__name__}: "
             "give it A2AOutbox(message=…) or A2AOutbox(task=…)."
         )
     return {kind: value}

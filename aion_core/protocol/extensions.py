@@ -14,8 +14,8 @@ M = TypeVar("M", bound=AnyMessage)
 
 def is_reserved(name: object) -> bool:
     """Return whether the name is the server's: it begins with `aion:`, or with what reads like it."""
-    # NFKC makes one of what Unicode writes in many ways (a fullwidth colon); a case fold may need it again.
-    return isinstance(name, str) and _nfkc(_nfkc(name).casefold()).startswith(RESERVED)
+    # NFKC makes one of what Unicode writes in several ways, such as a fullwidth colon.
+    return isinstance(name, str) and unicodedata.normalize("NFKC", name).casefold().startswith(RESERVED)
 
 
 @overload
@@ -76,7 +76,3 @@ def _clean_value(value: Value) -> None:
 def _clean_list(values: ListValue) -> None:
     for value in values.values:
         _clean_value(value)
-
-
-def _nfkc(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)

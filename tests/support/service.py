@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
-
 from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.agents.langgraph.agent import LangGraphAgent

@@ -14,9 +14,10 @@ from langgraph.types import StateSnapshot, StreamMode
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.context import context_of
+from aion_core.agents.langgraph.handover import Handover
 from aion_core.agents.langgraph.inbound import graph_input, thread_id
 from aion_core.agents.langgraph.interrupts import question, resumption
-from aion_core.agents.langgraph.handover import Handover
+from aion_core.agents.langgraph.observed import Observer
 from aion_core.agents.langgraph.outbound import HANDED, Outbound
 from aion_core.agents.langgraph.sink import StreamSink
 from aion_core.agents.reply import resolve
@@ -28,6 +29,8 @@ from aion_core.protocol.types import Message
 
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
 """R59."""
+WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
+"""Where there are any: the operator's log says so (R38)."""
 
 Graph = Pregel[Any, Any, Any, Any]
 Savers = Callable[[Asked, Callable[[], Awaitable[None]]], BaseCheckpointSaver[Any]]
@@ -50,6 +53,7 @@ class LangGraphAgent:
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         handover = Handover()
+        observer = Observer(asked.task.id)
         graph = self._with_saver(asked, handover)
         durable = isinstance(graph.checkpointer, BaseCheckpointSaver)
         config: RunnableConfig = {
@@ -57,6 +61,7 @@ class LangGraphAgent:
             # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run (pinned by
             # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
             "metadata": {"run_id": asked.turn.id},
+            "callbacks": [observer],
         }
         if asked.turn.tries > 1 and not durable:
             raise AgentFailed(
@@ -65,7 +70,7 @@ class LangGraphAgent:
         state = await graph.aget_state(config) if durable else None
         given = _given(graph, asked, state)
         outbound = Outbound(asked, await _messages_before(graph, config, asked, state) if durable else ())
-        async for emission in self._stream(graph, given, config, asked, outbound, handover):
+        async for emission in self._stream(graph, given, config, asked, outbound, handover, observer):
             yield emission
         if durable:
             state = await graph.aget_state(config)
@@ -85,24 +90,28 @@ class LangGraphAgent:
         asked: Asked,
         outbound: Outbound,
         handover: Handover,
+        observer: Observer,
     ) -> AsyncGenerator[Emission, None]:
         context = context_of(asked, StreamSink(asked))
         telling = handed.set(handover.hand)
         try:
             with aion_context_set(context):
+                durable = isinstance(graph.checkpointer, BaseCheckpointSaver)
                 stream = graph.astream(
                     given,
                     config,
                     # A graph with a context of its own keeps it, and asks get_aion_context() for ours.
                     context=context if graph.context_schema in (None, AionContext) else None,
-                    stream_mode=STREAM_MODES,
+                    stream_mode=WITH_CHECKPOINTS if durable else STREAM_MODES,
                     subgraphs=True,
-                    durability="sync" if isinstance(graph.checkpointer, BaseCheckpointSaver) else None,
+                    durability="sync" if durable else None,
                 )
                 event: Any
                 async for event in stream:
                     for emission in outbound.hear(*event):
                         yield emission
+                    if event[1] == "checkpoints":
+                        observer.stepped()
                     # Whoever asks for what comes next has recorded what came.
                     if isinstance(event[2], HANDED):
                         handover.record()

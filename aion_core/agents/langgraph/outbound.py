@@ -47,9 +47,11 @@ class Outbound:
         self._ordinals: dict[str, int] = {}
         self._invoked: set[tuple[str, ...]] = {()}
         self._buffered: Message | None = None
+        self._said: dict[str, Message] = {}
         for entry in asked.recorded:
-            # What an earlier try of this turn has said is said; its nodes do not run again to say it.
+            # What an earlier try of this turn has said is said; its nodes may not run again to say it.
             if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
+                self._said[entry.key] = entry.event.status.message
                 self._remember(entry.event.status.message, entry.key)
 
     def hear(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
@@ -110,6 +112,8 @@ class Outbound:
                 logger.debug("A custom event of the graph is not for A2A.")
 
     def _say(self, message: Message, key: str) -> Said:
+        # A node that runs again says what it said: the message keeps the id by which it is known.
+        message = self._said.get(key, message)
         if not message.message_id:
             message.message_id = str(uuid7())
         self._remember(message, key)
