@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
 from aion_core.ports import ContextKey
+from aion_core.protocol.types import Message, Task
 
 BeforePut = Callable[[], Awaitable[None]]
 """Records what the graph has emitted so far. It must not wait for the graph, which may be waiting for it."""
@@ -35,7 +38,29 @@ def serializer(types: Iterable[StoredType] = ()) -> JsonPlusSerializer:
     Listed are LangGraph's own safe types (messages, dates, `Send`, `Interrupt` and the like), ours, and `types`. An
     object of another class is stored all the same and comes back as the plain data it was made of.
     """
-    return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *types))
+    return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *types))
+
+
+class _Serializer(JsonPlusSerializer):
+    """LangGraph's, which knows no protobuf: an author may leave the SDK's own Message or Task as the outbox (D16)."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Return the object's type and bytes; a protobuf Message or Task in it comes back as an A2AOutbox."""
+        return super().dumps_typed(_without_protobuf(obj))
+
+
+def _without_protobuf(value: Any) -> Any:
+    match value:
+        case Message():
+            return A2AOutbox(message=value)
+        case Task():
+            return A2AOutbox(task=value)
+        case dict() if type(value) is dict:
+            return {key: _without_protobuf(held) for key, held in value.items()}
+        case list() if type(value) is list:
+            return [_without_protobuf(held) for held in value]
+        case _:
+            return value
 
 
 class LogFirst:

@@ -4,6 +4,7 @@ import hashlib
 from typing import Any
 
 from langchain_core.messages import HumanMessage
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
 from aion_core.agents.context import inbox_of, text_of
@@ -14,21 +15,22 @@ INBOX, OUTBOX, MESSAGES = "a2a_inbox", "a2a_outbox", "messages"
 
 
 def graph_input(graph: Pregel[Any, Any, Any, Any], asked: Asked) -> dict[str, Any]:
-    """Return the input of the turn, for the channels that the graph's state has.
+    """Return the input of the turn, for the channels that the graph's state has; all of it to a functional graph.
 
     `messages`: one HumanMessage, where the message has text; its content is the text parts in order (R49, R50) and its
     id the messageId, so that a repeat adds nothing (R52). `a2a_inbox`: the envelope (R51). `a2a_outbox`: empty, since
     what an earlier turn put there was that turn's.
     """
-    given: dict[str, Any] = {}
-    if MESSAGES in graph.channels:
-        text = text_of(asked)
-        given[MESSAGES] = [HumanMessage(content=text, id=asked.message.message_id)] if text else []
-    if INBOX in graph.channels:
-        given[INBOX] = inbox_of(asked)
-    if OUTBOX in graph.channels:
-        given[OUTBOX] = None
-    return given
+    text = text_of(asked)
+    given = {
+        MESSAGES: [HumanMessage(content=text, id=asked.message.message_id)] if text else [],
+        INBOX: inbox_of(asked),
+        OUTBOX: None,
+    }
+    if not isinstance(graph, CompiledStateGraph):
+        # A functional graph has no state: its entrypoint is handed all there is.
+        return {MESSAGES: given[MESSAGES], INBOX: given[INBOX]}
+    return {channel: value for channel, value in given.items() if channel in graph.channels}
 
 
 def thread_id(context: ContextKey) -> str:
