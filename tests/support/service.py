@@ -48,11 +48,18 @@ def parts(agent: Any, store: TaskStore | None = None, clock: Clock | None = None
     clock = clock or SystemClock()
     tasks = MemoryTaskStore(clock)
     threads = InMemorySaver()
-    agent = agent if hasattr(agent, "load") else LangGraphAgent(
-        agent,
-        lambda asked, before_put: MemorySaver(
-            threads, tasks, fence=Fence(asked.context, asked.fence) if store is None else None, before_put=before_put
-        ),
+    agent = (
+        agent
+        if hasattr(agent, "load")
+        else LangGraphAgent(
+            agent,
+            lambda asked, before_put: MemorySaver(
+                threads,
+                tasks,
+                fence=Fence(asked.context, asked.fence) if store is None else None,
+                before_put=before_put,
+            ),
+        )
     )
     store = store or tasks
     runner = TaskRunner(store, {"test": agent}.__getitem__, clock, **options)
