@@ -123,7 +123,7 @@ class TaskService:
         outcome = await self._store.create(new, holder=str(uuid7()))
         match outcome:
             case Begun():
-                run = Run((Numbered(number, event) for number, event in enumerate(new.events, start=1)), listen=listen)
+                run = Run(ingress.first_log(new), listen=listen)
                 self._go(call, self._run(outcome, run))
                 return _Accepted(new.key, run)
             case Interrupted():

@@ -393,6 +393,29 @@ async def test_a_graph_that_blocks_the_loop_for_longer_than_its_lease_keeps_it()
     assert said(task) == "still here"
 
 
+async def test_what_is_emitted_after_the_end_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    stray: list[asyncio.Task[None]] = []
+    ended = asyncio.Event()
+
+    def strays(state: State, writer: StreamWriter) -> State:
+        async def later() -> None:
+            await ended.wait()
+            emit_message(writer, AIMessage("too late"))
+
+        stray.append(asyncio.run_coroutine_threadsafe(later(), loop))  # type: ignore[arg-type]
+        return {"messages": [AIMessage("done")]}
+
+    loop = asyncio.get_running_loop()
+    async with http(parts(one_node(strays)).app()) as client:
+        task = await ask(client)
+        ended.set()
+        await asyncio.wrap_future(stray[0])  # type: ignore[call-overload]
+        body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
+        assert (await client.post("/", json=body)).json()["result"] == task
+    assert said(task) == "done"
+    assert "after its turn's end" in caplog.text
+
+
 async def test_data_is_an_artifact_whose_identity_is_its_name() -> None:
     """R64, R65, R69; section 3: append continues the last one of that name, and opens one where there is none."""
 

@@ -119,6 +119,7 @@ class LangGraphAgent:
             handover.cut()
             raise
         finally:
+            handover.end()
             with suppress(ValueError):
                 handed.reset(telling)
 

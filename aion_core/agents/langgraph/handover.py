@@ -24,12 +24,15 @@ class Handover:
         self._handed = 0
         self._recorded = 0
         self._cut = False
+        self._ended = False
         self._moved = asyncio.Event()
 
     def hand(self) -> None:
         """Note that a node is handing over an emission."""
         with self._lock:
             self._handed += 1
+        if self._ended:
+            logger.warning("The agent went on after its turn's end: what it says is ignored.")
 
     def record(self) -> None:
         """Note that one more is in the log."""
@@ -40,6 +43,10 @@ class Handover:
         """Note that the turn is cut: what is under way will not be recorded."""
         self._cut = True
         self._moved.set()
+
+    def end(self) -> None:
+        """Note that the turn has ended: what is handed over from here on goes nowhere."""
+        self._ended = True
 
     async def caught_up(self) -> None:
         """Return when all that has been handed over by now is recorded; raises LeaseLost where it never will be."""
