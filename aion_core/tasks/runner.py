@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import AgentFailed, AionError, LeaseLost, StoreCorrupt, StoreError
+from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
 from aion_core.ports import (
     Agent,
     Asked,
@@ -134,7 +134,7 @@ class TaskRunner:
 
     def _reason(self, error: Exception) -> str:
         """Return what a client may know of an agent's failure: the error's class and a safe sentence (D14)."""
-        if isinstance(error, AionError):
+        if isinstance(error, AgentFailed):
             return str(error)
         reason = f"{type(error).__name__}: the agent could not finish this turn."
         return f"{reason} {error}" if self._reveal_errors else reason

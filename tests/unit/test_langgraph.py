@@ -336,6 +336,34 @@ async def test_a_sub_agent_appears_as_a_status_update_and_what_happens_within_st
     assert "internal:checkpoint" in kinds
 
 
+async def test_a_turn_that_failed_leaves_a_conversation_that_a_model_takes() -> None:
+    """Section 3: tool calls that were left open are answered, so that the next turn's model call is valid."""
+    asked: list[list[BaseMessage]] = []
+
+    class Strict(ToolCaller):
+        def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+            asked.append(messages)
+            open_calls = {call["id"] for message in messages for call in getattr(message, "tool_calls", [])}
+            answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+            assert open_calls <= answered, "a tool call has no answer"
+            if len(asked) > 1:
+                return ChatResult(generations=[ChatGeneration(message=AIMessage("All is well."))])
+            return super()._generate(messages)
+
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        raise ConnectionError("no weather today")
+
+    async with http(parts(create_agent(Strict(), [weather])).app()) as client:
+        first = await ask(client, "one", message_id="m-1", contextId="c-1")
+        second = await ask(client, "two", message_id="m-2", contextId="c-1")
+    assert first["status"]["state"] == "TASK_STATE_FAILED"
+    assert said(second) == "All is well."
+    assert [type(message).__name__ for message in asked[1]] == [
+        "HumanMessage", "AIMessage", "ToolMessage", "HumanMessage",
+    ]  # fmt: skip
+
+
 # ── Odd graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

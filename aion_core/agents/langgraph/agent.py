@@ -134,7 +134,7 @@ def _given(graph: Graph, asked: Asked, state: StateSnapshot | None) -> Any:
     is_answer = asked.turn.asked > 1
     if is_answer and state is not None:
         return resumption(asked, state.interrupts)
-    return graph_input(graph, asked)
+    return graph_input(graph, asked, _messages(state))
 
 
 async def _messages_before(
