@@ -13,7 +13,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "langgraph.md").r
 ANSWERS = ["You sent 0 files.", "One moment.", "Here it is.", "Which day?"]
 
 
-@pytest.mark.parametrize(("block", "answer"), zip(BLOCKS, ANSWERS, strict=True), ids=ANSWERS)
+@pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
 async def test_the_guides_graphs_answer(block: str, answer: str) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page
