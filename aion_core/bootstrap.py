@@ -84,14 +84,14 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
         from langgraph.checkpoint.memory import InMemorySaver
 
         from aion_core.agents.langgraph.agent import LangGraphAgent
-        from aion_core.checkpointing import Fence
+        from aion_core.checkpointing.turn import Fence
         from aion_core.memory.checkpoints import MemorySaver
 
         threads = InMemorySaver()
         return LangGraphAgent(
             graph,
-            lambda asked, before_put: MemorySaver(
-                threads, tasks, fence=Fence(asked.context, asked.fence), before_put=before_put
+            lambda asked, before_put, types: MemorySaver(
+                threads, tasks, fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
             ),
         )
 
@@ -114,11 +114,11 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     def langgraph(graph: Any) -> Agent:
         from aion_core.agents.langgraph.agent import LangGraphAgent
         from aion_core.aws.checkpoints import DynamoDBSaver
-        from aion_core.checkpointing import Fence
+        from aion_core.checkpointing.turn import Fence
 
         return LangGraphAgent(
             graph,
-            lambda asked, before_put: DynamoDBSaver(
+            lambda asked, before_put, types: DynamoDBSaver(
                 dynamodb,
                 blobs,
                 clock,
@@ -126,6 +126,7 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
                 fence=Fence(asked.context, asked.fence),
                 before_put=before_put,
                 retention=retention,
+                types=types,
             ),
         )
 

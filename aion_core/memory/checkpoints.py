@@ -5,10 +5,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.checkpointing import BeforePut, Fence, LogFirst, StoredType, serializer
+from aion_core.checkpointing.serializer import StoredType, serializer
+from aion_core.checkpointing.turn import BeforePut, Fence, LogFirst
 from aion_core.memory.task_store import MemoryTaskStore
 
 
@@ -35,6 +36,15 @@ class MemorySaver(InMemorySaver):
         super().__init__(serde=serializer(types))
         self.storage, self.writes, self.blobs = threads.storage, threads.writes, threads.blobs
         self._tasks, self._fence, self._log_first = tasks, fence, LogFirst(before_put)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that the config names, or its thread's newest; None where there is none."""
+        return super().get_tuple(config)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """See `aget_tuple`; a synchronous graph begins with it, in the thread that runs it."""
+        self._log_first.check_thread()
+        return super().get_tuple(config)
 
     async def aput(
         self,

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.checkpointing import Fence
+from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.checkpoints import MemorySaver
 from aion_core.memory.task_store import MemoryTaskStore
@@ -53,11 +53,12 @@ def parts(agent: Any, store: TaskStore | None = None, clock: Clock | None = None
         if hasattr(agent, "load")
         else LangGraphAgent(
             agent,
-            lambda asked, before_put: MemorySaver(
+            lambda asked, before_put, types: MemorySaver(
                 threads,
                 tasks,
                 fence=Fence(asked.context, asked.fence) if store is None else None,
                 before_put=before_put,
+                types=types,
             ),
         )
     )

@@ -5,6 +5,8 @@ import logging
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any, TypedDict
 
 import httpx
@@ -19,6 +21,7 @@ from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import create_react_agent
 from langgraph.runtime import Runtime
 from langgraph.types import StreamWriter, interrupt
+from pydantic import BaseModel
 
 from aion.langgraph import AionContext, get_aion_context
 from aion.langgraph.stream import emit_data, emit_message
@@ -33,6 +36,26 @@ class Envelope(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
     a2a_inbox: A2AInbox | None
     a2a_outbox: A2AOutbox | None
+
+
+class Mood(Enum):
+    GOOD = "good"
+
+
+@dataclass
+class Visit:
+    number: int
+
+
+class Profile(BaseModel):
+    name: str
+    mood: Mood
+    visits: list[Visit]
+
+
+class Kept(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    profile: Profile | None
 
 
 def one_node(node: Callable[..., Any], schema: Any = MessagesState, **options: Any) -> StateGraph[Any, Any, Any, Any]:
@@ -462,3 +485,17 @@ async def test_data_is_an_artifact_whose_identity_is_its_name() -> None:
         ("data", [{"n": 3}]),
     ]
     assert task["artifacts"][2]["artifactId"] == "mine"
+
+
+async def test_the_states_own_classes_come_back_as_what_they_were() -> None:
+    """Between turns the state is in a checkpoint: models, dataclasses and enums of its annotations survive it."""
+    seen: list[Any] = []
+
+    def keeps(state: Kept) -> State:
+        seen.append(state.get("profile"))
+        return {"profile": Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])}
+
+    async with http(parts(one_node(keeps, Kept)).app()) as client:
+        await ask(client, message_id="m-1", contextId="c-1")
+        await ask(client, message_id="m-2", contextId="c-1")
+    assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]

@@ -1,6 +1,6 @@
 """A LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -20,6 +20,7 @@ from aion_core.agents.langgraph.interrupts import question, resumption
 from aion_core.agents.langgraph.observed import Observer
 from aion_core.agents.langgraph.outbound import HANDED, Outbound
 from aion_core.agents.langgraph.sink import StreamSink
+from aion_core.agents.langgraph.state_types import state_types
 from aion_core.agents.reply import resolve
 from aion_core.authoring.context import AionContext, aion_context_set
 from aion_core.authoring.emit import handed
@@ -33,8 +34,11 @@ WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 """Where there are any: the operator's log says so (R38)."""
 
 Graph = Pregel[Any, Any, Any, Any]
-Savers = Callable[[Asked, Callable[[], Awaitable[None]]], BaseCheckpointSaver[Any]]
-"""Makes the saver of one turn: it writes by the turn's lease, and no sooner than the function has returned."""
+Savers = Callable[[Asked, Callable[[], Awaitable[None]], Collection[type]], BaseCheckpointSaver[Any]]
+"""Makes the saver of one turn: it writes by the turn's lease, and no sooner than the function has returned.
+
+The types are the author's own, which checkpoints may hold.
+"""
 
 
 class LangGraphAgent:
@@ -46,6 +50,7 @@ class LangGraphAgent:
     def __init__(self, graph: StateGraph[Any, Any, Any, Any] | Graph, savers: Savers | None = None) -> None:
         self._graph: Graph = graph.compile() if isinstance(graph, StateGraph) else graph
         self._savers = savers
+        self._types = state_types(self._graph)
 
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has a graph has imported it."""
@@ -126,7 +131,7 @@ class LangGraphAgent:
     def _with_saver(self, asked: Asked, handover: Handover) -> Graph:
         if self._savers is None or isinstance(self._graph.checkpointer, BaseCheckpointSaver):
             return self._graph
-        return self._graph.copy(update={"checkpointer": self._savers(asked, handover.caught_up)})
+        return self._graph.copy(update={"checkpointer": self._savers(asked, handover.caught_up, self._types)})
 
 
 def _given(graph: Graph, asked: Asked, state: StateSnapshot | None) -> Any:
