@@ -6,7 +6,7 @@ UV := $(VENV)/bin/uv
 export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test lint format sam-local clean
+.PHONY: help dev test lint format bench sam-local clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,9 @@ lint: $(VENV)/.tests ## Check style, types and imports
 format: $(VENV)/.tests ## Put the code in its format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
+	$(VENV)/bin/python -m tests.bench.chunks
 
 sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
 	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aion_core.agents.config import AgentConfig, read_config
-from aion_core.agents.loader import LoadedAtFirstTurn
+from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
 from aion_core.clock import SystemClock
 from aion_core.ports import Agent, Clock, TaskStore
 from aion_core.protocol.card import build_card
@@ -36,9 +37,10 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
 
     settings = settings or Settings.from_environ()
     configs = read_config(settings.config)
-    agents = build_agents(configs, settings.config.resolve().parent)
     clock = SystemClock()
-    store = build_task_store(settings, clock)
+    stores = build_stores(settings, clock)
+    agents = build_agents(configs, settings.config.resolve().parent, stores.langgraph)
+    store = stores.tasks
     runner = TaskRunner(
         store,
         agents.__getitem__,
@@ -54,36 +56,81 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     return build_web_app(service, served)
 
 
-def build_agents(configs: Mapping[str, AgentConfig], folder: Path) -> dict[str, Agent]:
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Where a deployment keeps what has to last."""
+
+    tasks: TaskStore
+    langgraph: AdapterFactory
+    """Makes the agent of a graph, with savers that write where the tasks are."""
+
+
+def build_agents(configs: Mapping[str, AgentConfig], folder: Path, langgraph: AdapterFactory) -> dict[str, Agent]:
     """Return the agents by their ids; their code is imported when it is needed."""
-    return {agent_id: LoadedAtFirstTurn(agent_id, config, folder, _langgraph) for agent_id, config in configs.items()}
+    return {agent_id: LoadedAtFirstTurn(agent_id, config, folder, langgraph) for agent_id, config in configs.items()}
 
 
-def build_task_store(settings: Settings, clock: Clock) -> TaskStore:
-    """Return the task log that the settings name."""
-    if settings.store == "memory":
-        from aion_core.memory.task_store import MemoryTaskStore
+def build_stores(settings: Settings, clock: Clock) -> Stores:
+    """Return the stores that the settings name."""
+    return _memory_stores(settings, clock) if settings.store == "memory" else _aws_stores(settings, clock)
 
-        return MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
+
+def _memory_stores(settings: Settings, clock: Clock) -> Stores:
+    from aion_core.memory.task_store import MemoryTaskStore
+
+    tasks = MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
+
+    def langgraph(graph: Any) -> Agent:
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        from aion_core.agents.langgraph.agent import LangGraphAgent
+        from aion_core.checkpointing.turn import Fence
+        from aion_core.memory.checkpoints import MemorySaver
+
+        threads = InMemorySaver()
+        return LangGraphAgent(
+            graph,
+            lambda asked, before_put, types: MemorySaver(
+                threads, tasks, fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
+            ),
+        )
+
+    return Stores(tasks, langgraph)
+
+
+def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.client import WORKERS, Calls
     from aion_core.aws.task_store import DynamoDBTaskStore
 
     executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="aws")
-    return DynamoDBTaskStore(
-        Calls("dynamodb", executor),
-        S3Blobs(Calls("s3", executor), bucket=settings.bucket),
-        clock,
-        table=settings.table,
-        lease_seconds=settings.lease_seconds,
-        retention=timedelta(days=settings.retention_days),
+    dynamodb = Calls("dynamodb", executor)
+    blobs = S3Blobs(Calls("s3", executor), bucket=settings.bucket)
+    retention = timedelta(days=settings.retention_days)
+    tasks = DynamoDBTaskStore(
+        dynamodb, blobs, clock, table=settings.table, lease_seconds=settings.lease_seconds, retention=retention
     )
 
+    def langgraph(graph: Any) -> Agent:
+        from aion_core.agents.langgraph.agent import LangGraphAgent
+        from aion_core.aws.checkpoints import DynamoDBSaver
+        from aion_core.checkpointing.turn import Fence
 
-def _langgraph(graph: Any) -> Agent:
-    from aion_core.agents.langgraph.agent import LangGraphAgent
+        return LangGraphAgent(
+            graph,
+            lambda asked, before_put, types: DynamoDBSaver(
+                dynamodb,
+                blobs,
+                clock,
+                table=settings.table,
+                fence=Fence(asked.context, asked.fence),
+                before_put=before_put,
+                retention=retention,
+                types=types,
+            ),
+        )
 
-    return LangGraphAgent(graph)
+    return Stores(tasks, langgraph)
 
 
 def _card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from aion_core.protocol.types import Event, Message, Task, TaskState
+from aion_core.protocol.types import Artifact, Event, Message, Task, TaskState
 
 
 class Clock(Protocol):
@@ -88,6 +88,12 @@ class Numbered:
 
     generation: int
     event: Event
+    asked: Message | None = None
+    """The client's message that the event took in; it precedes the event in the task's history."""
+    key: str = ""
+    """What tells an emission from its repeat, where a node runs again (DESIGN decision 3); "" where none can come."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What came with the client's message beside it: the request's own metadata (R51)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,8 @@ class Delta:
     """False on the first chunk of a stream delta (D9)."""
     last: bool = False
     """True on its closing chunk, once (D10)."""
+    reason: str = ""
+    """Why it was closed: `complete_message`, or `interrupted`; on the closing chunk only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,23 @@ class NewTask:
     """Of what D17 calls the content, to tell a repeat from a reused messageId."""
     events: Sequence[Event]
     turn: Turn
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The request's metadata, kept with the first event."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """What `TaskStore.follow_up` keeps: a message to a task that waits for one, and the turn that answers it."""
+
+    head: Head
+    """The task's head, as the caller knows it."""
+    message_id: str
+    content_hash: bytes
+    event: Event
+    """What sets the task to work again."""
+    asked: Message
+    turn: Turn
+    request: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +183,13 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A task of the context waits for an answer: the message is one, and nothing new was made."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """A task's head and its durable events from some generation on, in order and without a gap."""
 
@@ -175,12 +207,28 @@ class TaskStore(Protocol):
     Every method may raise StoreUnavailable; the same call may then be made again.
     """
 
-    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated:
+    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated | Interrupted:
         """Keep a new task with its first events, once per messageId of its context, all or nothing.
 
         Where the context is free its lease is taken in the same step (Begun); where it is busy the turn waits
         (Waiting). A messageId that the context knows gives the first task's id back and changes nothing (Repeated);
-        with another content it raises MessageIdReused. Raises ContextBusy where too many turns wait.
+        with another content it raises MessageIdReused. Nothing is made where a task of the context waits for an
+        answer (Interrupted). Raises ContextBusy where too many turns wait.
+        """
+        ...
+
+    async def follow_up(self, follow_up: FollowUp, *, holder: str) -> Begun | Repeated:
+        """Record a message to an interrupted task and take the context's lease for its turn, all or nothing.
+
+        Repeats as in `create`. Raises ContextBusy where another turn runs in the context, LeaseLost where the task
+        is no longer as `follow_up.head` has it.
+        """
+        ...
+
+    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+        """Return what a repeat of this message gets, None where the context does not know it.
+
+        Raises MessageIdReused where it is known with another content.
         """
         ...
 
@@ -199,10 +247,11 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False) -> Head:
+    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False, key: str = "") -> Head:
         """Record the event as number `head.generation + 1` and return the new head; cost does not depend on the task.
 
-        With `release`, the lease is given back in the same step. A repeat after a lost answer finds its own record.
+        With `release`, the lease is given back in the same step; where the event interrupts the task, the context
+        remembers it. `key` is kept with the event. A repeat after a lost answer finds its own record.
         Raises LeaseLost where the fence has moved on, or the task has been ended by somebody else; nothing is
         recorded then.
         """
@@ -254,8 +303,10 @@ class Asked:
     """The task as it stands, the message included."""
     message: Message
     """The inbound message, whole."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What came with the request beside the message."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The request's metadata: distribution, network, trace (R51)."""
+    recorded: Sequence[Numbered] = ()
+    """What an earlier try of this turn has recorded already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,13 +318,56 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A durable message on the way to the answer (D6)."""
+
+    message: Message
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Metadata for the task: merged, key by key (R71)."""
+
+    metadata: Mapping[str, Any]
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """An artifact, whole or in chunks (R68, R69)."""
+
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = True
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Typing:
+    """The agent is writing; told to whoever listens, and never kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """How a turn ends that needs the client: the question, and what an answer has to name."""
+
+    message: Message
+    state: TaskState = TaskState.TASK_STATE_INPUT_REQUIRED
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """How a turn ends: the durable answer, or none."""
 
     message: Message | None
+    state: TaskState = TaskState.TASK_STATE_COMPLETED
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-Emission = Chunk | Reply
+Ending = Reply | Asks
+Emission = Chunk | Said | Noted | Emitted | Typing | Ending
 
 
 class Agent(Protocol):
@@ -287,7 +381,7 @@ class Agent(Protocol):
         ...
 
     def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
-        """Answer the message: chunks as they come, and exactly one Reply, last.
+        """Answer the message: chunks and emissions as they come, and exactly one Ending, last.
 
         What the agent's own code raises passes through.
         """

@@ -10,7 +10,7 @@ import inspect
 import logging
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,8 +50,10 @@ class LoadedAtFirstTurn:
             yield emission
 
     def _adapter(self, found: Any) -> Agent:
-        if kind_of(found) == "langgraph":
-            return self._langgraph(found)
+        # `with_retry`, `with_config` and their like may wrap a graph, which is what they are bound to.
+        graph = found if kind_of(found) else getattr(found, "bound", found)
+        if kind_of(graph) == "langgraph":
+            return self._langgraph(graph)
         raise ConfigurationError(
             f"{self._config.path} of agent {self._id!r} is a {type(found).__name__}; "
             "aion runs a LangGraph StateGraph, a compiled graph, or a function that returns one."
@@ -127,6 +129,11 @@ def _search(module: ModuleType) -> Any:
 def _call(factory: Callable[[], Any], path: str) -> Any:
     try:
         made = factory()
+        # Loaded in a thread of its own, where no event loop runs.
+        return asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
     except Exception as error:  # the author's function may raise anything
         raise ConfigurationError(f"{path} raised {type(error).__name__}: {error}") from error
-    return made
+
+
+async def _awaited(made: Awaitable[Any]) -> Any:
+    return await made

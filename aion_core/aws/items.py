@@ -100,13 +100,13 @@ def event_of(packed: bytes) -> Event:
 def chunks_attribute(chunks: tuple[Delta, ...]) -> Item:
     """Return a batch's chunks as its item holds them."""
     # ASCII JSON: half a surrogate pair at the edge of a chunk has no UTF-8, and a model may well cut there.
-    return text(json.dumps([[chunk.text, chunk.append, chunk.last] for chunk in chunks]))
+    return text(json.dumps([[chunk.text, chunk.append, chunk.last, chunk.reason] for chunk in chunks]))
 
 
 def delta_batch_of(item: Item) -> DeltaBatch:
     """Return the batch that the item holds."""
     generation, fence, first = (int(field) for field in item["sk"]["S"].split("."))
-    chunks = tuple(Delta(chunk[0], chunk[1], chunk[2]) for chunk in json.loads(item["chunks"]["S"]))
+    chunks = tuple(Delta(*chunk) for chunk in json.loads(item["chunks"]["S"]))
     return DeltaBatch(generation, fence, first, chunks)
 
 

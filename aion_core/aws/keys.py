@@ -4,13 +4,17 @@ The owner is in every key, so isolation is structural. What a client may choose 
 in its key, so that no choice of characters can make it another's.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from aion_core.ports import ContextKey, Cursor, TaskKey
 
 Key = dict[str, Any]
 
 HEAD = "HEAD"
+
+LAST = "\U0010ffff"
+"""Sorts after whatever else may follow in a sort key."""
 
 
 def task_partition(task: TaskKey) -> str:
@@ -56,6 +60,46 @@ def context_key(context: ContextKey) -> Key:
 def message_key(context: ContextKey, message_id: str) -> Key:
     """Return the key that is written once per messageId of a context (R52, R110)."""
     return _key(f"MESSAGE#{context.owner}#{context.agent}#{context.context_id}", message_id)
+
+
+def thread_partition(thread_id: str) -> str:
+    """Return the partition that holds a LangGraph thread: its checkpoints, subgraphs' included."""
+    return f"THREAD#{thread_id}"
+
+
+def namespace_sort(ns: str | None) -> str:
+    """Return what the sort keys of a checkpoint_ns begin with; None asks for those of all."""
+    # Node names are the author's and may hold a "#"; "|" and ":" are LangGraph's own.
+    return "CHECKPOINT#" if ns is None else f"CHECKPOINT#{quote(ns, safe='|:')}#"
+
+
+def checkpoint_sort(ns: str, checkpoint_id: str) -> str:
+    """Return the sort key of a checkpoint; the ids grow with time, so the newest sorts last."""
+    return f"{namespace_sort(ns)}{checkpoint_id}"
+
+
+def checkpoint_key(thread_id: str, ns: str, checkpoint_id: str) -> Key:
+    """Return the key of a checkpoint."""
+    return _key(thread_partition(thread_id), checkpoint_sort(ns, checkpoint_id))
+
+
+def writes_key(thread_id: str, ns: str, checkpoint_id: str, task_id: str, page: int) -> Key:
+    """Return the key of a page of what a LangGraph task wrote; it sorts right after its checkpoint."""
+    return _key(thread_partition(thread_id), f"{checkpoint_sort(ns, checkpoint_id)}#{task_id}#{page:02d}")
+
+
+class CheckpointSort(NamedTuple):
+    """The sort key of a checkpoint, or, with a task_id, of what a LangGraph task wrote."""
+
+    ns: str
+    checkpoint_id: str
+    task_id: str = ""
+
+
+def checkpoint_of(sort: str) -> CheckpointSort:
+    """Return what the sort key says."""
+    _, ns, checkpoint_id, *rest = sort.split("#")
+    return CheckpointSort(unquote(ns), checkpoint_id, *rest[:1])
 
 
 def _key(partition: str, sort: str) -> Key:

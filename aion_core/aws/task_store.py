@@ -8,10 +8,12 @@ A turn's time line, a line a request:
 """
 
 import asyncio
+import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from aion_core.aws import items, keys
@@ -27,7 +29,9 @@ from aion_core.ports import (
     ContextKey,
     Cursor,
     DeltaBatch,
+    FollowUp,
     Head,
+    Interrupted,
     Lease,
     Log,
     NewTask,
@@ -37,7 +41,7 @@ from aion_core.ports import (
     Turn,
     Waiting,
 )
-from aion_core.protocol.types import Event
+from aion_core.protocol.types import Event, Message
 from aion_core.tasks import ingress, lifecycle
 
 LARGE_BYTES = 32 * 1024
@@ -52,14 +56,16 @@ TRIES_UNHEARD = 3
 """How often a write is tried whose answer does not come; boto3 tries each of them twice."""
 
 FIRST_TIME = "attribute_not_exists(pk)"
+NOTHING_RUNS = "fence = :known AND attribute_not_exists(running)"
 CONTEXT_IS_FREE = (
-    "fence = :known AND attribute_not_exists(running) AND (attribute_not_exists(waiting) OR size(waiting) = :none)"
+    f"{NOTHING_RUNS} AND attribute_not_exists(interrupted) AND (attribute_not_exists(waiting) OR size(waiting) = :none)"
 )
 ONE_MORE_MAY_WAIT = "attribute_not_exists(waiting) OR size(waiting) < :most"
-TURN_IS_FIRST = "fence = :known AND attribute_not_exists(running) AND waiting[0].id = :first"
+TURN_IS_FIRST = f"{NOTHING_RUNS} AND waiting[0].id = :first"
 LEASE_IS_AS_DEAD_AS_READ = "fence = :known AND #until = :read"
 LEASE_IS_MINE = "fence = :fence AND holder = :holder"
 HEAD_IS_AS_I_KNOW_IT = "generation = :known AND fence = :fence"
+TASK_HAS_NOT_GONE_ON = "generation = :known"
 TASK_EXISTS = "attribute_exists(pk)"
 
 
@@ -71,6 +77,7 @@ class _Context:
     until: int
     running: Turn | None
     waiting: tuple[Turn, ...]
+    interrupted: str | None
 
 
 class DynamoDBTaskStore:
@@ -90,21 +97,26 @@ class DynamoDBTaskStore:
         self._dynamodb, self._blobs, self._clock, self._table = dynamodb, blobs, clock, table
         self._lease_seconds, self._retention = lease_seconds, retention
 
-    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated:
+    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated | Interrupted:
         """See `ports.TaskStore.create`."""
         events = [
-            await self._put_event(new.key, generation, event) for generation, event in enumerate(new.events, start=1)
+            await self._put_event(new.key, generation, event, request=new.request if generation == 1 else None)
+            for generation, event in enumerate(new.events, start=1)
         ]
         for attempt in range(TRIES):
             # A contextId that we made is known to be free: nothing is read.
             context = None if new.context_is_new and not attempt else await self._context(new.context)
+            if context is not None and context.interrupted is not None:
+                return await self.known(new.context, new.message_id, new.content_hash) or Interrupted(
+                    context.interrupted
+                )
             free = context is None or (context.running is None and not context.waiting)
             fence = (context.fence if context else 0) + 1
             lease = Lease(new.context, replace(new.turn, tries=1), holder, fence)
             head = replace(ingress.first_head(new), fence=fence if free else 0)
             try:
                 await self._transact(
-                    self._put_message(new),
+                    self._put_message(new.context, new.message_id, new.key.task_id, new.content_hash),
                     self._take(lease, context) if free else self._wait(new),
                     self._put_head(head),
                     *events,
@@ -112,7 +124,7 @@ class DynamoDBTaskStore:
             except Refused as refused:
                 known = await self._get(keys.message_key(new.context, new.message_id))
                 if known is not None and known["task_id"]["S"] != new.key.task_id:
-                    return ingress.repeat_of(new, known["task_id"]["S"], known["content"]["B"])
+                    return ingress.repeat_of(new.content_hash, known["task_id"]["S"], known["content"]["B"])
                 if known is not None:
                     return await self._created_before(new, holder)
                 if not free and not refused.conflict:
@@ -135,6 +147,54 @@ class DynamoDBTaskStore:
         if context.running is not None and context.running.id == new.turn.id:
             return Begun(Lease(new.context, context.running, holder, context.fence), head)
         return Waiting(head)
+
+    async def follow_up(self, follow_up: FollowUp, *, holder: str) -> Begun | Repeated:
+        """See `ports.TaskStore.follow_up`."""
+        before, context_key = follow_up.head, follow_up.head.context
+        after = lifecycle.advance(before, follow_up.event)
+        token = str(uuid4())
+        row = await self._put_event(
+            before.key, after.generation, follow_up.event, token=token, asked=follow_up.asked, request=follow_up.request
+        )
+        for attempt in range(TRIES):
+            context = await self._context(context_key)
+            if context is None:
+                raise StoreCorrupt("The context of a task that waits for an answer is gone.")
+            if context.running is not None and context.running.id != follow_up.turn.id:
+                raise ingress.another_runs()
+            lease = Lease(context_key, replace(follow_up.turn, tries=1), holder, context.fence + 1)
+            try:
+                await self._transact(
+                    self._put_message(context_key, follow_up.message_id, before.key.task_id, follow_up.content_hash),
+                    self._take_again(lease, context),
+                    self._move_head(before, after, TASK_HAS_NOT_GONE_ON, fence=lease.fence),
+                    row,
+                    token=token,
+                )
+            except Refused as refused:
+                if await self._is_mine(before.key, after.generation, token):
+                    # An earlier try was heard after all; which fence it took is in the head it wrote.
+                    written = await self.head(before.key) or after
+                    return Begun(replace(lease, fence=written.fence), written)
+                repeated = await self.known(context_key, follow_up.message_id, follow_up.content_hash)
+                if repeated is not None:
+                    return repeated
+                head = await self.head(before.key)
+                if not refused.conflict and (head is None or head.generation != before.generation):
+                    raise ingress.no_longer_asked() from None
+                await self._pause(attempt)
+            except StoreUnavailable:
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
+                await self._pause(attempt)
+            else:
+                return Begun(lease, replace(after, fence=lease.fence))
+        raise StoreUnavailable("The context changes faster than a message can be added to it.")
+
+    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+        """See `ports.TaskStore.known`."""
+        known = await self._get(keys.message_key(context, message_id))
+        return ingress.repeat_of(content_hash, known["task_id"]["S"], known["content"]["B"]) if known else None
 
     async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
         """See `ports.TaskStore.begin`."""
@@ -174,14 +234,14 @@ class DynamoDBTaskStore:
             return refused.conflict
         return True
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False) -> Head:
+    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False, key: str = "") -> Head:
         """See `ports.TaskStore.append`."""
         after = lifecycle.advance(head, event)
         token = str(uuid4())
-        row = await self._put_event(head.key, after.generation, event, token=token)
-        writes = [self._move_head(head, after, lease), row]
+        row = await self._put_event(head.key, after.generation, event, token=token, key=key)
+        writes = [self._move_head(head, after, HEAD_IS_AS_I_KNOW_IT, fence=lease.fence), row]
         if release:
-            writes.append(self._release(lease))
+            writes.append(self._release(lease, after))
         for attempt in range(TRIES):
             try:
                 await self._transact(*writes, token=token)
@@ -233,7 +293,7 @@ class DynamoDBTaskStore:
             for generation, item in enumerate(found[:-1], start=read + 1):
                 if item["sk"]["S"] != keys.event_sort(generation):
                     raise StoreCorrupt(f"Event {generation} of the task is missing.")
-                events.append(Numbered(generation, await self._event(item)))
+                events.append(await self._entry(generation, item))
         # The head was read after the events: what was appended in between is the next reader's.
         return Log(head, tuple(events[: head.generation - after]))
 
@@ -246,33 +306,53 @@ class DynamoDBTaskStore:
 
     # ── The writes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _put_message(self, new: NewTask) -> Write:
-        attributes = {"task_id": items.text(new.key.task_id), "content": {"B": new.content_hash}, **self._keeping()}
-        return put(self._table, keys.message_key(new.context, new.message_id), attributes, only_if=FIRST_TIME)
+    def _put_message(self, context: ContextKey, message_id: str, task_id: str, content_hash: bytes) -> Write:
+        attributes = {"task_id": items.text(task_id), "content": {"B": content_hash}, **self._keeping()}
+        return put(self._table, keys.message_key(context, message_id), attributes, only_if=FIRST_TIME)
 
     def _put_head(self, head: Head) -> Write:
         return put(self._table, keys.head_key(head.key), {**items.head_attributes(head), **self._keeping()})
 
-    async def _put_event(self, key: TaskKey, generation: int, event: Event, *, token: str = "") -> Write:
-        packed = items.event_bytes(event)
-        payload: Item = {"event": {"B": packed}}
-        if len(packed) > LARGE_BYTES:
-            # The blob first: a row never points at nothing, and a blob that no row names expires with the bucket.
-            name = f"{key.owner}/{key.task_id}/{generation}-{uuid4()}"
-            await self._blobs.put(name, packed)
-            payload = {"blob": items.text(name)}
-        return put(
-            self._table, keys.event_key(key, generation), {**payload, "token": items.text(token), **self._keeping()}
-        )
+    async def _put_event(
+        self,
+        task: TaskKey,
+        generation: int,
+        event: Event,
+        *,
+        token: str = "",
+        key: str = "",
+        asked: Message | None = None,
+        request: Mapping[str, Any] | None = None,
+    ) -> Write:
+        attributes = {
+            "token": items.text(token),
+            **await self._payload(task, generation, "event", items.event_bytes(event)),
+        }
+        if asked is not None:
+            attributes |= await self._payload(task, generation, "asked", asked.SerializeToString())
+        if key:
+            attributes["key"] = items.text(key)
+        if request:
+            attributes["request"] = items.text(json.dumps(request))
+        return put(self._table, keys.event_key(task, generation), {**attributes, **self._keeping()})
 
-    def _move_head(self, head: Head, after: Head, lease: Lease) -> Write:
+    async def _payload(self, task: TaskKey, generation: int, name: str, packed: bytes) -> Item:
+        """Return the attribute that holds the bytes, or says where they lie."""
+        if len(packed) <= LARGE_BYTES:
+            return {name: {"B": packed}}
+        # The blob first: a row never points at nothing, and a blob that no row names expires with the bucket.
+        blob = f"{task.owner}/{task.task_id}/{generation}-{name}-{uuid4()}"
+        await self._blobs.put(blob, packed)
+        return {f"{name}_blob": items.text(blob)}
+
+    def _move_head(self, head: Head, after: Head, only_if: str, *, fence: int) -> Write:
         return update(
             self._table,
             keys.head_key(head.key),
-            "SET generation = :generation, #state = :state, #timestamp = :timestamp",
-            only_if=HEAD_IS_AS_I_KNOW_IT,
+            "SET generation = :generation, #state = :state, #timestamp = :timestamp, fence = :fence",
+            only_if=only_if,
             known=head.generation,
-            fence=lease.fence,
+            fence=fence,
             generation=after.generation,
             state=items.state_name(after.state),
             timestamp=items.milliseconds(after.timestamp),
@@ -312,6 +392,19 @@ class DynamoDBTaskStore:
             **self._lease_values(lease),
         )
 
+    def _take_again(self, lease: Lease, record: _Context) -> Write:
+        """A task of the context has its answer: run its next turn."""
+        return update(
+            self._table,
+            keys.context_key(lease.context),
+            "SET fence = :fence, holder = :holder, #until = :until, running = :turn, expires = :expires "
+            "REMOVE interrupted",
+            only_if=NOTHING_RUNS,
+            known=record.fence,
+            expires=self._in(self._retention),
+            **self._lease_values(lease),
+        )
+
     def _take_over(self, lease: Lease, record: _Context) -> Write:
         """The holder is gone: run its turn again."""
         return update(
@@ -324,9 +417,13 @@ class DynamoDBTaskStore:
             **self._lease_values(lease),
         )
 
-    def _release(self, lease: Lease) -> Write:
+    def _release(self, lease: Lease, after: Head) -> Write:
         # No condition of its own: whoever takes the context raises the fence of the head in the same transaction.
-        return update(self._table, keys.context_key(lease.context), "REMOVE holder, #until, running")
+        key = keys.context_key(lease.context)
+        if after.state in lifecycle.INTERRUPTED:
+            remember = "SET interrupted = :task REMOVE holder, #until, running"
+            return update(self._table, key, remember, task=after.key.task_id)
+        return update(self._table, key, "REMOVE holder, #until, running")
 
     def _lease_values(self, lease: Lease) -> dict[str, object]:
         return {
@@ -350,15 +447,29 @@ class DynamoDBTaskStore:
             until=int(item.get("until", {"N": "0"})["N"]),
             running=items.turn_of(item["running"]) if "running" in item else None,
             waiting=tuple(items.turn_of(turn) for turn in item.get("waiting", {"L": []})["L"]),
+            interrupted=item["interrupted"]["S"] if "interrupted" in item else None,
         )
 
-    async def _event(self, item: Item) -> Event:
-        if "event" in item:
-            return items.event_of(item["event"]["B"])
-        packed = await self._blobs.get(item["blob"]["S"])
+    async def _entry(self, generation: int, item: Item) -> Numbered:
+        packed = await self._unpacked("event", item)
+        if packed is None:
+            raise StoreCorrupt("An event of the log holds nothing.")
+        asked = await self._unpacked("asked", item)
+        return Numbered(
+            generation,
+            items.event_of(packed),
+            Message.FromString(asked) if asked is not None else None,
+            item["key"]["S"] if "key" in item else "",
+            json.loads(item["request"]["S"]) if "request" in item else {},
+        )
+
+    async def _unpacked(self, name: str, item: Item) -> bytes | None:
+        if f"{name}_blob" not in item:
+            return item[name]["B"] if name in item else None
+        packed = await self._blobs.get(item[f"{name}_blob"]["S"])
         if packed is None:
             raise StoreCorrupt("The payload of an event is missing.")
-        return items.event_of(packed)
+        return packed
 
     async def _is_mine(self, key: TaskKey, generation: int, token: str) -> bool:
         """Tell whether a write whose answer was lost had been made after all."""

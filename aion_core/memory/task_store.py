@@ -1,8 +1,10 @@
 """The task log in a dict, with the promises of `ports.TaskStore`; it lives as long as the process."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aion_core.errors import LeaseLost
 from aion_core.ports import (
@@ -12,7 +14,9 @@ from aion_core.ports import (
     ContextKey,
     Cursor,
     DeltaBatch,
+    FollowUp,
     Head,
+    Interrupted,
     Lease,
     Log,
     NewTask,
@@ -22,7 +26,7 @@ from aion_core.ports import (
     Turn,
     Waiting,
 )
-from aion_core.protocol.types import Event, StreamResponse, stream_response, unwrap
+from aion_core.protocol.types import Event, Message, StreamResponse, stream_response, unwrap
 from aion_core.tasks import ingress, lifecycle
 
 
@@ -33,12 +37,21 @@ class _Context:
     until: float = 0.0
     running: Turn | None = None
     waiting: list[Turn] = field(default_factory=list)
+    interrupted: str | None = None
+
+
+@dataclass
+class _Entry:
+    event: bytes  # serialized, so that nobody shares a message with the store
+    asked: bytes | None = None
+    key: str = ""
+    request: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class _Task:
     head: Head
-    events: list[bytes]  # serialized, so that nobody shares a message with the store
+    log: list[_Entry]
     deltas: list[DeltaBatch] = field(default_factory=list)
 
 
@@ -52,21 +65,49 @@ class MemoryTaskStore:
         self._contexts: dict[ContextKey, _Context] = {}
         self._messages: dict[tuple[ContextKey, str], tuple[str, bytes]] = {}
 
-    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated:
+    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated | Interrupted:
         """See `ports.TaskStore.create`."""
         with self._lock:
-            known = self._messages.get((new.context, new.message_id))
-            if known is not None:
-                return ingress.repeat_of(new, *known)
+            repeated = self._known(new.context, new.message_id, new.content_hash)
+            if repeated is not None:
+                return repeated
             context = self._contexts.setdefault(new.context, _Context())
+            if context.interrupted is not None:
+                return Interrupted(context.interrupted)
             free = context.running is None and not context.waiting
             if not free and len(context.waiting) >= MAX_WAITING:
                 raise ingress.too_many_wait()
             head = ingress.first_head(new)
-            self._tasks[new.key] = _Task(head, [_pack(event) for event in new.events])
+            self._tasks[new.key] = _Task(head, [_Entry(_pack(event)) for event in new.events])
+            self._tasks[new.key].log[0].request = new.request
             self._messages[new.context, new.message_id] = (new.key.task_id, new.content_hash)
             context.waiting.append(new.turn)
             return self._begin(new.context, context, holder) if free else Waiting(head)
+
+    async def follow_up(self, follow_up: FollowUp, *, holder: str) -> Begun | Repeated:
+        """See `ports.TaskStore.follow_up`."""
+        with self._lock:
+            key, head = follow_up.head.context, follow_up.head
+            repeated = self._known(key, follow_up.message_id, follow_up.content_hash)
+            if repeated is not None:
+                return repeated
+            context, task = self._contexts[key], self._tasks[head.key]
+            if context.running is not None:
+                raise ingress.another_runs()
+            if task.head != head:
+                raise ingress.no_longer_asked()
+            task.log.append(
+                _Entry(_pack(follow_up.event), follow_up.asked.SerializeToString(), request=follow_up.request)
+            )
+            task.head = lifecycle.advance(head, follow_up.event)
+            self._messages[key, follow_up.message_id] = (head.key.task_id, follow_up.content_hash)
+            context.waiting.insert(0, follow_up.turn)
+            return self._begin(key, context, holder)
+
+    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+        """See `ports.TaskStore.known`."""
+        with self._lock:
+            return self._known(context, message_id, content_hash)
 
     async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
         """See `ports.TaskStore.begin`."""
@@ -87,17 +128,18 @@ class MemoryTaskStore:
             record.until = self._now() + self._lease_seconds
             return True
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False) -> Head:
+    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False, key: str = "") -> Head:
         """See `ports.TaskStore.append`."""
         with self._lock:
             task = self._tasks[head.key]
             if task.head != replace(head, fence=lease.fence) or task.head.state in lifecycle.TERMINAL:
                 raise LeaseLost("Another holder runs this context now.")
-            task.events.append(_pack(event))
+            task.log.append(_Entry(_pack(event), key=key))
             task.head = lifecycle.advance(task.head, event)
             if release:
                 context = self._contexts[lease.context]
                 context.holder, context.running = None, None
+                context.interrupted = head.key.task_id if task.head.state in lifecycle.INTERRUPTED else None
             return task.head
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
@@ -117,8 +159,8 @@ class MemoryTaskStore:
             task = self._tasks.get(key)
             if task is None:
                 return None
-            events = enumerate(task.events[after:], start=after + 1)
-            return Log(task.head, tuple(Numbered(number, _unpack(packed)) for number, packed in events))
+            entries = enumerate(task.log[after:], start=after + 1)
+            return Log(task.head, tuple(_numbered(number, entry) for number, entry in entries))
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """See `ports.TaskStore.deltas`."""
@@ -127,14 +169,30 @@ class MemoryTaskStore:
             placed = sorted(task.deltas, key=_place) if task else []
             return [batch for batch in placed if _place(batch) >= since]
 
+    @contextmanager
+    def fenced(self, context: ContextKey, fence: int) -> Iterator[None]:
+        """Keep the context's fence where it is for as long as the block runs; raises LeaseLost where it has moved on.
+
+        For what is written under the fence elsewhere: on DynamoDB both are one transaction.
+        """
+        with self._lock:
+            record = self._contexts.get(context)
+            if record is None or record.fence != fence:
+                raise LeaseLost("Another holder runs this context now.")
+            yield
+
     def _begin(self, key: ContextKey, context: _Context, holder: str) -> Begun:
         turn = context.running or context.waiting.pop(0)
-        context.running = replace(turn, tries=turn.tries + 1)
+        context.running, context.interrupted = replace(turn, tries=turn.tries + 1), None
         context.fence += 1
         context.holder, context.until = holder, self._now() + self._lease_seconds
         task = self._tasks[TaskKey(key.owner, turn.task_id)]
         task.head = replace(task.head, fence=context.fence)
         return Begun(Lease(key, context.running, holder, context.fence), task.head)
+
+    def _known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+        known = self._messages.get((context, message_id))
+        return ingress.repeat_of(content_hash, *known) if known else None
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
@@ -148,5 +206,6 @@ def _pack(event: Event) -> bytes:
     return stream_response(event).SerializeToString()
 
 
-def _unpack(packed: bytes) -> Event:
-    return unwrap(StreamResponse.FromString(packed))
+def _numbered(generation: int, entry: _Entry) -> Numbered:
+    asked = Message.FromString(entry.asked) if entry.asked is not None else None
+    return Numbered(generation, unwrap(StreamResponse.FromString(entry.event)), asked, entry.key, entry.request)

@@ -1,16 +1,25 @@
 """What a message becomes: the new task, its first events, its turn, and what makes a repeat of it. Pure."""
 
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from aion_core.errors import ContextBusy, MessageIdReused
-from aion_core.ports import MAX_WAITING, ContextKey, Head, NewTask, Repeated, TaskKey, Turn
+from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused
+from aion_core.ports import MAX_WAITING, ContextKey, FollowUp, Head, NewTask, Numbered, Repeated, TaskKey, Turn
 from aion_core.protocol.types import Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle
 
 
 def new_task(
-    message: Message, context: ContextKey, *, task_id: str, turn_id: str, at: datetime, context_is_new: bool
+    message: Message,
+    context: ContextKey,
+    *,
+    task_id: str,
+    turn_id: str,
+    at: datetime,
+    context_is_new: bool,
+    request: Mapping[str, Any] | None = None,
 ) -> NewTask:
     """Return what is kept of a message that starts a task: submitted, then working (R32, R33, D12)."""
     asked = Message()
@@ -35,6 +44,30 @@ def new_task(
         content_hash=content_hash(message),
         events=(submitted, working),
         turn=Turn(id=turn_id, task_id=task_id, asked=1),
+        request=request or {},
+    )
+
+
+def follow_up(
+    message: Message, head: Head, *, turn_id: str, at: datetime, request: Mapping[str, Any] | None = None
+) -> FollowUp:
+    """Return what is kept of a message to an interrupted task: it works again."""
+    asked = Message()
+    asked.CopyFrom(message)
+    asked.task_id, asked.context_id = head.key.task_id, head.context.context_id
+    working = TaskStatusUpdateEvent(
+        task_id=asked.task_id,
+        context_id=asked.context_id,
+        status=lifecycle.status_at(TaskState.TASK_STATE_WORKING, at),
+    )
+    return FollowUp(
+        head=head,
+        message_id=message.message_id,
+        content_hash=content_hash(message),
+        event=working,
+        asked=asked,
+        turn=Turn(id=turn_id, task_id=head.key.task_id, asked=head.generation + 1),
+        request=request or {},
     )
 
 
@@ -50,12 +83,12 @@ def content_hash(message: Message) -> bytes:
     return hashlib.sha256(content.SerializeToString(deterministic=True)).digest()
 
 
-def repeat_of(new: NewTask, task_id: str, content_hash: bytes) -> Repeated:
-    """Return the first task of a message that is known.
+def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Repeated:
+    """Return the task of a message that is known.
 
-    Raises MessageIdReused where that message's content is another (D17).
+    Raises MessageIdReused where its content was another (D17).
     """
-    if content_hash != new.content_hash:
+    if content_hash != known_hash:
         raise MessageIdReused(
             "This messageId was used in this context with other content. Give the new message an id of its own."
         )
@@ -65,6 +98,24 @@ def repeat_of(new: NewTask, task_id: str, content_hash: bytes) -> Repeated:
 def too_many_wait() -> ContextBusy:
     """Return the refusal of one turn too many."""
     return ContextBusy(f"{MAX_WAITING} messages wait in this context already. Send this one when one is answered.")
+
+
+def another_runs() -> ContextBusy:
+    """Return the refusal of an answer that comes while another turn runs in the context."""
+    return ContextBusy("Another message of this context is being answered. Send this one when that is done.")
+
+
+def no_longer_asked() -> LeaseLost:
+    """Return what happened where a task has gone on meanwhile."""
+    return LeaseLost("The task is no longer as it was read.")
+
+
+def first_log(new: NewTask) -> tuple[Numbered, ...]:
+    """Return a new task's log."""
+    return tuple(
+        Numbered(number, event, request=new.request if number == 1 else {})
+        for number, event in enumerate(new.events, start=1)
+    )
 
 
 def first_head(new: NewTask) -> Head:

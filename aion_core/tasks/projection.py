@@ -3,44 +3,48 @@
 from collections.abc import Iterable
 
 from aion_core.errors import StoreCorrupt
-from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from aion_core.ports import Numbered
+from aion_core.protocol.types import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 
-def apply(task: Task | None, event: Event) -> Task:
-    """Return the task after the event; the one that was passed in stays as it was."""
-    if isinstance(event, Task):
-        return _copy(event)
+def apply(task: Task | None, entry: Numbered) -> Task:
+    """Return the task after the entry; the one that was passed in stays as it was."""
+    if isinstance(entry.event, Task):
+        return _copy(entry.event)
     if task is None:
         raise StoreCorrupt("A log begins with its task.")
     after = _copy(task)
-    _apply_to(after, event)
+    _apply_to(after, entry)
     return after
 
 
-def fold(events: Iterable[Event]) -> Task:
-    """Return the task that the events, from the first on, add up to; linear in their number.
+def fold(log: Iterable[Numbered]) -> Task:
+    """Return the task that the log, from its first entry on, adds up to; linear in its length.
 
     Raises StoreCorrupt where the first is no task.
     """
     task: Task | None = None
-    for event in events:
-        if task is None or isinstance(event, Task):
-            task = apply(task, event)
+    for entry in log:
+        if task is None or isinstance(entry.event, Task):
+            task = apply(task, entry)
         else:
-            _apply_to(task, event)
+            _apply_to(task, entry)
     if task is None:
         raise StoreCorrupt("A log is never empty.")
     return task
 
 
-def _apply_to(task: Task, event: Event) -> None:
+def _apply_to(task: Task, entry: Numbered) -> None:
+    event = entry.event
     match event:
         case Message():
             _say(task, event)
         case TaskStatusUpdateEvent():
             # `status.message` is the latest message and `history` what came before it, no message twice.
-            if task.status.HasField("message"):
+            if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
                 _say(task, task.status.message)
+            if entry.asked is not None:
+                _say(task, entry.asked)
             task.status.CopyFrom(event.status)
             if event.HasField("metadata"):
                 task.metadata.MergeFrom(event.metadata)

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from aion_core.ports import Delta, Numbered
 from aion_core.protocol.types import Event, Task
@@ -18,16 +19,32 @@ class Spoken:
     what: Event | Delta
 
 
+class Listen(Enum):
+    """What a run's reader wants to hear."""
+
+    NOT = auto()
+    FROM_THE_FIRST = auto()
+    """Every event of the task, from its first."""
+    FROM_NOW = auto()
+    """The task as it stands, then what follows."""
+
+
 class Run:
     """What a runner says of one turn; it goes on whether or not anybody listens."""
 
-    def __init__(self, log: Iterable[Numbered], *, listen: bool = False) -> None:
-        """`log` holds the task's events so far; with `listen` they and all that follows are kept for `batches`."""
+    def __init__(self, log: Iterable[Numbered], *, listen: Listen = Listen.NOT) -> None:
+        """`log` holds the task's events so far.
+
+        With `listen`, they and all that follows are kept for `batches`; a reader of a task that goes on hears the task
+        as it stands instead of its past.
+        """
         self.log = list(log)
         """The durable events of the task, as far as this run knows them."""
         self._unheard: deque[Spoken] | None = None
-        if listen:
+        if listen is Listen.FROM_THE_FIRST:
             self._unheard = deque(Spoken(str(entry.generation), entry.event) for entry in self.log)
+        elif listen is Listen.FROM_NOW:
+            self._unheard = deque([Spoken(str(len(self.log)), self.task())])
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -66,4 +83,4 @@ class Run:
 
     def task(self) -> Task:
         """Return the task as the log tells it."""
-        return projection.fold(entry.event for entry in self.log)
+        return projection.fold(self.log)

@@ -7,14 +7,33 @@ from contextlib import aclosing
 
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import AgentFailed, AionError, LeaseLost, StoreCorrupt, StoreError
-from aion_core.ports import Agent, Asked, Begun, Chunk, Clock, Delta, Numbered, TaskStore, Turn
+from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
+from aion_core.ports import (
+    Agent,
+    Asked,
+    Asks,
+    Begun,
+    Chunk,
+    Clock,
+    Delta,
+    Emitted,
+    Ending,
+    Noted,
+    Numbered,
+    Reply,
+    Said,
+    TaskStore,
+    Turn,
+    Typing,
+)
+from aion_core.protocol.deltas import typing_event
 from aion_core.protocol.types import (
     Event,
     Message,
     Part,
     Role,
     Task,
+    TaskArtifactUpdateEvent,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
@@ -25,6 +44,14 @@ from aion_core.tasks.heartbeat import Heartbeat
 from aion_core.tasks.run import Run
 
 logger = logging.getLogger(__name__)
+
+COMPLETED = TaskState.TASK_STATE_COMPLETED
+
+COMPLETE, CUT = "complete_message", "interrupted"
+"""Why a stream delta is closed, in the words of Aion's clients: its model call ended, or the turn did."""
+
+MAX_TRIES = 3
+"""How often a turn is begun before its task fails: what takes its holder down once may do so again."""
 
 STOP_SECONDS = 2.0
 """How long an agent that has lost its lease may take to stop; whatever it says later is refused by the fence."""
@@ -71,40 +98,43 @@ class TaskRunner:
     async def _work(self, turn: "_Turn") -> None:
         try:
             try:
-                reply = await self._ask(turn)
+                ending = await self._ask(turn)
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
                 logger.exception("The agent failed.", extra={"task_id": turn.key.task_id})
                 await turn.fail(self._reason(error))
             else:
-                await turn.complete(reply)
+                await turn.end(ending)
         except LeaseLost:
             logger.warning("The turn belongs to another holder now.", extra={"task_id": turn.key.task_id})
         except StoreError:
             # Its lease runs out, and whoever begins the turn next finds what is recorded.
             logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
 
-    async def _ask(self, turn: "_Turn") -> Message | None:
-        """Let the agent answer; return its reply."""
-        if turn.lease.turn.tries > 1:
-            raise AgentFailed("The server stopped in the middle of this turn. Send the message again with a new id.")
+    async def _ask(self, turn: "_Turn") -> Ending:
+        """Let the agent answer; record and speak what it says, and return how its turn ends."""
+        if turn.lease.turn.tries > MAX_TRIES:
+            raise AgentFailed(f"The turn was begun {MAX_TRIES} times and did not end. Send it again with a new id.")
         agent = self._agents(turn.lease.context.agent)
-        reply: Message | None = None
-        replied = False
+        ending: Ending | None = None
         async with aclosing(agent.run(turn.asked())) as emissions:
             async for emission in emissions:
-                if replied:
-                    logger.warning("The agent went on after its reply; ignored.")
+                if ending is not None:
+                    logger.warning("The agent went on after its end; ignored.", extra={"task_id": turn.key.task_id})
                 elif isinstance(emission, Chunk):
                     turn.speak(emission)
+                elif isinstance(emission, Typing):
+                    turn.type()
+                elif isinstance(emission, Reply | Asks):
+                    ending = emission
                 else:
-                    reply, replied = emission.message, True
-        return reply
+                    await turn.emit(emission)
+        return ending or Reply(None)
 
     def _reason(self, error: Exception) -> str:
         """Return what a client may know of an agent's failure: the error's class and a safe sentence (D14)."""
-        if isinstance(error, AionError):
+        if isinstance(error, AgentFailed):
             return str(error)
         reason = f"{type(error).__name__}: the agent could not finish this turn."
         return f"{reason} {error}" if self._reveal_errors else reason
@@ -120,58 +150,90 @@ class _Turn:
         self._deltas.follow(begun.head.generation)
         self._speaking: str | None = None
         """The model call whose stream delta is open."""
+        self._keys = {entry.key for entry in run.log if entry.key}
 
     def asked(self) -> Asked:
         """Return what the agent is to answer."""
         task = self._run.task()
-        return Asked(
-            self.lease.context, self.lease.turn, self.lease.fence, task, message_asked(self._run.log, self.lease.turn)
-        )
+        turn = self.lease.turn
+        message = message_asked(self._run.log, turn)
+        request = self._run.log[turn.asked - 1].request
+        recorded = self._run.log[turn.asked :]
+        return Asked(self.lease.context, turn, self.lease.fence, task, message, request, recorded)
 
     def speak(self, chunk: Chunk) -> None:
         """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
         if not chunk.text:
             return
         if self._speaking not in (None, chunk.message_id):
-            self._close_delta()
+            self._close_delta(COMPLETE)
         self._say(Delta(chunk.text, append=self._speaking is not None))
         self._speaking = chunk.message_id
 
-    async def complete(self, reply: Message | None) -> None:
-        """Record the answer and give the lease back."""
-        status = self._status(TaskState.TASK_STATE_COMPLETED)
-        if reply is not None:
-            status.message.CopyFrom(reply)
+    def type(self) -> None:
+        """Let whoever listens here see that an answer is being written."""
+        self._run.say("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
+
+    async def emit(self, emission: Said | Noted | Emitted) -> None:
+        """Record what the agent wants the client to have; what a node says again when it runs again is not said."""
+        if emission.key and emission.key in self._keys:
+            return
+        match emission:
+            case Said():
+                status = self._status(TaskState.TASK_STATE_WORKING)
+                status.message.CopyFrom(emission.message)
+                self._own(status.message)
+                event: Event = self._update(status)
+            case Noted():
+                event = self._update(self._status(TaskState.TASK_STATE_WORKING))
+                event.metadata.update(emission.metadata)
+            case Emitted():
+                event = TaskArtifactUpdateEvent(
+                    task_id=self.key.task_id,
+                    context_id=self.lease.context.context_id,
+                    artifact=emission.artifact,
+                    append=emission.append,
+                    last_chunk=emission.last_chunk,
+                )
+        await self._record(event, key=emission.key)
+
+    async def end(self, ending: Ending) -> None:
+        """Record the answer, or the question, and give the lease back."""
+        status = self._status(ending.state)
+        if ending.message is not None:
+            status.message.CopyFrom(ending.message)
             self._own(status.message)
-        await self._record(self._update(status), release=True)
+        event = self._update(status)
+        if ending.metadata:
+            event.metadata.update(ending.metadata)
+        self._close_delta(COMPLETE if isinstance(ending, Reply) and ending.state == COMPLETED else CUT)
+        await self._record(event, release=True)
 
     async def fail(self, reason: str) -> None:
         """Record that the turn failed, and why (R36, D14), and give the lease back."""
-        status = self._status(TaskState.TASK_STATE_FAILED)
-        status.message.CopyFrom(Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)]))
-        self._own(status.message)
-        event = self._update(status)
-        event.metadata.update({"error": reason})
-        await self._record(event, release=True)
+        said = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
+        await self.end(Reply(said, TaskState.TASK_STATE_FAILED, {"error": reason}))
 
     def close(self) -> None:
         """Leave nothing running behind; a turn that has recorded its end has nothing left to write."""
         self._deltas.close()
 
-    def _close_delta(self) -> None:
+    def _close_delta(self, reason: str) -> None:
         if self._speaking is not None:
-            self._say(Delta("", append=True, last=True))
+            self._say(Delta("", append=True, last=True, reason=reason))
             self._speaking = None
 
     def _say(self, delta: Delta) -> None:
         self._run.say(self._deltas.add(delta), delta)
 
-    async def _record(self, event: Event, *, release: bool = False) -> None:
-        self._close_delta()
+    async def _record(self, event: Event, *, release: bool = False, key: str = "") -> None:
+        self._close_delta(COMPLETE)
         await self._deltas.flush()
-        self._head = await self._store.append(self.lease, self._head, event, release=release)
+        self._head = await self._store.append(self.lease, self._head, event, release=release, key=key)
         self._deltas.follow(self._head.generation)
-        self._run.record(Numbered(self._head.generation, event))
+        if key:
+            self._keys.add(key)
+        self._run.record(Numbered(self._head.generation, event, key=key))
         # Let the readers write before the agent goes on: the first event leaves in half the time.
         await asyncio.sleep(0)
 
@@ -193,9 +255,9 @@ def message_asked(log: Sequence[Numbered], turn: Turn) -> Message:
 
     Raises StoreCorrupt where that event holds none.
     """
-    event = log[turn.asked - 1].event if turn.asked <= len(log) else None
-    if isinstance(event, Message):
-        return event
-    if isinstance(event, Task) and event.history:
-        return event.history[-1]
+    entry = log[turn.asked - 1] if turn.asked <= len(log) else None
+    if entry is not None and entry.asked is not None:
+        return entry.asked
+    if entry is not None and isinstance(entry.event, Task) and entry.event.history:
+        return entry.event.history[-1]
     raise StoreCorrupt(f"Event {turn.asked} of the task holds no message to answer.")

@@ -6,13 +6,26 @@ from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import InvalidMessage, NotSupported, TaskFinished, TaskNotFound
-from aion_core.ports import Begun, Clock, ContextKey, Cursor, Log, Numbered, Repeated, TaskKey, TaskStore
-from aion_core.protocol.types import Message, SendMessageRequest, Task
-from aion_core.tasks import ingress, lifecycle, projection, subscription
-from aion_core.tasks.run import Run, Spoken
+from aion_core.errors import ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotFound
+from aion_core.ports import (
+    Begun,
+    Clock,
+    ContextKey,
+    Cursor,
+    FollowUp,
+    Interrupted,
+    Log,
+    Numbered,
+    Repeated,
+    TaskKey,
+    TaskStore,
+)
+from aion_core.protocol.types import SendMessageRequest, Task
+from aion_core.tasks import ingress, lifecycle, projection, questions, subscription
+from aion_core.tasks.run import Listen, Run, Spoken
 from aion_core.tasks.runner import TaskRunner
 
 logger = logging.getLogger(__name__)
@@ -52,7 +65,7 @@ class TaskService:
         With `returnImmediately` the task is returned as it was recorded, working, and runs on (R21, D12). A repeated
         message returns the task that it made the first time. Raises ClientError where the message cannot be taken.
         """
-        accepted = await self._accept(call, request.message, listen=False)
+        accepted = await self._accept(call, request, Listen.NOT)
         if not request.configuration.return_immediately:
             await self._within(self._rested(accepted), self._blocking_wait)
         if accepted.run is not None:
@@ -64,7 +77,7 @@ class TaskService:
 
         A repeated message subscribes to its task from the first event. Raises ClientError before the first batch.
         """
-        accepted = await self._accept(call, request.message, listen=True)
+        accepted = await self._accept(call, request, Listen.FROM_THE_FIRST)
         heard = 0
         if accepted.run is not None:
             async for batch in accepted.run.batches():
@@ -92,10 +105,11 @@ class TaskService:
         """Return the task; raises TaskNotFound."""
         return _task(await self._log(TaskKey(call.owner, task_id), call))
 
-    async def _accept(self, call: Call, message: Message, *, listen: bool) -> _Accepted:
+    async def _accept(self, call: Call, request: SendMessageRequest, listen: Listen) -> _Accepted:
         """Keep the message, once, and see to it that its turn runs."""
+        message, metadata = request.message, MessageToDict(request.metadata)
         if message.task_id:
-            await self._refuse_follow_up(call, message)
+            return await self._continue(call, request, message.task_id, listen)
         context = ContextKey(call.owner, call.agent, message.context_id or str(uuid7()))
         new = ingress.new_task(
             message,
@@ -104,36 +118,64 @@ class TaskService:
             turn_id=str(uuid7()),
             at=self._clock.now(),
             context_is_new=not message.context_id,
+            request=metadata,
         )
         outcome = await self._store.create(new, holder=str(uuid7()))
-        if isinstance(outcome, Begun):
-            run = Run((Numbered(number, event) for number, event in enumerate(new.events, start=1)), listen=listen)
-            self._go(call, self._run(outcome, run))
-            return _Accepted(new.key, run)
+        match outcome:
+            case Begun():
+                run = Run(ingress.first_log(new), listen=listen)
+                self._go(call, self._run(outcome, run))
+                return _Accepted(new.key, run)
+            case Interrupted():
+                return await self._continue(call, request, outcome.task_id, listen)
         key = TaskKey(call.owner, outcome.task_id) if isinstance(outcome, Repeated) else new.key
         self._go(call, self._drive(context, key))
         return _Accepted(key, None)
+
+    async def _continue(self, call: Call, request: SendMessageRequest, task_id: str, listen: Listen) -> _Accepted:
+        """Take a message to a task that there is: the answer to its question, or a repeat of it."""
+        message = request.message
+        log = await self._log(TaskKey(call.owner, task_id), call)
+        context = log.head.context
+        if message.context_id and message.context_id != context.context_id:
+            raise InvalidMessage(
+                "This task belongs to another context. Leave contextId out, or give the task's own.",
+                field="message.contextId",
+            )
+        outcome: Begun | Repeated | None = await self._store.known(
+            context, message.message_id, ingress.content_hash(message)
+        )
+        if outcome is None:
+            task = _task(log)
+            questions.check_answer(task, message)
+            follow_up = ingress.follow_up(
+                message,
+                log.head,
+                turn_id=str(uuid7()),
+                at=self._clock.now(),
+                request=MessageToDict(request.metadata),
+            )
+            outcome = await self._follow_up(follow_up)
+        if isinstance(outcome, Repeated):
+            key = TaskKey(call.owner, outcome.task_id)
+            self._go(call, self._drive(context, key))
+            return _Accepted(key, None)
+        entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
+        run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
+        self._go(call, self._run(outcome, run))
+        return _Accepted(log.head.key, run)
+
+    async def _follow_up(self, follow_up: FollowUp) -> Begun | Repeated:
+        try:
+            return await self._store.follow_up(follow_up, holder=str(uuid7()))
+        except LeaseLost as error:
+            raise ContextBusy("The task has just been answered by another message. Read it, then decide.") from error
 
     async def _run(self, begun: Begun, run: Run) -> None:
         await self._runner.run(begun, run)
         if run.task().status.state not in lifecycle.RESTING:
             # The lease was lost, or the end could not be recorded: see to it that the task comes to rest.
             await self._drive(begun.lease.context, begun.head.key)
-
-    async def _refuse_follow_up(self, call: Call, message: Message) -> None:
-        """Say why a message to this task cannot be taken."""
-        log = await self._log(TaskKey(call.owner, message.task_id), call)
-        if message.context_id and message.context_id != log.head.context.context_id:
-            raise InvalidMessage(
-                "This task belongs to another context. Leave contextId out, or give the task's own.",
-                field="message.contextId",
-            )
-        if log.head.state in lifecycle.TERMINAL:
-            raise TaskFinished(
-                f"The task is {lifecycle.state_name(log.head.state)} and takes no more messages. "
-                "Send the message without taskId, in the same context, to start a new task."
-            )
-        raise NotSupported("The task is still working. Send the message without taskId, in the same context.")
 
     async def _drive(self, context: ContextKey, key: TaskKey) -> None:
         """Run whatever turn of the context has its time, until this task rests or another holder sees to it."""
@@ -188,4 +230,4 @@ def _tell_operator(work: asyncio.Task[None]) -> None:
 
 
 def _task(log: Log) -> Task:
-    return projection.fold(entry.event for entry in log.events)
+    return projection.fold(log.events)

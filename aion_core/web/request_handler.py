@@ -131,7 +131,12 @@ class AionRequestHandler(RequestHandler):
 def as_event(delta: Delta, task: Task) -> pb.TaskArtifactUpdateEvent:
     """Return the chunk as an event of the task."""
     return delta_event(
-        task_id=task.id, context_id=task.context_id, text=delta.text, append=delta.append, last=delta.last
+        task_id=task.id,
+        context_id=task.context_id,
+        text=delta.text,
+        append=delta.append,
+        last=delta.last,
+        reason=delta.reason,
     )
 
 

@@ -9,17 +9,20 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any
 
 from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent03
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aion_core.ports import Delta
-from aion_core.protocol.types import Event, Task, stream_response
+from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent, stream_response
+from aion_core.tasks import lifecycle
 from aion_core.tasks.run import Spoken
 from aion_core.web.errors import error_body
 from aion_core.web.request_handler import as_event
@@ -52,6 +55,9 @@ def encode_v1(event: Event, request_id: RequestId) -> str:
 def encode_v03(event: Event, request_id: RequestId) -> str:
     """Return the event as v0.3 has it: flat, told apart by `kind` (R29-R31)."""
     response = conversions.to_compat_stream_response(stream_response(event), request_id)
+    if isinstance(response.result, TaskStatusUpdateEvent03):
+        # The last event of a stream is final (R35), and a question is; the SDK says so of terminal states only.
+        response.result.final = isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.RESTING
     return response.model_dump_json(by_alias=True, exclude_none=True)
 
 
@@ -61,7 +67,7 @@ class Frames:
     def __init__(self, encode: Encode, request_id: RequestId) -> None:
         self._encode, self._request_id = encode, request_id
         self._task: Task | None = None
-        self._templates: dict[tuple[bool, bool], tuple[str, str]] = {}
+        self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[Spoken]) -> bytes:
         """Return the frames of all that is said, in order."""
@@ -79,21 +85,23 @@ class Frames:
     def _frame(self, spoken: Spoken) -> str:
         what = spoken.what
         if isinstance(what, Delta):
-            before, after = self._templates.get((what.append, what.last)) or self._template(what)
+            before, after = self._templates.get((what.append, what.last, what.reason)) or self._template(what)
             return f"id: {spoken.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
         if isinstance(what, Task):
             self._task = what
-        return f"id: {spoken.id}\ndata: {self._encode(what, self._request_id)}\n\n"
+        data = f"data: {self._encode(what, self._request_id)}\n\n"
+        # What has no place in the log has no id: a reader that comes back asks for what followed the last one.
+        return f"id: {spoken.id}\n{data}" if spoken.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:
         """Render a chunk like this one, and split it where its text belongs."""
         assert self._task is not None  # noqa: S101  # the first event of a stream is a task (R32)
         # Unguessable: the context id and the request's id, which stand beside the text, are the client's choice.
         marker = token_hex(16)
-        event = as_event(Delta(marker, delta.append, delta.last), self._task)
+        event = as_event(replace(delta, text=marker), self._task)
         before, after = self._encode(event, self._request_id).split(marker)
         template = (f"data: {before}", f"{after}\n\n")
-        self._templates[delta.append, delta.last] = template
+        self._templates[delta.append, delta.last, delta.reason] = template
         return template
 
 

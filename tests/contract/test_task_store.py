@@ -15,6 +15,9 @@ from aion_core.ports import (
     Cursor,
     Delta,
     DeltaBatch,
+    FollowUp,
+    Head,
+    Interrupted,
     NewTask,
     Numbered,
     Repeated,
@@ -297,3 +300,100 @@ async def test_deltas_come_back_in_order_from_the_cursor_on(store: TaskStore, as
     log = await store.log(new.key)
     assert log is not None
     assert len(log.events) == 2, "deltas are no part of the log"
+
+
+# ── Interrupted tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def interrupted(store: TaskStore, new: NewTask) -> Head:
+    turn = await begun(store, new)
+    question = says(turn, "which?", TaskState.TASK_STATE_INPUT_REQUIRED)
+    return await store.append(turn.lease, turn.head, question, release=True)
+
+
+def answers(head: Head, message_id: str = "m-2", text: str = "this one") -> FollowUp:
+    message = Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)])
+    return ingress.follow_up(
+        message, head, turn_id=f"turn-{message_id}", at=head.timestamp, request={"trace": {"id": 7}}
+    )
+
+
+async def test_an_answer_is_recorded_with_what_it_sets_to_work_and_its_lease(
+    store: TaskStore, asks: Callable[..., NewTask]
+) -> None:
+    head = await interrupted(store, asks("m-1"))
+    follow_up = answers(head)
+    turn = await store.follow_up(follow_up, holder="holder-2")
+    assert isinstance(turn, Begun)
+    assert (turn.lease.fence, turn.lease.turn.tries, turn.lease.turn.asked) == (2, 1, 4)
+    assert (turn.head.generation, turn.head.state, turn.head.fence) == (4, TaskState.TASK_STATE_WORKING, 2)
+    log = await store.log(head.key)
+    assert log is not None
+    assert log.head == turn.head
+    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.asked, request={"trace": {"id": 7}})
+    after = await store.append(turn.lease, turn.head, says(turn, "done", TaskState.TASK_STATE_COMPLETED), release=True)
+    assert after.generation == 5
+    assert isinstance(await store.create(asks("m-3"), holder="holder-2"), Begun), "the context is free again"
+
+
+async def test_a_message_to_an_interrupted_context_is_for_the_task_that_asks(
+    store: TaskStore, asks: Callable[..., NewTask]
+) -> None:
+    head = await interrupted(store, asks("m-1"))
+    assert await store.create(asks("m-2"), holder="holder-2") == Interrupted(head.key.task_id)
+    assert await store.log(asks("m-2").key) is None
+    assert await store.create(asks("m-1", task_id="again"), holder="holder-2") == Repeated("t-m-1")
+
+
+async def test_an_answer_that_comes_twice_is_taken_once(store: TaskStore, asks: Callable[..., NewTask]) -> None:
+    head = await interrupted(store, asks("m-1"))
+    outcomes = await asyncio.gather(*(store.follow_up(answers(head), holder=f"holder-{n}") for n in range(6)))
+    assert sum(isinstance(outcome, Begun) for outcome in outcomes) == 1
+    assert outcomes.count(Repeated(head.key.task_id)) == 5
+    log = await store.log(head.key)
+    assert log is not None
+    assert log.head.generation == 4
+
+
+async def test_of_two_answers_the_second_is_told_that_the_task_has_gone_on(
+    store: TaskStore, asks: Callable[..., NewTask]
+) -> None:
+    head = await interrupted(store, asks("m-1"))
+    turn = await store.follow_up(answers(head), holder="holder-2")
+    assert isinstance(turn, Begun)
+    with pytest.raises(ContextBusy):
+        await store.follow_up(answers(head, "m-3"), holder="holder-3")
+    await store.append(turn.lease, turn.head, says(turn, "done", TaskState.TASK_STATE_COMPLETED), release=True)
+    with pytest.raises(LeaseLost):
+        await store.follow_up(answers(head, "m-3"), holder="holder-3")
+    assert await store.known(head.context, "m-3", b"") is None
+
+
+async def test_what_is_known_of_a_message(store: TaskStore, asks: Callable[..., NewTask]) -> None:
+    new = asks("m-1")
+    await begun(store, new)
+    assert await store.known(new.context, "m-1", new.content_hash) == Repeated("t-m-1")
+    assert await store.known(new.context, "m-2", new.content_hash) is None
+    with pytest.raises(MessageIdReused):
+        await store.known(new.context, "m-1", b"other")
+
+
+async def test_an_event_keeps_its_key_and_the_first_the_requests_metadata(
+    store: TaskStore, asks: Callable[..., NewTask]
+) -> None:
+    new = replace(asks("m-1"), request={"network": "n", "deep": {"er": [1, None]}})
+    turn = await begun(store, new)
+    await store.append(turn.lease, turn.head, says(turn, "one"), key="node:1/0")
+    log = await store.log(new.key)
+    assert log is not None
+    assert [entry.key for entry in log.events] == ["", "", "node:1/0"]
+    assert [entry.request for entry in log.events] == [new.request, {}, {}]
+
+
+async def test_a_large_answer_comes_back_whole(store: TaskStore, asks: Callable[..., NewTask]) -> None:
+    head = await interrupted(store, asks("m-1"))
+    follow_up = answers(head, text="large " * 30_000)
+    await store.follow_up(follow_up, holder="holder-2")
+    log = await store.log(head.key)
+    assert log is not None
+    assert log.events[-1].asked == follow_up.asked

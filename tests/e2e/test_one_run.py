@@ -25,7 +25,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def urls(stack: LocalStack, counted: Path) -> Iterator[list[str]]:
     environ = {"COUNTED_IN": str(counted), "AION_LEASE_SECONDS": "5"}
     with api_process(stack, CONFIG, **environ) as one, api_process(stack, CONFIG, **environ) as two:
-        yield [one, two]
+        yield [one.url, two.url]
 
 
 def task_of(answer: httpx.Response) -> dict[str, Any]:

@@ -94,8 +94,8 @@ def message(message_id: str, text: str) -> dict[str, Any]:
 
 def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
     """Read the task as another process serves it."""
-    with api_process(stack, ROOT / "aion.yaml") as url:
-        task: dict[str, Any] = call(url, "GetTask", {"id": task_id}).json()["result"]
+    with api_process(stack, ROOT / "aion.yaml") as other:
+        task: dict[str, Any] = call(other.url, "GetTask", {"id": task_id}).json()["result"]
         return task
 
 

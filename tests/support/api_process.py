@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -15,9 +16,17 @@ from infra.local_stack import LocalStack
 from tests.support.server import ROOT
 
 
+@dataclass(frozen=True)
+class ApiProcess:
+    """A process that answers."""
+
+    process: "subprocess.Popen[bytes]"
+    url: str
+
+
 @contextmanager
-def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[str]:
-    """Serve the agents of the config on the stack; yields the base URL once it answers."""
+def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[ApiProcess]:
+    """Serve the agents of the config on the stack; yields it once it answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -41,7 +50,7 @@ def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[str
                 break
             except httpx.TransportError:
                 time.sleep(0.1)
-        yield url
+        yield ApiProcess(process, url)
     finally:
         process.terminate()
         process.wait(timeout=20)

@@ -7,9 +7,12 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
+from aion_core.memory.checkpoints import MemorySaver
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Agent, Clock, TaskStore
 from aion_core.protocol.card import build_card
@@ -43,8 +46,23 @@ class Parts:
 def parts(agent: Any, store: TaskStore | None = None, clock: Clock | None = None, **options: Any) -> Parts:
     """The service for an agent, or for a graph; in memory unless a store is given."""
     clock = clock or SystemClock()
-    store = store or MemoryTaskStore(clock)
-    agent = agent if hasattr(agent, "load") else LangGraphAgent(agent)
+    tasks = MemoryTaskStore(clock)
+    threads = InMemorySaver()
+    agent = (
+        agent
+        if hasattr(agent, "load")
+        else LangGraphAgent(
+            agent,
+            lambda asked, before_put, types: MemorySaver(
+                threads,
+                tasks,
+                fence=Fence(asked.context, asked.fence) if store is None else None,
+                before_put=before_put,
+                types=types,
+            ),
+        )
+    )
+    store = store or tasks
     runner = TaskRunner(store, {"test": agent}.__getitem__, clock, **options)
     return Parts(TaskService(store, runner, clock), agent)
 

@@ -264,6 +264,29 @@ async def test_details_are_typed(client: httpx.AsyncClient) -> None:
     json.dumps(body)
 
 
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_the_deepest_message_that_is_taken_can_be_read_back(client: httpx.AsyncClient, method: str) -> None:
+    """A log that cannot be read back would be a task that is lost."""
+    kind = {"kind": "data"} if "/" in method else {}
+    taken = 0
+    for depth in range(20, 40):
+        data: dict[str, Any] = {"leaf": True}
+        for _ in range(depth):
+            data = {"in": data}
+        body = changed(send(method=method, message_id=f"m-{depth}"), parts=[{**kind, "data": data}], metadata=data)
+        answer = (await client.post("/", json=body)).json()
+        if "error" in answer:
+            assert answer["error"]["code"] == PARAMS
+            assert "levels" in answer["error"]["message"]
+            continue
+        taken = depth
+        task = answer["result"].get("task", answer["result"])
+        get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
+        stored = (await client.post("/", json=get)).json()["result"]
+        assert stored["history"][0]["parts"][0]["data"] == data
+    assert 24 <= taken < 39
+
+
 async def test_history_is_as_long_as_asked_for(client: httpx.AsyncClient) -> None:
     """R12, R24: without a history the answer is still there."""
     request = send()

@@ -1,8 +1,11 @@
 """The task is the fold of its log."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from aion_core.errors import StoreCorrupt
+from aion_core.ports import Numbered
 from aion_core.protocol.types import (
     Artifact,
     Event,
@@ -16,6 +19,15 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
 )
 from aion_core.tasks import lifecycle, projection
+
+
+def fold(events: Iterable[Event]) -> Task:
+    return projection.fold(Numbered(number, event) for number, event in enumerate(events, start=1))
+
+
+def apply(task: Task | None, event: Event) -> Task:
+    return projection.apply(task, Numbered(1, event))
+
 
 STATES = [state for state in TaskState.values() if state]
 
@@ -56,22 +68,22 @@ WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETE
 
 def test_the_status_message_is_the_latest_and_the_history_what_came_before() -> None:
     """R47, R77; no message twice."""
-    task = projection.fold([submitted(), status(WORKING, "one"), status(WORKING, "two"), status(COMPLETED, "answer")])
+    task = fold([submitted(), status(WORKING, "one"), status(WORKING, "two"), status(COMPLETED, "answer")])
     assert [entry.message_id for entry in task.history] == ["question", "one", "two"]
     assert task.status.message == said("answer")
     assert task.status.state == COMPLETED
-    assert [entry.message_id for entry in projection.apply(task, said("two")).history] == ["question", "one", "two"]
+    assert [entry.message_id for entry in apply(task, said("two")).history] == ["question", "one", "two"]
 
 
 def test_a_status_without_a_message_leaves_none() -> None:
-    task = projection.fold([submitted(), status(WORKING, "one"), status(COMPLETED)])
+    task = fold([submitted(), status(WORKING, "one"), status(COMPLETED)])
     assert not task.status.HasField("message")
     assert [entry.message_id for entry in task.history] == ["question", "one"]
 
 
 def test_metadata_is_merged_key_by_key() -> None:
     """R71, R78."""
-    task = projection.fold([submitted(), status(WORKING, a=1, deep={"x": 1}), status(WORKING, b=[1], deep={"y": 2})])
+    task = fold([submitted(), status(WORKING, a=1, deep={"x": 1}), status(WORKING, b=[1], deep={"y": 2})])
     assert dict(task.metadata)["a"] == 1
     assert [*task.metadata["b"]] == [1]
     assert dict(task.metadata["deep"]) == {"y": 2}
@@ -85,20 +97,20 @@ def test_an_artifact_is_replaced_or_continued() -> None:
         artifact("two", append=True, m=1),
         artifact("x", artifact_id="b"),
     ]
-    task = projection.fold(events)
+    task = fold(events)
     assert texts(task) == {"a": ["one", "two"], "b": ["x"]}
     assert dict(task.artifacts[0].metadata) == {"m": 1}
-    assert texts(projection.apply(task, artifact("new"))) == {"a": ["new"], "b": ["x"]}
-    assert texts(projection.apply(task, artifact("none yet", artifact_id="z", append=True)))["z"] == ["none yet"]
+    assert texts(apply(task, artifact("new"))) == {"a": ["new"], "b": ["x"]}
+    assert texts(apply(task, artifact("none yet", artifact_id="z", append=True)))["z"] == ["none yet"]
 
 
 def test_nothing_that_is_passed_in_changes() -> None:
     events: list[Event] = [submitted(), status(WORKING, "one", a=1), artifact("one"), said("two")]
     packed = [event.SerializeToString(deterministic=True) for event in events]
-    task = projection.fold(events)
+    task = fold(events)
     before = task.SerializeToString(deterministic=True)
     for event in events[1:]:
-        projection.apply(task, event)
+        apply(task, event)
     assert task.SerializeToString(deterministic=True) == before
     assert [event.SerializeToString(deterministic=True) for event in events] == packed
 
@@ -107,14 +119,14 @@ def test_folding_is_applying_one_by_one() -> None:
     events: list[Event] = [submitted(), status(WORKING, "one"), artifact("a"), said("two"), status(COMPLETED, "end")]
     task: Task | None = None
     for event in events:
-        task = projection.apply(task, event)
-    assert task == projection.fold(events)
+        task = apply(task, event)
+    assert task == fold(events)
 
 
 @pytest.mark.parametrize("events", [[], [status(WORKING)]])
 def test_a_log_begins_with_its_task(events: list[Event]) -> None:
     with pytest.raises(StoreCorrupt):
-        projection.fold(events)
+        fold(events)
 
 
 def test_a_terminal_state_is_followed_by_none() -> None:
@@ -136,3 +148,14 @@ def test_every_other_state_can_reach_an_end() -> None:
 def test_an_interrupted_task_works_again(state: TaskState) -> None:
     assert lifecycle.may_follow(state, WORKING)
     assert lifecycle.may_follow(WORKING, state)
+
+
+def test_the_clients_message_precedes_the_event_that_took_it_in() -> None:
+    """An answer stands in the history after the question, and no message stands twice."""
+    asked = fold([submitted(), status(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
+    answer = said("this one", Role.ROLE_USER)
+    task = projection.apply(asked, Numbered(3, status(WORKING), asked=answer))
+    assert [entry.message_id for entry in task.history] == ["question", "which?", "this one"]
+    done = apply(apply(task, status(WORKING, "end")), status(COMPLETED, "end"))
+    assert [entry.message_id for entry in done.history] == ["question", "which?", "this one"]
+    assert done.status.message == said("end")

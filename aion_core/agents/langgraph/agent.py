@@ -1,48 +1,178 @@
-"""A LangGraph graph as an agent: one `astream` call is a turn."""
+"""A LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import StateGraph
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, StateGraph
 from langgraph.pregel import Pregel
-from langgraph.types import StreamMode
+from langgraph.types import StateSnapshot, StreamMode
+from uuid_utils.compat import uuid7
 
+from aion_core.agents.context import context_of
+from aion_core.agents.langgraph.handover import Handover
 from aion_core.agents.langgraph.inbound import graph_input, thread_id
-from aion_core.agents.langgraph.outbound import chunk_of, new_messages, reply_of
-from aion_core.ports import Asked, Chunk, Emission, Reply
+from aion_core.agents.langgraph.interrupts import question, resumption
+from aion_core.agents.langgraph.observed import Observer
+from aion_core.agents.langgraph.outbound import HANDED, Outbound
+from aion_core.agents.langgraph.sink import StreamSink
+from aion_core.agents.langgraph.state_types import state_types
+from aion_core.agents.reply import resolve
+from aion_core.authoring.context import AionContext, aion_context_set
+from aion_core.authoring.emit import handed
+from aion_core.errors import AgentFailed
+from aion_core.ports import Asked, Emission, Reply
+from aion_core.protocol.types import Message
 
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
 """R59."""
+WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
+"""Where there are any: the operator's log says so (R38)."""
+
+Graph = Pregel[Any, Any, Any, Any]
+Savers = Callable[[Asked, Callable[[], Awaitable[None]], Collection[type]], BaseCheckpointSaver[Any]]
+"""Makes the saver of one turn: it writes by the turn's lease, and no sooner than the function has returned.
+
+The types are the author's own, which checkpoints may hold.
+"""
 
 
 class LangGraphAgent:
-    """`ports.Agent` of a graph; the author's object is left as it is."""
+    """`ports.Agent` of a graph; the author's object is left as it is.
 
-    def __init__(self, graph: StateGraph[Any, Any, Any, Any] | Pregel[Any, Any, Any, Any]) -> None:
-        self._graph = graph.compile() if isinstance(graph, StateGraph) else graph
+    A graph without a checkpointer gets one of ours; one that brings its own keeps it.
+    """
+
+    def __init__(self, graph: StateGraph[Any, Any, Any, Any] | Graph, savers: Savers | None = None) -> None:
+        self._graph: Graph = graph.compile() if isinstance(graph, StateGraph) else graph
+        self._savers = savers
+        self._types = state_types(self._graph)
 
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has a graph has imported it."""
 
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
+        handover = Handover()
+        observer = Observer(asked.task.id)
+        graph = self._with_saver(asked, handover)
+        durable = isinstance(graph.checkpointer, BaseCheckpointSaver)
         config: RunnableConfig = {
             "configurable": {"thread_id": thread_id(asked.context)},
+            # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run (pinned by
+            # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
             "metadata": {"run_id": asked.turn.id},
+            "callbacks": [observer],
         }
-        given = graph_input(self._graph, asked)
-        known = frozenset(message.id for message in given.get("messages", ()))
-        values: Any = None
-        spoken: list[Chunk] = []  # of the model call that spoke last
-        event: Any
-        async for event in self._graph.astream(given, config, stream_mode=STREAM_MODES):
-            mode, payload = event
-            if mode == "messages" and (chunk := chunk_of(payload)):
-                if spoken and spoken[-1].message_id != chunk.message_id:
-                    spoken.clear()
-                spoken.append(chunk)
-                yield chunk
-            elif mode == "values":
-                values = payload
-        yield Reply(reply_of(new_messages(values, known), "".join(chunk.text for chunk in spoken)))
+        if asked.turn.tries > 1 and not durable:
+            raise AgentFailed(
+                "The server stopped in the middle of this turn, and the graph keeps no state to go on from."
+            )
+        state = await graph.aget_state(config) if durable else None
+        given = _given(graph, asked, state)
+        outbound = Outbound(asked, await _messages_before(graph, config, asked, state) if durable else ())
+        async for emission in self._stream(graph, given, config, asked, outbound, handover, observer):
+            yield emission
+        if durable:
+            state = await graph.aget_state(config)
+            if state.interrupts:
+                yield question(state.interrupts)
+                return
+        for emission in resolve(outbound.left()):
+            if durable and isinstance(emission, Reply) and emission.message is not None:
+                emission = replace(emission, message=await _kept(graph, config, emission.message))
+            yield emission
+
+    async def _stream(
+        self,
+        graph: Graph,
+        given: Any,
+        config: RunnableConfig,
+        asked: Asked,
+        outbound: Outbound,
+        handover: Handover,
+        observer: Observer,
+    ) -> AsyncGenerator[Emission, None]:
+        context = context_of(asked, StreamSink(asked))
+        telling = handed.set(handover.hand)
+        try:
+            with aion_context_set(context):
+                durable = isinstance(graph.checkpointer, BaseCheckpointSaver)
+                stream = graph.astream(
+                    given,
+                    config,
+                    # A graph with a context of its own keeps it, and asks get_aion_context() for ours.
+                    context=context if graph.context_schema in (None, AionContext) else None,
+                    stream_mode=WITH_CHECKPOINTS if durable else STREAM_MODES,
+                    subgraphs=True,
+                    durability="sync" if durable else None,
+                )
+                event: Any
+                async for event in stream:
+                    for emission in outbound.hear(*event):
+                        yield emission
+                    if event[1] == "checkpoints":
+                        observer.stepped()
+                    # Whoever asks for what comes next has recorded what came.
+                    if isinstance(event[2], HANDED):
+                        handover.record()
+        except BaseException:
+            handover.cut()
+            raise
+        finally:
+            handover.end()
+            with suppress(ValueError):
+                handed.reset(telling)
+
+    def _with_saver(self, asked: Asked, handover: Handover) -> Graph:
+        if self._savers is None or isinstance(self._graph.checkpointer, BaseCheckpointSaver):
+            return self._graph
+        return self._graph.copy(update={"checkpointer": self._savers(asked, handover.caught_up, self._types)})
+
+
+def _given(graph: Graph, asked: Asked, state: StateSnapshot | None) -> Any:
+    """Return what the graph is called with: the message, or the answer to what it has asked."""
+    is_answer = asked.turn.asked > 1
+    if is_answer and state is not None:
+        return resumption(asked, state.interrupts)
+    return graph_input(graph, asked, _messages(state))
+
+
+async def _messages_before(
+    graph: Graph, config: RunnableConfig, asked: Asked, state: StateSnapshot | None
+) -> Sequence[BaseMessage]:
+    """Return the messages of the state as the turn found it: of the newest checkpoint that another turn has written."""
+    if state is None or (state.metadata or {}).get("run_id") != asked.turn.id:
+        return _messages(state)
+    async for snapshot in graph.aget_state_history(config):
+        if (snapshot.metadata or {}).get("run_id") != asked.turn.id:
+            return _messages(snapshot)
+    return ()
+
+
+def _messages(state: StateSnapshot | None) -> Sequence[BaseMessage]:
+    values = state.values if state is not None else None
+    messages = values.get("messages", ()) if isinstance(values, dict) else ()
+    return [message for message in messages if isinstance(message, BaseMessage)]
+
+
+async def _kept(graph: Graph, config: RunnableConfig, reply: Message) -> Message:
+    """See to it that the state holds what is sent, as an AIMessage of the message's id (R79); return the message."""
+    sent = Message()
+    sent.CopyFrom(reply)
+    sent.message_id = sent.message_id or str(uuid7())
+    if "messages" not in graph.channels:
+        return sent
+    state = await graph.aget_state(config)
+    if any(message.id == sent.message_id for message in _messages(state)):
+        return sent
+    text = "".join(part.text for part in sent.parts if part.WhichOneof("content") == "text")
+    await graph.aupdate_state(config, {"messages": [AIMessage(text, id=sent.message_id)]})
+    if (await graph.aget_state(config)).tasks:
+        # The update was taken for the last node's, and an edge of the graph would follow from it: nothing does.
+        await graph.aupdate_state(config, None, as_node=END)
+    return sent

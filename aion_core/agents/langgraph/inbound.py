@@ -1,29 +1,53 @@
-"""An A2A message as a graph's input."""
+"""An A2A message as a graph's input (R49-R52, R56)."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
+from aion_core.agents.context import inbox_of, text_of
 from aion_core.ports import Asked, ContextKey
-from aion_core.protocol.types import Message
+
+INBOX, OUTBOX, MESSAGES = "a2a_inbox", "a2a_outbox", "messages"
+"""The channels of a state that mean something to us, where the author has them."""
 
 
-def graph_input(graph: Pregel[Any, Any, Any, Any], asked: Asked) -> dict[str, Any]:
-    """Return the input of the turn: one HumanMessage, where the message has text and the state has `messages`.
+def graph_input(graph: Pregel[Any, Any, Any, Any], asked: Asked, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
+    """Return the input of the turn, for the channels that the graph's state has; all of it to a functional graph.
 
-    Its content is the text parts in order (R49, R50) and its id the messageId, so that a repeat adds nothing (R52).
+    `messages`: one HumanMessage, where the message has text; its content is the text parts in order (R49, R50) and its
+    id the messageId, so that a repeat adds nothing (R52). `a2a_inbox`: the envelope (R51). `a2a_outbox`: empty, since
+    what an earlier turn put there was that turn's.
+
+    `before` are the messages of the state as the turn finds it: tool calls that an earlier turn left open, because it
+    failed or was cut, are answered first, since no model takes a conversation with an open one.
     """
-    if "messages" not in graph.channels:
-        return {}
-    text = text_of(asked.message)
-    return {"messages": [HumanMessage(content=text, id=asked.message.message_id)] if text else []}
+    text = text_of(asked)
+    human = [HumanMessage(content=text, id=asked.message.message_id)] if text else []
+    given = {
+        MESSAGES: [*answers_to_open_calls(before), *human],
+        INBOX: inbox_of(asked),
+        OUTBOX: None,
+    }
+    if not isinstance(graph, CompiledStateGraph):
+        # A functional graph has no state: its entrypoint is handed all there is.
+        return {MESSAGES: given[MESSAGES], INBOX: given[INBOX]}
+    return {channel: value for channel, value in given.items() if channel in graph.channels}
 
 
-def text_of(message: Message) -> str:
-    """Return the message's text parts, in order, as one text."""
-    return "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
+def answers_to_open_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
+    """Return an answer for each tool call that has none: it was canceled."""
+    answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+    return [
+        ToolMessage("canceled", tool_call_id=call["id"], name=call["name"], status="error")
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+        if call["id"] and call["id"] not in answered
+    ]
 
 
 def thread_id(context: ContextKey) -> str:

@@ -1,38 +1,193 @@
-"""What a graph streams, as chunks and a reply."""
+"""What a graph streams, as emissions, and what its turn leaves behind (R59-R66)."""
 
-from collections.abc import Iterable, Mapping
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from google.protobuf.json_format import ParseDict
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from uuid_utils.compat import uuid7
 
-from aion_core.ports import Chunk
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.agents.langgraph.sink import ChunkSaid, IsTyping, Reacted, Replied
+from aion_core.agents.reply import Left
+from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
+from aion_core.authoring.types import A2AOutbox, outbox_of
+from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Said, Typing
+from aion_core.protocol.types import Artifact, Message, Part, Role, TaskStatusUpdateEvent
+
+logger = logging.getLogger(__name__)
+
+INVOKED = "agentInvoked"
+"""The metadata key of the status update that says which sub-agent was invoked (R39)."""
+REACTION = "aion:reaction"
+"""What the id of a reaction's artifact begins with."""
+
+HANDED = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reacted, Replied)
+"""What a node hands over by `authoring.emit.hand`: counted, so that no checkpoint runs ahead of it."""
+
+REPLY = "reply:"
+"""What the key of a durable reply begins with, to be known among what was recorded."""
+
+_ARTIFACTS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
+"""The namespace of the ids that artifacts get from their task and name."""
 
 
-def chunk_of(payload: tuple[Any, Mapping[str, Any]]) -> Chunk | None:
-    """Return the text that a model has just spoken, None where the `messages` payload is anything else.
+class Outbound:
+    """Hears one turn of a graph, event by event."""
 
-    LangGraph sends whole messages here too, tool results among them: only a model's chunk is streamed.
+    def __init__(self, asked: Asked, before: Sequence[BaseMessage]) -> None:
+        """`before` are the messages of the state as the turn found it, its own HumanMessage included."""
+        self._asked = asked
+        self._before = before
+        self._spoken: list[Chunk] = []  # of the model call that spoke last
+        self._values: Any = None
+        self._emitted: Message | None = None
+        self._opened = {artifact.artifact_id for artifact in asked.task.artifacts}
+        self._ordinals: dict[str, int] = {}
+        self._invoked: set[tuple[str, ...]] = {()}
+        self._buffered: Message | None = None
+        self._said: dict[str, Message] = {}
+        for entry in asked.recorded:
+            # What an earlier try of this turn has said is said; its nodes may not run again to say it.
+            if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
+                self._said[entry.key] = entry.event.status.message
+                self._remember(entry.event.status.message, entry.key)
+
+    def hear(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
+        """Yield what the event has for the client; `namespace` is that of the subgraph it comes from."""
+        if namespace not in self._invoked:
+            self._invoked.add(namespace)
+            name = namespace[-1].partition(":")[0]
+            yield Noted({INVOKED: name}, f"{'|'.join(namespace)}/invoked")
+        if mode == "messages":
+            # LangGraph sends whole messages here too, tool results among them: only a model's chunk is streamed.
+            if isinstance(payload[0], AIMessageChunk):
+                yield from self._speak(payload[0])
+        elif mode == "custom":
+            yield from self._emit(payload)
+        elif mode == "values" and not namespace:
+            self._values = payload
+
+    def left(self) -> Left:
+        """Return what the turn leaves behind, once its last event is heard."""
+        return Left(
+            buffered=self._buffered,
+            outbox=self._outbox(),
+            returned=answer_of(self._messages(), self._before) or _returned_value(self._values),
+            spoken="".join(chunk.text for chunk in self._spoken),
+            emitted=self._emitted,
+        )
+
+    def _speak(self, message: AIMessageChunk) -> Iterator[Emission]:
+        text = str(message.text)
+        if text:
+            chunk = Chunk(text, message.id or "")
+            if self._spoken and self._spoken[-1].message_id != chunk.message_id:
+                self._spoken.clear()
+            self._spoken.append(chunk)
+            yield chunk
+
+    def _emit(self, payload: Any) -> Iterator[Emission]:
+        match payload:
+            case ArtifactEmitted():
+                yield self._artifact(payload)
+            case MessageEmitted(message=AIMessageChunk() as chunk):
+                yield from self._speak(chunk)
+            case MessageEmitted(message=message):
+                yield self._say(message_of(message), self._key(payload.node))
+            case MetadataEmitted():
+                yield Noted(payload.metadata, self._key(payload.node))
+            case ChunkSaid():
+                yield Chunk(payload.text, payload.message_id)
+            case Replied():
+                # Recorded now, so that no crash can lose it; it is also the answer when the turn ends (D5).
+                yield self._say(payload.message, f"{REPLY}{self._key(payload.node)}")
+            case Reacted():
+                yield self._reaction(payload)
+            case IsTyping():
+                yield Typing()
+            case _:
+                # A graph may write what it likes to its own stream; only what the helpers make is meant for A2A.
+                logger.debug("A custom event of the graph is not for A2A.")
+
+    def _say(self, message: Message, key: str) -> Said:
+        # A node that runs again says what it said: the message keeps the id by which it is known.
+        message = self._said.get(key, message)
+        if not message.message_id:
+            message.message_id = str(uuid7())
+        self._remember(message, key)
+        return Said(message, key)
+
+    def _remember(self, message: Message, key: str) -> None:
+        if key.startswith(REPLY):
+            self._buffered = message
+        else:
+            self._emitted = message
+
+    def _artifact(self, emitted: ArtifactEmitted) -> Emitted:
+        """Settle the artifact's identity: the id that was given, else (task, name); an append needs an opening."""
+        artifact = Artifact()
+        artifact.CopyFrom(emitted.artifact)
+        if not artifact.artifact_id:
+            artifact.artifact_id = str(uuid.uuid5(_ARTIFACTS, f"{self._asked.task.id}\0{artifact.name}"))
+        append = emitted.append and artifact.artifact_id in self._opened
+        self._opened.add(artifact.artifact_id)
+        return Emitted(artifact, append, emitted.last_chunk, self._key(emitted.node))
+
+    def _reaction(self, reacted: Reacted) -> Emitted:
+        data = {"data": {"key": reacted.key, "messageId": reacted.message_id}}
+        artifact = Artifact(
+            artifact_id=f"{REACTION}:{reacted.message_id}", name="Reaction", parts=[ParseDict(data, Part())]
+        )
+        return Emitted(artifact, key=self._key(reacted.node))
+
+    def _key(self, node: str) -> str:
+        """Return what tells this emission from its repeat: the node's run, and how many it has made before."""
+        if not node:
+            return ""
+        ordinal = self._ordinals.get(node, 0)
+        self._ordinals[node] = ordinal + 1
+        return f"{node}/{ordinal}"
+
+    def _messages(self) -> Sequence[Any]:
+        messages = self._values.get("messages") if isinstance(self._values, Mapping) else None
+        return messages if isinstance(messages, Sequence) and not isinstance(messages, str) else ()
+
+    def _outbox(self) -> A2AOutbox | None:
+        given = self._values.get("a2a_outbox") if isinstance(self._values, Mapping) else None
+        return outbox_of(given) if given is not None else None
+
+
+def answer_of(messages: Sequence[Any], before: Sequence[BaseMessage]) -> Message | None:
+    """Return the last AIMessage with text that was added, or changed, since `before`; never an older one (D7, R80).
+
+    Messages are told apart by their ids; where they have none, by their place.
     """
-    message = payload[0]
-    if isinstance(message, AIMessageChunk) and (text := message.text):
-        return Chunk(str(text), message.id or "")
+    known = {message.id: message.content for message in before if message.id}
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if not isinstance(message, AIMessage) or not message.text:
+            continue
+        if message.id in known and known[message.id] == message.content:
+            continue
+        if not message.id and place < len(before):
+            continue
+        return message_of(message)
     return None
 
 
-def new_messages(values: Any, known: frozenset[str]) -> list[BaseMessage]:
-    """Return the messages of the final state that are not among the known ones, in order (D7)."""
-    messages = values.get("messages", ()) if isinstance(values, Mapping) else ()
-    return [message for message in messages if isinstance(message, BaseMessage) and message.id not in known]
+def message_of(message: AIMessage) -> Message:
+    """Return the AIMessage as an A2A message: one text part, and its id where it has one (R79, R80)."""
+    # Half a surrogate pair cannot be kept.
+    text = str(message.text).encode("utf-8", "replace").decode()
+    return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=[Part(text=text)])
 
 
-def reply_of(added: Iterable[BaseMessage], spoken: str) -> Message | None:
-    """Return the turn's answer: its last AIMessage with text, else what the last model call spoke (R80, R81, D7)."""
-    said = [message for message in added if isinstance(message, AIMessage) and message.text]
-    if said:
-        return _message(str(said[-1].text), said[-1].id or "")
-    return _message(spoken, "") if spoken else None
-
-
-def _message(text: str, message_id: str) -> Message:
-    return Message(role=Role.ROLE_AGENT, message_id=message_id, parts=[Part(text=text)])
+def _returned_value(values: Any) -> Message | None:
+    """Return what a functional graph, an `@entrypoint`, returned, where that is a text or a message."""
+    if isinstance(values, AIMessage) and values.text:
+        return message_of(values)
+    if isinstance(values, str) and values:
+        return Message(role=Role.ROLE_AGENT, parts=[Part(text=values)])
+    return None

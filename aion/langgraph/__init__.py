@@ -1,0 +1,24 @@
+"""What the author of a LangGraph graph imports: the turn's context, what a node may emit, and a router of events."""
+
+from pkgutil import extend_path
+
+from aion_core.authoring.context import AgentIdentity, AionContext, Event, Message, Thread, get_aion_context
+from aion_core.authoring.emit import emit_data, emit_file, emit_message, emit_task_metadata
+from aion_core.authoring.events import create_event_router
+
+# Another distribution may add modules to this package.
+__path__ = extend_path(__path__, __name__)
+
+__all__ = [
+    "AgentIdentity",
+    "AionContext",
+    "Event",
+    "Message",
+    "Thread",
+    "create_event_router",
+    "emit_data",
+    "emit_file",
+    "emit_message",
+    "emit_task_metadata",
+    "get_aion_context",
+]

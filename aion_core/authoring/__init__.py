@@ -1,0 +1,1 @@
+"""What an agent's author works with; `aion.langgraph` and `aion.shared` give it its public names."""

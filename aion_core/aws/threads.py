@@ -1,0 +1,151 @@
+"""The items of LangGraph's threads: read consistently, written under the context's fence, gone when they expire."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from aion_core.aws import items, keys, writes
+from aion_core.aws.client import Calls, Refused
+from aion_core.aws.items import Item
+from aion_core.aws.task_store import TRIES
+from aion_core.aws.writes import Write
+from aion_core.checkpointing.turn import Fence
+from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
+from aion_core.ports import Clock
+
+FENCE_IS_MINE = "fence = :fence"
+
+FIRST_PAGE, LARGEST_PAGE = 4, 256
+"""How many items a query reads: the newest checkpoint and its writes are few, a thread's history is many."""
+
+DELETES_AT_ONCE = 50
+"""How many items one transaction deletes: it may touch 4 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A checkpoint's item with the items of what its tasks wrote."""
+
+    place: keys.CheckpointSort
+    item: Item
+    writes: tuple[Item, ...]
+
+
+class Threads:
+    """The threads of one table, for the holder of one fence; without a fence, nobody is kept from writing."""
+
+    def __init__(self, dynamodb: Calls, clock: Clock, *, table: str, fence: Fence | None, retention: timedelta) -> None:
+        self._dynamodb, self._clock, self._table = dynamodb, clock, table
+        self._fence, self._retention = fence, retention
+
+    def put(self, key: keys.Key, attributes: Item) -> Write:
+        """Return the write of a whole item."""
+        return writes.put(self._table, key, {**attributes, **self._keeping()})
+
+    def fill(self, key: keys.Key, attributes: Item, *, only_once: frozenset[str]) -> Write:
+        """Return the change of an item, there or not, to these attributes; those of `only_once` stay as they are."""
+        attributes = {**attributes, **self._keeping()}
+        changes = (
+            f"{name} = if_not_exists({name}, :{name})" if name in only_once else f"{name} = :{name}"
+            for name in attributes
+        )
+        return writes.update(self._table, key, f"SET {', '.join(changes)}", **attributes)
+
+    async def commit(self, *changes: Write) -> None:
+        """Make the changes, all or nothing, if the fence still holds; raises LeaseLost if it does not."""
+        for attempt in range(TRIES if changes else 0):
+            try:
+                await self._request(changes)
+            except Refused as refused:
+                if "ConditionalCheckFailed" in refused.reasons:
+                    raise LeaseLost("Another holder runs this context now.") from None
+                if not refused.conflict:
+                    raise StoreError(f"A checkpoint was refused: {refused}") from refused
+                # Let the others write first: full jitter, growing.
+                await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
+            else:
+                return
+        if changes:
+            raise StoreUnavailable("The context is being written by too many at once.")
+
+    async def delete(self, thread_id: str) -> None:
+        """Delete the thread, oldest items first: cut short, it leaves the thread's present as it is."""
+        pages = self._pages(thread_id, keys.namespace_sort(None), ProjectionExpression="pk, sk")
+        found = [{"Delete": {"TableName": self._table, "Key": key}} async for page in pages for key in page]
+        for start in range(0, len(found), DELETES_AT_ONCE):
+            await self.commit(*found[start : start + DELETES_AT_ONCE])
+
+    async def newest_first(
+        self, thread_id: str, first: str, last: str | None = None
+    ) -> AsyncGenerator[StoredCheckpoint, None]:
+        """Yield the checkpoints whose sort key begins with `first`, up to `last`, each with what was written to it.
+
+        A task's writes sort after their checkpoint, so here they come before it; without it, they are nobody's.
+        """
+        written: list[tuple[keys.CheckpointSort, Item]] = []
+        async with aclosing(self._pages(thread_id, first, last, ScanIndexForward=False)) as pages:
+            async for page in pages:
+                for item in filter(self._lives, page):
+                    place = keys.checkpoint_of(item["sk"]["S"])
+                    if place.task_id:
+                        written.append((place, item))
+                    else:
+                        own = tuple(write for of, write in written if of[:2] == place[:2])
+                        written.clear()
+                        yield StoredCheckpoint(place, item, own)
+
+    async def _pages(
+        self, thread_id: str, first: str, last: str | None = None, **options: Any
+    ) -> AsyncGenerator[list[Item], None]:
+        start: dict[str, Item] = {}
+        size = FIRST_PAGE
+        while True:
+            page = await self._dynamodb(
+                "query",
+                TableName=self._table,
+                # What the last holder wrote before it lost the context must be seen: a step would run twice.
+                ConsistentRead=True,
+                KeyConditionExpression="pk = :pk AND sk BETWEEN :first AND :last",
+                ExpressionAttributeValues={
+                    ":pk": items.text(keys.thread_partition(thread_id)),
+                    ":first": items.text(first),
+                    ":last": items.text(last or first + keys.LAST),
+                },
+                Limit=size,
+                **options,
+                **start,
+            )
+            yield page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+            start, size = {"ExclusiveStartKey": page["LastEvaluatedKey"]}, min(size * 4, LARGEST_PAGE)
+
+    async def _request(self, changes: Sequence[Write]) -> None:
+        if self._fence is None and len(changes) == 1:
+            [(kind, parameters)] = changes[0].items()
+            await self._dynamodb(f"{kind.lower()}_item", **parameters)
+        else:
+            guard = [self._check(self._fence)] if self._fence else []
+            await self._dynamodb("transact_write_items", TransactItems=[*guard, *changes])
+
+    def _check(self, fence: Fence) -> Write:
+        return {
+            "ConditionCheck": {
+                "TableName": self._table,
+                "Key": keys.context_key(fence.context),
+                "ConditionExpression": FENCE_IS_MINE,
+                "ExpressionAttributeValues": {":fence": items.number(fence.number)},
+            }
+        }
+
+    def _keeping(self) -> Item:
+        expires = int((self._clock.now() + self._retention).timestamp())
+        return {"v": items.number(items.VERSION), "expires": items.number(expires)}
+
+    def _lives(self, item: Item) -> bool:
+        # DynamoDB deletes expired items late, and one by one.
+        return int(item["expires"]["N"]) > self._clock.now().timestamp()

@@ -1,0 +1,1 @@
+"""What the checkpoint savers of `aws` and `memory` have in common."""

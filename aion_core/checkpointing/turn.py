@@ -1,0 +1,60 @@
+"""What a turn asks of its saver: that its fence holds, and that the log comes first."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aion_core.errors import AgentFailed
+from aion_core.ports import ContextKey
+
+BeforePut = Callable[[], Awaitable[None]]
+"""Records what the graph has emitted so far. It must not wait for the graph, which may be waiting for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What a saver's writes depend on: that the context's fence is still the number its holder was given."""
+
+    context: ContextKey
+    number: int
+
+
+class LogFirst:
+    """The step before each write of a saver: what the graph has emitted is recorded (DESIGN decision 3).
+
+    It precedes a task's writes as well as a checkpoint: LangGraph takes a node for finished, and never runs it again,
+    as soon as one of its writes can be read.
+    """
+
+    def __init__(self, before_put: BeforePut | None) -> None:
+        """To be made on the event loop that `before_put` belongs to."""
+        self._before_put = before_put
+        self._loop = asyncio.get_running_loop() if before_put else None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self) -> None:
+        """Return when everything is recorded."""
+        if self._before_put is not None:
+            async with self._one_at_a_time:
+                await self._before_put()
+
+    def blocking(self) -> None:
+        """Return when everything is recorded, for a synchronous graph in a thread of its own."""
+        if self._loop is not None:
+            self.check_thread()
+            asyncio.run_coroutine_threadsafe(self(), self._loop).result()
+
+    def check_thread(self) -> None:
+        """Raise AgentFailed in the event loop's thread: while a graph blocks that, nothing can be recorded."""
+        if self._loop is not None and self._loop is running_loop():
+            raise AgentFailed(
+                "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."
+            )
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

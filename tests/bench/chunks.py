@@ -1,0 +1,73 @@
+"""What the LangGraph adapter adds to each streamed chunk: CPU time beside bare `graph.astream()`, in one process.
+
+`python -m tests.bench.chunks` prints a line for each pair of runs and the median; the two are run in turn, so that
+a machine whose speed drifts does not favour either.
+"""
+
+import asyncio
+import statistics
+import time
+from datetime import UTC, datetime
+
+from langchain_core.messages import HumanMessage
+
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.ports import Asked, ContextKey, Turn
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks import ingress, projection
+from tests.support.agents.counting import talking
+
+CHUNKS, PAIRS = 5000, 7
+
+graph = talking(CHUNKS)
+agent = LangGraphAgent(graph)
+
+
+def asked() -> Asked:
+    """A turn, as a runner hands it on."""
+    context = ContextKey("owner", "bench", "context")
+    message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="talk")])
+    new = ingress.new_task(message, context, task_id="t-1", turn_id="turn-1", at=datetime.now(UTC), context_is_new=True)
+    return Asked(context, Turn("turn-1", "t-1", 1), 1, projection.fold(ingress.first_log(new)), message)
+
+
+async def bare() -> int:
+    """The graph alone, with the modes that the seeds ask for."""
+    given = {"messages": [HumanMessage("talk", id="m-1")]}
+    events = 0
+    async for _ in graph.astream(given, stream_mode=["values", "messages", "custom", "updates"]):
+        events += 1
+    return events
+
+
+async def adapted() -> int:
+    """The same, through the adapter."""
+    emissions = 0
+    async for _ in agent.run(asked()):
+        emissions += 1
+    return emissions
+
+
+def cost(run: object) -> float:
+    """CPU seconds of one run."""
+    before = time.process_time()
+    asyncio.run(run())  # type: ignore[operator]
+    return time.process_time() - before
+
+
+def main() -> None:
+    """Measure and print."""
+    cost(bare), cost(adapted)
+    pairs = [(cost(bare), cost(adapted)) for _ in range(PAIRS)]
+    for alone, through in pairs:
+        print(f"bare {alone / CHUNKS * 1e6:5.1f} µs   adapter {(through - alone) / CHUNKS * 1e6:+5.1f} µs a chunk")
+    alone = statistics.median(pair[0] for pair in pairs)
+    added = statistics.median(through - alone for alone, through in pairs)
+    print(
+        f"median: bare {alone / CHUNKS * 1e6:.1f} µs, the adapter adds {added / CHUNKS * 1e6:.1f} µs a chunk "
+        f"({added / alone:.2f} of bare)"
+    )
+
+
+if __name__ == "__main__":
+    main()

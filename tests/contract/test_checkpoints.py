@@ -1,0 +1,675 @@
+"""What the checkpoint savers promise, over memory and DynamoDB."""
+
+import asyncio
+import json
+import operator
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, TypedDict
+from uuid import uuid4
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from langchain_core.messages import HumanMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from aion_core.aws import threads
+from aion_core.checkpointing.turn import Fence
+from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.ports import Begun, ContextKey
+from infra.local_stack import LocalStack
+from tests.support.clock import ManualClock
+from tests.support.savers import DynamoDBSavers, Line, MemorySavers, Savers, begin, fence_of, taken_over
+from tests.support.stores import new_owner
+
+Node = Callable[[Any], Any]
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def savers(request: pytest.FixtureRequest, clock: ManualClock) -> Savers:
+    if request.param == "memory":
+        return MemorySavers(clock)
+    return DynamoDBSavers(request.getfixturevalue("stack"), clock)
+
+
+@pytest.fixture
+def table(stack: LocalStack, clock: ManualClock) -> DynamoDBSavers:
+    return DynamoDBSavers(stack, clock)
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    """A thread that no other test has."""
+    return {"configurable": {"thread_id": f"t-{uuid4()}", "checkpoint_ns": ""}, "metadata": {"run_id": "turn-1"}}
+
+
+@pytest.fixture
+async def begun(savers: Savers, clock: ManualClock) -> Begun:
+    """A context whose lease `holder-1` has taken."""
+    return await begin(savers.tasks, clock)
+
+
+class Trail(TypedDict):
+    trail: Annotated[list[str], operator.add]
+
+
+def chain(**nodes: Node) -> StateGraph[Any, Any, Any, Any]:
+    """A graph of these nodes, one after the other."""
+    builder: Any = StateGraph(Trail)
+    for name, node in nodes.items():
+        builder.add_node(name, node)
+    for one, next_one in zip([START, *nodes], nodes, strict=False):
+        builder.add_edge(one, next_one)
+    return builder
+
+
+def leaves(name: str) -> Node:
+    return lambda _: {"trail": [name]}
+
+
+async def put(saver: BaseCheckpointSaver[Any], config: Any, **values: Any) -> Any:
+    """Store a checkpoint with these channel values; return its config."""
+    versions: Any = dict.fromkeys(values, 1)
+    checkpoint = {**empty_checkpoint(), "channel_values": values, "channel_versions": versions}
+    return await saver.aput(config, checkpoint, {"source": "loop", "step": 0, "parents": {}}, versions)  # type: ignore[arg-type]
+
+
+async def values(saver: BaseCheckpointSaver[Any], config: Any) -> dict[str, Any]:
+    found = await saver.aget_tuple(config)
+    assert found is not None
+    return found.checkpoint["channel_values"]
+
+
+async def pending(saver: BaseCheckpointSaver[Any], config: Any) -> list[Any]:
+    found = await saver.aget_tuple(config)
+    assert found is not None
+    return found.pending_writes or []
+
+
+# ── LangGraph's own suite ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_saver_conforms_to_what_langgraph_asks_of_one(savers: Savers) -> None:
+    await conforms(savers.saver)
+
+
+async def test_its_blocking_methods_conform_too(savers: Savers) -> None:
+    await conforms(lambda: Blocking(savers.saver()))
+
+
+async def conforms(make: Callable[[], BaseCheckpointSaver[Any]]) -> None:
+    @checkpointer_test(name=str(uuid4()))
+    async def saver() -> AsyncGenerator[BaseCheckpointSaver[Any], None]:
+        yield make()
+
+    report = await validate(saver)
+    assert report.passed_all_base(), report.to_dict()
+    assert report.conformance_level() == "FULL"
+
+
+class Blocking(BaseCheckpointSaver[Any]):
+    """A saver by its blocking methods, as a synchronous graph calls them."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        super().__init__(serde=saver.serde)
+        self._saver = saver
+
+    async def aput(self, *args: Any) -> Any:
+        return await asyncio.to_thread(self._saver.put, *args)
+
+    async def aput_writes(self, *args: Any, **options: Any) -> None:
+        await asyncio.to_thread(self._saver.put_writes, *args, **options)
+
+    async def aget_tuple(self, *args: Any) -> Any:
+        return await asyncio.to_thread(self._saver.get_tuple, *args)
+
+    async def alist(self, *args: Any, **options: Any) -> Any:
+        for each in await asyncio.to_thread(lambda: list(self._saver.list(*args, **options))):
+            yield each
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await asyncio.to_thread(self._saver.delete_thread, thread_id)
+
+
+# ── Writes of a task ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_of_two_writes_to_one_special_channel_the_last_counts(savers: Savers, config: Any) -> None:
+    saver = savers.saver()
+    stored = await put(saver, config)
+    await saver.aput_writes(stored, [(RESUME, ["a"]), ("x", 1), (RESUME, ["a", "b"])], "task-1")
+    assert await pending(saver, config) == [("task-1", RESUME, ["a", "b"]), ("task-1", "x", 1)]
+
+
+async def test_a_write_stays_and_a_special_one_is_replaced(savers: Savers, config: Any) -> None:
+    saver = savers.saver()
+    stored = await put(saver, config)
+    await saver.aput_writes(stored, [("x", "first"), (ERROR, "first")], "task-1")
+    await saver.aput_writes(stored, [("x", "again"), (ERROR, "again"), ("y", "more")], "task-1")
+    assert sorted(await pending(saver, config)) == [
+        ("task-1", ERROR, "again"),
+        ("task-1", "x", "first"),
+        ("task-1", "y", "more"),
+    ]
+
+
+async def test_writes_come_in_the_order_of_their_tasks_paths(savers: Savers, config: Any) -> None:
+    saver = savers.saver()
+    stored = await put(saver, config)
+    await saver.aput_writes(stored, [("x", 3)], "task-1", "~__pregel_pull, b")
+    await saver.aput_writes(stored, [("x", 1), ("x", 2)], "task-2", "~__pregel_pull, a")
+    assert [value for _, _, value in await pending(saver, config)] == [1, 2, 3]
+
+
+async def test_however_much_a_task_writes_it_is_one_request(table: DynamoDBSavers, config: Any) -> None:
+    saver = table.saver()
+    stored = await put(saver, config)
+    line = Line(table.client)
+    many = [(f"c{number}", number) for number in range(250)]
+    await saver.aput_writes(stored, [*many, (INTERRUPT, "?")], "task-1")
+    assert line.requests == {"TransactWriteItems": 1}
+    assert await pending(saver, config) == [("task-1", INTERRUPT, "?"), *(("task-1", *write) for write in many)]
+    [(_, request), *_] = line.bodies
+    # DynamoDB's limits, which the emulator does not know.
+    for expression in (write["Update"]["UpdateExpression"] for write in request["TransactItems"]):
+        assert len(expression) < 4096
+        assert expression.count("if_not_exists") + expression.count("=") < 300
+
+
+async def test_writes_without_their_checkpoint_are_nobodys(table: DynamoDBSavers, config: Any) -> None:
+    saver = table.saver()
+    older = await put(saver, config, x=1)
+    never_stored = {"configurable": {**older["configurable"], "checkpoint_id": empty_checkpoint()["id"]}}
+    await saver.aput_writes(never_stored, [("x", 2)], "task-1")
+    found = await saver.aget_tuple(config)
+    assert found is not None
+    assert (found.config["configurable"], found.pending_writes) == (older["configurable"], [])
+
+
+# ── The fence ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_holder_that_thaws_after_another_has_finished_changes_nothing(
+    savers: Savers, clock: ManualClock, config: Any, begun: Begun
+) -> None:
+    frozen, thaws = asyncio.Event(), asyncio.Event()
+
+    async def freezes(_: Any) -> Any:
+        frozen.set()
+        await thaws.wait()
+        return {"trail": ["b of a late holder"]}
+
+    late = chain(a=leaves("a"), b=freezes, c=leaves("c")).compile(savers.saver(fence=fence_of(begun)))
+    a_turn = asyncio.create_task(late.ainvoke({"trail": []}, config, durability="sync"))
+    await frozen.wait()
+
+    taken = await taken_over(savers, clock, begun)
+    graph = chain(a=leaves("a"), b=leaves("b"), c=leaves("c")).compile(savers.saver(fence=fence_of(taken)))
+    assert await graph.ainvoke({"trail": []}, config, durability="sync") == {"trail": ["a", "b", "c"]}
+    ended = await graph.aget_state(config)
+
+    thaws.set()
+    with pytest.raises(LeaseLost):
+        await a_turn
+    after = await graph.aget_state(config)
+    assert (after.config, after.values, after.tasks) == (ended.config, {"trail": ["a", "b", "c"]}, ())
+
+
+async def test_under_a_stale_fence_nothing_is_written(
+    savers: Savers, clock: ManualClock, config: Any, begun: Begun
+) -> None:
+    stale = savers.saver(fence=fence_of(begun))
+    stored = await put(stale, config, x="old")
+    await stale.aput_writes(stored, [("x", 1)], "task-1")
+    await taken_over(savers, clock, begun)
+    writes: list[Callable[[], Awaitable[Any]]] = [
+        lambda: put(stale, config, x="late"),
+        lambda: stale.aput_writes(stored, [("x", 2)], "task-2"),
+        lambda: stale.aput_writes(stored, [(f"c{number}", 0) for number in range(250)], "task-3"),
+        lambda: stale.adelete_thread(config["configurable"]["thread_id"]),
+        lambda: asyncio.to_thread(stale.put, stored, empty_checkpoint(), {}, {}),
+        lambda: asyncio.to_thread(stale.put_writes, stored, [("x", 2)], "task-2"),
+    ]
+    for write in writes:
+        with pytest.raises(LeaseLost):
+            await write()
+    reader = savers.saver()
+    assert await values(reader, config) == {"x": "old"}
+    assert await pending(reader, config) == [("task-1", "x", 1)]
+
+
+async def test_a_fence_that_no_context_ever_had_holds_nothing(savers: Savers, config: Any) -> None:
+    saver = savers.saver(fence=Fence(ContextKey(new_owner(), "echo", "never"), 1))
+    with pytest.raises(LeaseLost):
+        await put(saver, config)
+
+
+async def test_a_conflict_is_tried_again(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
+    saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
+    answers = Answers(table.client, CONFLICT, times=3)
+    await put(saver, config, x=1)
+    assert answers.left == 0
+    assert await values(saver, config) == {"x": 1}
+
+
+async def test_branches_that_end_together_do_not_conflict_with_each_other(
+    table: DynamoDBSavers, clock: ManualClock, config: Any
+) -> None:
+    saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
+    stored = await put(saver, config)
+    under_way: list[int] = []
+    at_most = 0
+
+    def begins(**_: Any) -> None:
+        nonlocal at_most
+        under_way.append(1)
+        at_most = max(at_most, len(under_way))
+
+    table.client.meta.events.register("before-call.dynamodb", begins)
+    table.client.meta.events.register("after-call.dynamodb", lambda **_: under_way.pop())
+    line = Line(table.client)
+    await asyncio.gather(*(saver.aput_writes(stored, [("x", n)], f"task-{n}") for n in range(10)))
+    assert at_most == 1
+    written = [request["TransactItems"][1]["Update"]["Key"]["sk"]["S"].split("#")[3] for _, request in line.bodies]
+    assert written == [f"task-{n}" for n in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        ("TransactionConflict", StoreUnavailable),
+        ("ThrottlingError", StoreUnavailable),
+        ("ConditionalCheckFailed", LeaseLost),
+        ("ValidationError", StoreError),
+    ],
+)
+async def test_a_refusal_has_the_name_of_what_happened(
+    table: DynamoDBSavers,
+    clock: ManualClock,
+    config: Any,
+    reason: str,
+    error: type[Exception],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "TRIES", 3)
+    saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
+    Answers(table.client, canceled(reason), times=1000)
+    with pytest.raises(error) as caught:
+        await put(saver, config)
+    assert caught.type is error
+
+
+def canceled(reason: str) -> bytes:
+    """DynamoDB's answer to a transaction that it cancels for its first item's sake."""
+    return json.dumps(
+        {
+            "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+            "Message": f"Transaction cancelled, please refer cancellation reasons for specific reasons [{reason}, None]",
+            "CancellationReasons": [{"Code": reason, "Message": "…"}, {"Code": "None"}],
+        }
+    ).encode()
+
+
+CONFLICT = canceled("TransactionConflict")
+
+
+class Answers:
+    """Answers a client's next transactions in DynamoDB's place."""
+
+    def __init__(self, client: Any, body: bytes, *, times: int) -> None:
+        self.left, self._body = times, body
+        client.meta.events.register("before-send.dynamodb.TransactWriteItems", self._answer)
+
+    def _answer(self, request: Any, **_: Any) -> AWSResponse | None:
+        if not self.left:
+            return None
+        self.left -= 1
+        response = AWSResponse(request.url, 400, {"content-type": "application/x-amz-json-1.0"}, None)
+        response._content = self._body
+        return response
+
+
+# ── Log before checkpoint ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_was_emitted_is_recorded_before_anything_is_written(savers: Savers, config: Any) -> None:
+    reader = savers.saver()
+    seen: list[Any] = []
+
+    async def before_put() -> None:
+        seen.append(await reader.aget_tuple(config))
+
+    saver = savers.saver(before_put=before_put)
+    stored = await put(saver, config)
+    await saver.aput_writes(stored, [("x", 1)], "task-1")
+    await asyncio.to_thread(saver.put_writes, stored, [("x", 2)], "task-2")
+    await asyncio.to_thread(saver.put, stored, {**empty_checkpoint(), "id": "~"}, {}, {})
+    assert seen[0] is None
+    assert [len(found.pending_writes) for found in seen[1:]] == [0, 1, 2]
+    assert [found.checkpoint["id"] for found in seen[1:]] == [stored["configurable"]["checkpoint_id"]] * 3
+
+
+async def test_what_cannot_be_recorded_is_not_followed_by_a_write(savers: Savers, config: Any) -> None:
+    async def before_put() -> None:
+        raise LeaseLost("Another holder runs this context now.")
+
+    reader = savers.saver()
+    stored = await put(reader, config, x=1)
+    saver = savers.saver(before_put=before_put)
+    with pytest.raises(LeaseLost):
+        await put(saver, config, x=2)
+    with pytest.raises(LeaseLost):
+        await saver.aput_writes(stored, [("x", 2)], "task-1")
+    assert await values(reader, config) == {"x": 1}
+    assert await pending(reader, config) == []
+
+
+async def test_branches_that_end_together_record_one_after_the_other(savers: Savers, config: Any) -> None:
+    under_way: list[int] = []
+
+    async def before_put() -> None:
+        under_way.append(1)
+        assert len(under_way) == 1
+        await asyncio.sleep(0)
+        under_way.pop()
+
+    saver = savers.saver(before_put=before_put)
+    stored = await put(saver, config)
+    await asyncio.gather(*(saver.aput_writes(stored, [("x", n)], f"task-{n}") for n in range(5)))
+    assert len(await pending(saver, config)) == 5
+
+
+async def test_a_subgraph_of_a_plain_node_records_first_too(savers: Savers, config: Any) -> None:
+    emitted: list[str] = []
+    recorded: list[str] = []
+
+    async def before_put() -> None:
+        recorded[:] = emitted
+
+    def emits(_: Any) -> Any:
+        emitted.append("inner")
+        return {"trail": ["inner"]}
+
+    def asks_for_what_is_recorded(_: Any) -> Any:
+        return {"trail": [f"recorded {recorded}"]}
+
+    inner = chain(emits=emits, reads=asks_for_what_is_recorded).compile(checkpointer=True)
+    graph = chain(outer=lambda state: inner.invoke({"trail": []})).compile(savers.saver(before_put=before_put))
+    assert await graph.ainvoke({"trail": []}, config, durability="sync") == {"trail": ["inner", "recorded ['inner']"]}
+
+
+async def test_a_blocking_call_that_would_stop_the_log_says_so(savers: Savers, config: Any) -> None:
+    async def before_put() -> None: ...
+
+    inner = chain(a=leaves("a")).compile(checkpointer=True)
+
+    async def blocks(_: Any) -> Any:
+        return inner.invoke({"trail": []})
+
+    graph = chain(outer=blocks).compile(savers.saver(before_put=before_put))
+    with pytest.raises(AgentFailed, match="ainvoke"):
+        await graph.ainvoke({"trail": []}, config)
+
+
+# ── Graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_synchronous_graph_is_kept_from_wherever_it_is_called(savers: Savers, config: Any) -> None:
+    graph = chain(a=leaves("a"), b=leaves("b")).compile(savers.saver())
+    assert graph.invoke({"trail": []}, config) == {"trail": ["a", "b"]}  # on the event loop's own thread
+    again = {**config, "metadata": {"run_id": "turn-2"}}
+    assert await asyncio.to_thread(graph.invoke, {"trail": []}, again) == {"trail": ["a", "b", "a", "b"]}
+    assert len([*graph.get_state_history(config)]) == 8
+
+
+async def test_a_question_inside_a_subgraph_is_answered_there(savers: Savers, config: Any) -> None:
+    def asks(_: Any) -> Any:
+        return {"trail": [interrupt("well?")]}
+
+    # "#" parts the keys of the table, and is free to a node's name.
+    inner = chain(**{"a#": leaves("a"), "a": asks}).compile()
+    builder: Any = StateGraph(Trail)
+    builder.add_node("sub#%graph", inner)
+    builder.add_edge(START, "sub#%graph")
+
+    asking = builder.compile(savers.saver())
+    await asking.ainvoke({"trail": []}, config)
+    [question] = (await asking.aget_state(config)).interrupts
+    answering = builder.compile(savers.saver())
+    assert await answering.ainvoke(Command(resume={question.id: "yes"}), config) == {"trail": ["a", "yes"]}
+    spaces = {found.config["configurable"]["checkpoint_ns"].split(":")[0] async for found in history(savers, config)}
+    assert spaces == {"", "sub#%graph"}
+
+
+async def history(savers: Savers, config: Any) -> AsyncGenerator[Any, None]:
+    """Every checkpoint of the thread, of whichever checkpoint_ns."""
+    anywhere = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
+    async for found in savers.saver().alist(anywhere):
+        yield found
+
+
+async def test_checkpoints_of_every_namespace_come_newest_first(table: DynamoDBSavers, config: Any) -> None:
+    saver = table.saver()
+    made = []
+    for ns in ("", "b", "a", "", "b"):
+        named = {"configurable": {**config["configurable"], "checkpoint_ns": ns}}
+        made.append((await put(saver, named))["configurable"]["checkpoint_id"])
+    listed = [found.checkpoint["id"] async for found in history(table, config)]
+    assert listed == made[::-1]
+    with pytest.raises(NotImplementedError):
+        await anext(saver.alist(None))
+
+
+async def test_a_channel_kept_as_its_changes_is_rebuilt(savers: Savers, config: Any) -> None:
+    builder: Any = StateGraph(Changes)
+    for node in "abc":
+        builder.add_node(node, lambda _, node=node: {"log": [node]})
+    builder.add_edge(START, "a")
+    builder.add_edge("a", "b")
+    builder.add_edge("a", "c")
+    for turn in range(5):
+        said = {**config, "metadata": {"run_id": f"turn-{turn}"}}
+        await builder.compile(savers.saver()).ainvoke({"log": [str(turn)]}, said, durability="sync")
+    expected = [word for turn in range(5) for word in (str(turn), "a", "b", "c")]
+    assert (await builder.compile(savers.saver()).aget_state(config)).values == {"log": expected}
+    in_a_thread = await asyncio.to_thread(builder.compile(savers.saver()).get_state, config)
+    assert in_a_thread.values == {"log": expected}
+
+
+async def test_a_channel_whose_changes_have_expired_is_not_rebuilt_without_them(
+    table: DynamoDBSavers, clock: ManualClock, config: Any
+) -> None:
+    builder: Any = StateGraph(Changes)
+    builder.add_node("a", lambda _: {"log": ["a"]})
+    builder.add_edge(START, "a")
+    graph = builder.compile(table.saver(retention=timedelta(hours=1)))
+    await graph.ainvoke({"log": ["0"]}, config, durability="sync")
+    clock.move(3000)
+    await graph.ainvoke({"log": ["1"]}, {**config, "metadata": {"run_id": "turn-2"}}, durability="sync")
+    clock.move(3000)
+    with pytest.raises(StoreCorrupt):
+        await graph.aget_state(config)
+
+
+def extend(log: Sequence[str], changes: Sequence[Sequence[str]]) -> list[str]:
+    return [*log, *(word for change in changes for word in change)]
+
+
+class Changes(TypedDict):
+    log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=7)]
+
+
+# ── What lies in the table ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_large_payload_lies_in_s3(table: DynamoDBSavers, config: Any) -> None:
+    large = noise(50_000)
+    saver = table.saver()
+    stored = await put(saver, config, large=large, small="s")
+    await saver.aput_writes(stored, [("one", noise(20_000)), ("two", noise(20_001)), (ERROR, "e")], "task-1")
+    assert await values(saver, config) == {"large": large, "small": "s"}
+    assert await values(saver, stored) == {"large": large, "small": "s"}
+    assert [(channel, len(value)) for _, channel, value in await pending(saver, config)] == [
+        (ERROR, 1),
+        ("one", 20_000),
+        ("two", 20_001),
+    ]
+    partition = f"THREAD#{config['configurable']['thread_id']}"
+    found = table.client.query(
+        TableName=table.table,
+        KeyConditionExpression="pk = :pk",
+        ExpressionAttributeValues={":pk": {"S": partition}},
+    )
+    assert [len(json.dumps(item)) < 1500 for item in found["Items"]] == [True, True]
+
+
+async def test_a_payload_that_is_gone_is_not_passed_off_as_none(
+    table: DynamoDBSavers, stack: LocalStack, config: Any
+) -> None:
+    saver = table.saver()
+    await put(saver, config, large=noise(50_000))
+    s3 = stack.client("s3")
+    bucket = stack.environment("ApiFunction")["AION_BUCKET"]
+    prefix = f"threads/{config['configurable']['thread_id']}/"
+    [lost] = s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]
+    s3.delete_object(Bucket=bucket, Key=lost["Key"])
+    with pytest.raises(StoreCorrupt):
+        await saver.aget_tuple(config)
+
+
+def noise(size: int) -> str:
+    """A text that does not get smaller."""
+    return random.Random(size).randbytes(size).decode("latin-1")  # noqa: S311  # no secret
+
+
+async def test_what_has_expired_is_not_there(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
+    saver = table.saver(retention=timedelta(hours=1))
+    first = await put(saver, config, x=1)
+    await saver.aput_writes(first, [("x", 2)], "task-1")
+    clock.move(1800)
+    assert await pending(saver, config) == [("task-1", "x", 2)]
+    second = await put(saver, first, x=3)
+    clock.move(1801)
+    assert await saver.aget_tuple(first) is None
+    assert [found.config async for found in saver.alist(config)] == [second]
+    clock.move(1801)
+    assert await saver.aget_tuple(config) is None
+
+
+async def test_deleting_a_thread_begins_with_the_oldest(
+    table: DynamoDBSavers, stack: LocalStack, clock: ManualClock, config: Any
+) -> None:
+    saver = table.saver()
+    for number in range(60):
+        await put(saver, config, x=number)
+    line = Line(table.client, cut_at=5)
+    with pytest.raises(StoreUnavailable):
+        await saver.adelete_thread(config["configurable"]["thread_id"])
+    assert line.requests == {"Query": 3, "TransactWriteItems": 1}
+    left = [found.checkpoint["channel_values"]["x"] async for found in history(DynamoDBSavers(stack, clock), config)]
+    assert left == [*range(59, 49, -1)]
+
+
+async def test_a_checkpoint_holds_objects_of_listed_classes_only(savers: Savers, config: Any) -> None:
+    held = {"message": HumanMessage("hi", id="m-1"), "place": Place("here"), "when": timedelta(seconds=3)}
+    await put(savers.saver(), config, **held)
+    assert await values(savers.saver(types=[Place]), config) == held
+    assert await values(savers.saver(types=[(Place.__module__, "Place")]), config) == held
+    assert await values(savers.saver(), config) == {**held, "place": {"name": "here"}}
+    with pytest.raises(TypeError):
+        await put(savers.saver(types=[Connection]), config, connection=Connection())
+
+
+@dataclass
+class Place:
+    name: str
+
+
+class Connection:
+    """Nothing that could be stored, but by pickle."""
+
+
+# ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fan(*names: str) -> StateGraph[Any, Any, Any, Any]:
+    builder: Any = StateGraph(Trail)
+    builder.add_node("join", leaves("join"))
+    for name in names:
+        builder.add_node(name, leaves(name))
+        builder.add_edge(START, name)
+    builder.add_edge(list(names), "join")
+    return builder
+
+
+def nested() -> StateGraph[Any, Any, Any, Any]:
+    return chain(a=leaves("a"), sub=chain(b=leaves("b")).compile())
+
+
+@pytest.mark.parametrize(
+    ("graph", "writes", "reads"),
+    [
+        (chain(a=leaves("a")), 5, 1),
+        (chain(a=leaves("a"), b=leaves("b")), 7, 1),
+        (chain(**{name: leaves(name) for name in "abcdef"}), 15, 1),
+        (fan(*"abcde"), 11, 1),
+        (nested(), 12, 2),
+    ],
+    ids=["1 node", "2 nodes", "6 in a row", "5 branches and join", "a subgraph"],
+)
+async def test_a_turn_costs_no_more_requests_than_this(
+    table: DynamoDBSavers,
+    clock: ManualClock,
+    config: Any,
+    graph: StateGraph[Any, Any, Any, Any],
+    writes: int,
+    reads: int,
+) -> None:
+    saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
+    line = Line(table.client)
+    await graph.compile(saver).ainvoke({"trail": []}, config, durability="sync")
+    assert line.writes <= writes, line.requests
+    assert line.requests["Query"] <= reads, line.requests
+    assert set(line.requests) == {"Query", "TransactWriteItems"}
+
+
+async def test_the_newest_state_is_one_request_however_long_the_thread(table: DynamoDBSavers, config: Any) -> None:
+    graph = chain(a=leaves("a"), b=leaves("b")).compile(table.saver())
+    for turn in range(4):
+        await graph.ainvoke({"trail": []}, {**config, "metadata": {"run_id": f"turn-{turn}"}})
+    line = Line(table.client)
+    assert len((await graph.aget_state(config)).values["trail"]) == 8
+    assert line.requests == {"Query": 1}
+
+
+async def test_every_read_is_consistent(table: DynamoDBSavers, config: Any) -> None:
+    line = Line(table.client)
+    saver = table.saver()
+    stored = await put(saver, config)
+    await saver.aget_tuple(config)
+    await saver.aget_tuple(stored)
+    _ = [found async for found in saver.alist(config)]
+    await saver.adelete_thread(config["configurable"]["thread_id"])
+    reads = [body for operation, body in line.bodies if operation == "Query"]
+    assert len(reads) == 4
+    assert all(body["ConsistentRead"] for body in reads)
+
+
+async def test_items_carry_their_version_and_when_they_expire(
+    table: DynamoDBSavers, clock: ManualClock, config: Any
+) -> None:
+    line = Line(table.client)
+    saver = table.saver(retention=timedelta(days=7))
+    await saver.aput_writes(await put(saver, config), [("x", 1)], "task-1")
+    [(_, checkpoint), (_, writes)] = line.bodies
+    expires = {"N": str(int((clock.now() + timedelta(days=7)).timestamp()))}
+    assert (checkpoint["Item"]["v"], checkpoint["Item"]["expires"]) == ({"N": "1"}, expires)
+    given: Mapping[str, Any] = writes["ExpressionAttributeValues"]
+    assert (given[":v"], given[":expires"]) == ({"N": "1"}, expires)

@@ -1,0 +1,224 @@
+"""A turn that ends before any one of its requests, and is taken up by another holder, ends as if it had not."""
+
+import asyncio
+import itertools
+import operator
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Annotated, Any, TypedDict
+from uuid import uuid4
+
+import boto3
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph, add_messages
+from langgraph.types import Command, Interrupt, Send, StateSnapshot, interrupt
+
+from aion_core.aws import keys
+from aion_core.aws.checkpoints import DynamoDBSaver
+from aion_core.aws.client import Calls
+from aion_core.checkpointing.turn import Fence
+from aion_core.clock import SystemClock
+from aion_core.errors import StoreUnavailable
+from aion_core.memory.blobs import MemoryBlobs
+from aion_core.ports import Begun, ContextKey
+from infra.local_stack import LocalStack
+from tests.support.clock import ManualClock
+from tests.support.savers import DynamoDBSavers, Line, begin, fence_of, taken_over
+
+KILLED = 7
+
+
+class Shop(TypedDict):
+    bought: Annotated[list[str], operator.add]
+
+
+class State(Shop):
+    messages: Annotated[list[AnyMessage], add_messages]
+    trail: Annotated[list[str], operator.add]
+    known: Annotated[dict[str, str], operator.or_]
+
+
+STEPS = [{"plan"}, {"search"}, {"fetch 0", "fetch 1"}, {"ask", "pay", "note"}, {"answer"}]
+"""The nodes by super-steps; `ask` and `pay` are a subgraph's, which is one node."""
+
+ANSWERS = {"which one?": "the red one", "sure?": "yes"}
+
+
+class Work:
+    """A graph, and which of its nodes have run to their end."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def graph(self, saver: BaseCheckpointSaver[Any]) -> Any:
+        shop: Any = StateGraph(Shop)
+        shop.add_node("ask", self._ask)
+        shop.add_node("pay", self._pay)
+        shop.add_edge(START, "ask")
+        shop.add_edge("ask", "pay")
+
+        builder: Any = StateGraph(State)
+        for name in ("plan", "search", "note", "answer"):
+            builder.add_node(name, self._node(name))
+        builder.add_node("fetch", self._fetch)
+        builder.add_node("shop", shop.compile())
+        builder.add_edge(START, "plan")
+        builder.add_conditional_edges("plan", lambda state: "search" if "plan" in state["known"] else "answer")
+        builder.add_conditional_edges("search", lambda _: [Send("fetch", page) for page in range(2)])
+        builder.add_edge("fetch", "shop")
+        builder.add_edge("fetch", "note")
+        builder.add_edge(["shop", "note"], "answer")
+        return builder.compile(saver)
+
+    def _node(self, name: str) -> Any:
+        async def node(_: State) -> Any:
+            self.done.append(name)
+            # Three channels: what a task writes must not be found in part.
+            return {"messages": [AIMessage(name)], "trail": [name], "known": {name: "…"}}
+
+        return node
+
+    async def _fetch(self, page: int) -> Any:
+        self.done.append(f"fetch {page}")
+        return {"trail": [f"fetch {page}"], "known": {f"page {page}": "…"}}
+
+    async def _ask(self, _: Shop) -> Any:
+        heard = [interrupt(question) for question in ANSWERS]
+        self.done.append("ask")
+        return {"bought": heard}
+
+    async def _pay(self, _: Shop) -> Any:
+        self.done.append("pay")
+        return {"bought": ["paid"]}
+
+
+def turn_of(thread_id: str) -> Any:
+    return {"configurable": {"thread_id": thread_id}, "metadata": {"run_id": "turn-1"}}
+
+
+async def run(graph: Any, config: Any) -> Any:
+    """Run the turn to its end, whether or not it has begun, and answer what it asks; return the state."""
+    while True:
+        state = await graph.aget_state(config, subgraphs=True)
+        if state.created_at and not state.tasks and state.metadata["run_id"] == "turn-1":
+            return summary(state.values)
+        answers = {question.id: ANSWERS[question.value] for question in questions(state)}
+        # The message has no id: a second one would be seen.
+        given = Command(resume=answers) if answers else {"messages": [HumanMessage("hi")], "trail": ["turn"]}
+        async for _ in graph.astream(given, config, durability="sync"):
+            pass
+
+
+def questions(state: StateSnapshot) -> Iterator[Interrupt]:
+    """Yield what is asked, as the innermost graphs know it.
+
+    A subgraph's question is stored with the subgraph, then with the node that the subgraph is. A turn that ends in
+    between leaves the node with a question that has been answered, whose answer LangGraph would take for the next.
+    """
+    for task in state.tasks:
+        yield from questions(task.state) if isinstance(task.state, StateSnapshot) else task.interrupts
+
+
+def summary(values: Any) -> Any:
+    return {**values, "messages": [message.content for message in values["messages"]]}
+
+
+@pytest.fixture
+async def right() -> Any:
+    """How the turn ends that nothing happens to."""
+    return await run(Work().graph(InMemorySaver()), turn_of("t"))
+
+
+async def test_a_turn_cut_off_before_any_of_its_requests_ends_right(
+    stack: LocalStack, clock: ManualClock, right: Any
+) -> None:
+    savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
+    line = Line(savers.client)
+    wrong: dict[int, list[str]] = {}
+    for at in itertools.count(1):
+        line.restart(at)
+        problems = await cut_off(savers, line, others, clock, right)
+        if not line.is_cut:
+            break
+        if problems:
+            wrong[at] = problems
+    assert wrong == {}
+    assert at > 40  # or the graph is not what it was
+
+
+async def cut_off(
+    savers: DynamoDBSavers, line: Line, others: DynamoDBSavers, clock: ManualClock, right: Any
+) -> list[str]:
+    """Run a turn over a line that is cut, let another holder end it over a line of its own; return what is wrong."""
+    begun = await begin(others.tasks, clock)
+    config = turn_of(str(uuid4()))
+    first, second = Work(), Work()
+    recorded: list[str] = []
+
+    async def before_put() -> None:
+        news = [*first.done]
+        if news != recorded:
+            # A request like any other, so the turn may end before it.
+            await savers.dynamodb("get_item", TableName=savers.table, Key=keys.message_key(begun.lease.context, "log"))
+            recorded[:] = news
+
+    with suppress(StoreUnavailable):
+        await run(first.graph(savers.saver(fence=fence_of(begun), before_put=before_put)), config)
+    taken = await taken_over(others, clock, begun)
+    ended = await run(second.graph(others.saver(fence=fence_of(taken))), config)
+
+    again = {*first.done} & {*second.done}
+    problems = []
+    if ended != right:
+        problems.append(f"it ended as {ended}")
+    if not any(again <= step for step in STEPS):
+        problems.append(f"more than a super-step ran again: {again}")
+    if unheard := {*first.done} - {*second.done} - {*recorded}:
+        problems.append(f"nobody recorded what these emitted, and they never run again: {unheard}")
+    return problems
+
+
+async def test_a_process_that_dies_leaves_a_turn_that_ends_right(
+    stack: LocalStack, clock: ManualClock, right: Any
+) -> None:
+    savers = DynamoDBSavers(stack, clock)
+    killed = await asyncio.gather(*(die(stack, savers, clock, at) for at in (6, 17, 28)))
+    for begun, config in killed:
+        taken = await taken_over(savers, clock, begun)
+        assert await run(Work().graph(savers.saver(fence=fence_of(taken))), config) == right
+
+
+async def die(stack: LocalStack, savers: DynamoDBSavers, clock: ManualClock, at: int) -> tuple[Begun, Any]:
+    """Begin a turn in a process that dies before request number `at`."""
+    begun = await begin(savers.tasks, clock)
+    thread_id = str(uuid4())
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", __name__, savers.table, begun.lease.context.owner, str(begun.lease.fence)),
+        *(thread_id, str(at)),
+        env={**os.environ, **stack.environment("ApiFunction")},
+    )
+    assert await process.wait() == KILLED
+    return begun, turn_of(thread_id)
+
+
+async def main(table: str, owner: str, fence: str, thread_id: str, at: str) -> None:
+    client = boto3.client("dynamodb")
+    Line(client, cut_at=int(at), cut=lambda: os._exit(KILLED))
+    saver = DynamoDBSaver(
+        Calls("dynamodb", ThreadPoolExecutor(4), client=client),
+        MemoryBlobs(),
+        SystemClock(),
+        table=table,
+        fence=Fence(ContextKey(owner, "echo", "c-1"), int(fence)),
+    )
+    await run(Work().graph(saver), turn_of(thread_id))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,22 @@
+"""An answer of 50 MB goes through, by S3, and the conversation goes on after it."""
+
+from pathlib import Path
+
+import httpx
+
+from tests.support.server import aion_dev, serving
+from tests.support.service import send
+
+CONFIG = Path(__file__).parents[1] / "support" / "agents" / "odd.yaml"
+
+
+def test_fifty_megabytes_are_an_answer_like_any_other() -> None:
+    with serving(aion_dev("--config", str(CONFIG))) as server:
+        first = httpx.post(server.url, json=send("large", message_id="m-1", contextId="c"), timeout=120).json()
+        task = first["result"]["task"]
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert len(task["status"]["message"]["parts"][0]["text"]) == 50 * 1024 * 1024
+        body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
+        assert httpx.post(server.url, json=body, timeout=120).json()["result"] == task
+        second = httpx.post(server.url, json=send("small", message_id="m-2", contextId="c"), timeout=120).json()
+        assert second["result"]["task"]["status"]["message"]["parts"] == [{"text": "small"}]

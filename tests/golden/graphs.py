@@ -1,0 +1,440 @@
+"""The graphs of the transcripts, one for each: `plain_answer()` is served by `plain_answer.v1.sse` and its v0.3 twin.
+
+Plain LangGraph; no network, no time, no chance. What an author imports from `aion` is imported where it is used.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, TypedDict
+
+from a2a.types import Artifact, Message, Part, Role, Task
+from google.protobuf.json_format import ParseDict
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tools import tool
+from langgraph.graph import START, StateGraph, add_messages
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.runtime import Runtime
+from langgraph.types import StreamWriter, interrupt
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+Spoken = str | AIMessageChunk | Exception
+
+
+class State(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class ScriptedModel(BaseChatModel):
+    """Speaks one script for each call, chunk by chunk; an exception in a script is raised in its place."""
+
+    scripts: list[list[Any]]
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        whole = AIMessageChunk(content="")
+        for spoken in self._next_script():
+            whole += spoken
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(whole.content, tool_calls=whole.tool_calls))])
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for spoken in self._next_script():
+            chunk = ChatGenerationChunk(message=spoken)
+            if run_manager:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _next_script(self) -> Any:
+        for spoken in self.scripts.pop(0):
+            if isinstance(spoken, Exception):
+                raise spoken
+            yield AIMessageChunk(content=spoken) if isinstance(spoken, str) else spoken
+
+
+def model_saying(*scripts: list[Spoken]) -> ScriptedModel:
+    return ScriptedModel(scripts=[list(script) for script in scripts])
+
+
+def in_a_row(*nodes: Callable[..., Any], state: Any = State) -> Graph:
+    """The nodes, one after another."""
+    graph = StateGraph(state)
+    before = START
+    for node in nodes:
+        graph.add_node(node.__name__, node)
+        graph.add_edge(before, node.__name__)
+        before = node.__name__
+    return graph.compile()
+
+
+# ── A model speaks ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def plain_answer() -> Graph:
+    model = model_saying(["Hello", " there", "."])
+
+    async def answer(state: State) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return in_a_row(answer)
+
+
+def two_model_calls() -> Graph:
+    model = model_saying(["A first ", "draft."], ["The final ", "answer."])
+
+    async def draft(state: State) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    async def answer(state: State) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return in_a_row(draft, answer)
+
+
+def edited_message() -> Graph:
+    """The node corrects the very message that was streamed."""
+    model = model_saying(["Teh ", "answer."])
+
+    async def answer(state: State) -> dict[str, Any]:
+        said = await model.ainvoke(state["messages"])
+        return {"messages": [said.model_copy(update={"content": "The answer."})]}
+
+    return in_a_row(answer)
+
+
+def edited_message_new_id() -> Graph:
+    """The node returns another message in place of the one that was streamed."""
+    model = model_saying(["Teh ", "answer."])
+
+    async def answer(state: State) -> dict[str, Any]:
+        await model.ainvoke(state["messages"])
+        return {"messages": [AIMessage("The answer.")]}
+
+    return in_a_row(answer)
+
+
+def failure() -> Graph:
+    model = model_saying(["Half of ", "an ", ValueError("the database's password is hunter2")])
+
+    async def answer(state: State) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return in_a_row(answer)
+
+
+# ── A model asks for a tool ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asks_for(name: str, args: str) -> AIMessageChunk:
+    call = {"type": "tool_call_chunk", "name": name, "args": args, "id": "call-1", "index": 0}
+    return AIMessageChunk(content="", tool_call_chunks=[call])
+
+
+def with_weather_tool(model: ScriptedModel) -> Graph:
+    @tool
+    async def weather(city: str) -> str:
+        """How the weather is in a city."""
+        return f"{city}: 21 degrees, sunny. Station key: 4711."
+
+    async def agent(state: State) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(State)
+    graph.add_node("agent", agent)
+    graph.add_node("tools", ToolNode([weather]))
+    graph.add_edge(START, "agent")
+    graph.add_conditional_edges("agent", tools_condition)
+    graph.add_edge("tools", "agent")
+    return graph.compile()
+
+
+def tool_call() -> Graph:
+    """The model asks without a word."""
+    return with_weather_tool(model_saying([asks_for("weather", '{"city": "Riga"}')], ["It is ", "sunny."]))
+
+
+def tool_call_with_words() -> Graph:
+    """The model says something while it asks."""
+    return with_weather_tool(
+        model_saying(["Let me look.", asks_for("weather", '{"city": "Riga"}')], ["It is ", "sunny."])
+    )
+
+
+# ── The graph asks its user ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def interrupt_and_resume() -> Graph:
+    async def book(state: State) -> dict[str, Any]:
+        day = interrupt("Which day?")
+        return {"messages": [AIMessage(f"Booked for {day}.")]}
+
+    return in_a_row(book)
+
+
+def interrupt_with_options() -> Graph:
+    async def book(state: State) -> dict[str, Any]:
+        day = interrupt({"prompt": "Which day?", "options": ["Monday", "Tuesday"]})
+        return {"messages": [AIMessage(f"Booked for {day}.")]}
+
+    return in_a_row(book)
+
+
+def interrupt_then_speak() -> Graph:
+    """A model speaks in the turn that the answer starts."""
+    model = model_saying(["Booked for ", "Tuesday."])
+
+    async def ask(state: State) -> dict[str, Any]:
+        interrupt("Which day?")
+        return {}
+
+    async def confirm(state: State) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return in_a_row(ask, confirm)
+
+
+def interrupt_while_speaking() -> Graph:
+    """The question cuts into a text that is being streamed."""
+    from aion.langgraph.stream import emit_message
+
+    async def book(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessageChunk(content="I could ", id="my-thought"))
+        emit_message(writer, AIMessageChunk(content="book for", id="my-thought"))
+        day = interrupt("Which day?")
+        return {"messages": [AIMessage(f"Booked for {day}.")]}
+
+    return in_a_row(book)
+
+
+def interrupt_after_emitting() -> Graph:
+    """LangGraph runs the asking node again from its start when the answer is there."""
+    from aion.langgraph.stream import emit_message
+
+    async def book(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessage("Looking at the calendar."))
+        day = interrupt("Which day?")
+        return {"messages": [AIMessage(f"Booked for {day}.")]}
+
+    return in_a_row(book)
+
+
+# ── The graph emits ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def emit_file_url() -> Graph:
+    from aion.langgraph.stream import emit_file
+
+    async def report(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_file(writer, url="https://example.com/report.pdf", mime_type="application/pdf")
+        return {"messages": [AIMessage("Here is the report.")]}
+
+    return in_a_row(report)
+
+
+def emit_file_in_chunks() -> Graph:
+    from aion.langgraph.stream import emit_file
+
+    async def export(state: State, writer: StreamWriter) -> dict[str, Any]:
+        first, second = "ZGF5LHNlYXRzCg==", "VHVlc2RheSwyCg=="  # "day,seats\n" and "Tuesday,2\n"
+        emit_file(writer, base64=first, mime_type="text/csv", name="seats.csv", is_last_chunk=False)
+        emit_file(writer, base64=second, mime_type="text/csv", name="seats.csv", append=True)
+        return {"messages": [AIMessage("Here is the table.")]}
+
+    return in_a_row(export)
+
+
+def emit_data() -> Graph:
+    from aion.langgraph.stream import emit_data
+
+    async def analyse(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_data(writer, {"status": "success", "results": []}, name="analysis")
+        emit_data(writer, [1, 2, 3])
+        return {"messages": [AIMessage("Analysed.")]}
+
+    return in_a_row(analyse)
+
+
+def emit_message() -> Graph:
+    from aion.langgraph.stream import emit_message
+
+    async def look(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessage("Looking it up."))
+        return {"messages": [AIMessage("Found it.")]}
+
+    return in_a_row(look)
+
+
+def emit_message_chunks() -> Graph:
+    from aion.langgraph.stream import emit_message
+
+    async def think(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessageChunk(content="Thinking ", id="my-thought"))
+        emit_message(writer, AIMessageChunk(content="aloud.", id="my-thought"))
+        return {"messages": [AIMessage("Forty-two.")]}
+
+    return in_a_row(think)
+
+
+def emit_message_chunks_alone() -> Graph:
+    """The chunks are all that the turn says."""
+    from aion.langgraph.stream import emit_message
+
+    async def think(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessageChunk(content="Forty-", id="my-thought"))
+        emit_message(writer, AIMessageChunk(content="two.", id="my-thought"))
+        return {}
+
+    return in_a_row(think)
+
+
+def emit_task_metadata() -> Graph:
+    from aion.langgraph.stream import emit_task_metadata
+
+    async def work(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_task_metadata(writer, {"progress": 50, "aion:network": "forged"})
+        emit_task_metadata(writer, {"aion:sender": "forged"})
+        emit_task_metadata(writer, {"progress": 100, "stage": {"name": "done", "aion:trace": "forged"}})
+        return {"messages": [AIMessage("Done.")]}
+
+    return in_a_row(work)
+
+
+def emit_functions_together() -> Graph:
+    """All four in a synchronous node that returns its state; the message is all that the turn says."""
+    from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
+
+    def work(state: State, writer: StreamWriter) -> State:
+        emit_file(writer, url="https://example.com/report.pdf", mime_type="application/pdf")
+        emit_data(writer, {"status": "success", "results": []}, name="analysis")
+        emit_message(writer, AIMessage(content="Processing complete"))
+        emit_task_metadata(writer, {"progress": 100})
+        return state
+
+    return in_a_row(work)
+
+
+# ── The graph replies: buffer, outbox, fallback ───────────────────────────────────────────────────────────────────────
+
+
+def reply() -> Graph:
+    from aion.langgraph import AionContext
+
+    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        await runtime.context.thread.reply("Here is what I can do.")
+        return {}
+
+    return in_a_row(answer)
+
+
+def reply_several_times() -> Graph:
+    from aion.langgraph import AionContext
+
+    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        await runtime.context.thread.reply("One moment.")
+        await runtime.context.thread.reply("Here it is.")
+        return {}
+
+    return in_a_row(answer)
+
+
+def reply_from_an_iterator() -> Graph:
+    from aion.langgraph import AionContext
+
+    async def story() -> AsyncIterator[str]:
+        yield "Once "
+        yield "upon a time."
+
+    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        await runtime.context.thread.reply(story())
+        return {}
+
+    return in_a_row(answer)
+
+
+def reply_from_an_iterator_that_raises() -> Graph:
+    from aion.langgraph import AionContext
+
+    async def story() -> AsyncIterator[str]:
+        yield "Once "
+        raise ValueError("the database's password is hunter2")
+
+    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        await runtime.context.thread.reply(story())
+        return {}
+
+    return in_a_row(answer)
+
+
+def reply_over_outbox() -> Graph:
+    """All three channels in one turn."""
+    from aion.langgraph import AionContext
+    from aion.shared.types import A2AOutbox
+
+    class WithOutbox(State):
+        a2a_outbox: A2AOutbox | None
+
+    async def answer(state: WithOutbox, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        await runtime.context.thread.reply("From the buffer.")
+        patch = Task(
+            history=[Message(role=Role.ROLE_AGENT, parts=[Part(text="From the outbox.")])],
+            artifacts=[Artifact(artifact_id="my-seats", name="seats", parts=[Part(text="Two are left.")])],
+            metadata={"my_key": "my_value"},
+        )
+        return {"a2a_outbox": A2AOutbox(task=patch), "messages": [AIMessage("From the state.")]}
+
+    return in_a_row(answer, state=WithOutbox)
+
+
+def outbox_message() -> Graph:
+    from aion.shared.types import A2AOutbox
+
+    class WithOutbox(State):
+        a2a_outbox: A2AOutbox | None
+
+    async def answer(state: WithOutbox) -> dict[str, Any]:
+        message = Message(
+            role=Role.ROLE_AGENT,
+            parts=[Part(text="Two seats are left."), ParseDict({"data": {"seats": 2}}, Part())],
+            task_id="forged",
+            context_id="forged",
+            metadata={"my_key": "my_value", "aion:network": "forged"},
+        )
+        return {"a2a_outbox": A2AOutbox(message=message), "messages": [AIMessage("From the state.")]}
+
+    return in_a_row(answer, state=WithOutbox)
+
+
+def outbox_task() -> Graph:
+    from aion.shared.types import A2AOutbox
+
+    class WithOutbox(State):
+        a2a_outbox: A2AOutbox | None
+
+    async def answer(state: WithOutbox) -> dict[str, Any]:
+        patch = Task(
+            id="forged",
+            context_id="forged",
+            history=[Message(role=Role.ROLE_AGENT, parts=[Part(text="Two seats are left.")])],
+            artifacts=[Artifact(artifact_id="my-seats", name="seats", parts=[Part(text="2 A, 2 B")])],
+            metadata={"my_key": "my_value", "aion:network": "forged"},
+        )
+        return {"a2a_outbox": A2AOutbox(task=patch), "messages": [AIMessage("From the state.")]}
+
+    return in_a_row(answer, state=WithOutbox)
+
+
+def fallback() -> Graph:
+    """The turn adds two messages to the state, streams neither and uses nothing of aion's."""
+
+    async def plan(state: State) -> dict[str, Any]:
+        return {"messages": [AIMessage("I shall say hello.")]}
+
+    async def answer(state: State) -> dict[str, Any]:
+        return {"messages": [AIMessage("Hello.")]}
+
+    return in_a_row(plan, answer)

@@ -1,0 +1,35 @@
+"""A graph of steps: each notes in a file that it ran, emits a message, and takes a moment."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import StreamWriter
+
+from aion.langgraph.stream import emit_message
+
+STEPS = ["one", "two", "three", "four"]
+
+
+def step(name: str) -> Any:
+    """Return the node that is this step."""
+
+    async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
+        with Path(os.environ["NOTED_IN"]).open("a") as notes:
+            notes.write(f"{name}\n")
+        emit_message(writer, AIMessage(f"did {name}"))
+        await asyncio.sleep(0.4)
+        return {"messages": [AIMessage(f"{name} is done")]}
+
+    return node
+
+
+builder = StateGraph(MessagesState)
+for name in STEPS:
+    builder.add_node(name, step(name))
+for before, after in zip([START, *STEPS], STEPS, strict=False):
+    builder.add_edge(before, after)
+graph = builder.compile()

@@ -1,0 +1,120 @@
+"""Checkpoint savers to test with: memory, and DynamoDB on the embedded stack, each beside its task store."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from botocore.exceptions import EndpointConnectionError
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+
+from aion_core.aws.blobs import S3Blobs
+from aion_core.aws.checkpoints import DynamoDBSaver
+from aion_core.aws.client import Calls
+from aion_core.checkpointing.turn import Fence
+from aion_core.memory.checkpoints import MemorySaver
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Begun, Clock, ContextKey, TaskStore
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks import ingress
+from infra.local_stack import LocalStack
+from tests.support.clock import ManualClock
+from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
+
+
+class Savers(Protocol):
+    """A task store, and savers that write under its fences."""
+
+    tasks: TaskStore
+
+    def saver(self, **options: Any) -> BaseCheckpointSaver[Any]:
+        """A saver of its own, on threads that all of them share."""
+
+
+class MemorySavers:
+    def __init__(self, clock: Clock) -> None:
+        self.tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
+        self._threads = InMemorySaver()
+
+    def saver(self, **options: Any) -> MemorySaver:
+        return MemorySaver(self._threads, self.tasks, **options)
+
+
+class DynamoDBSavers:
+    """`client`, and `dynamodb` by which it is called, are the savers' own: a test may listen to it or come between."""
+
+    def __init__(self, stack: LocalStack, clock: Clock) -> None:
+        self.tasks = dynamodb_store(stack, clock)
+        environment = stack.environment("ApiFunction")
+        self.table: str = environment["AION_TABLE"]
+        self.client = stack.client("dynamodb")
+        self._executor = ThreadPoolExecutor(16)
+        self.dynamodb = Calls("dynamodb", self._executor, client=self.client)
+        self._blobs = S3Blobs(Calls("s3", self._executor, client=stack.client("s3")), bucket=environment["AION_BUCKET"])
+        self._clock = clock
+
+    def saver(self, **options: Any) -> DynamoDBSaver:
+        return DynamoDBSaver(self.dynamodb, self._blobs, self._clock, table=self.table, **options)
+
+
+async def begin(tasks: TaskStore, clock: ManualClock) -> Begun:
+    """A context of its own, whose lease `holder-1` has taken."""
+    message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
+    new = ingress.new_task(
+        message,
+        ContextKey(new_owner(), "echo", "c-1"),
+        task_id="t-1",
+        turn_id="turn-1",
+        at=clock.now(),
+        context_is_new=False,
+    )
+    outcome = await tasks.create(new, holder="holder-1")
+    assert isinstance(outcome, Begun)
+    return outcome
+
+
+async def taken_over(savers: Savers, clock: ManualClock, begun: Begun) -> Begun:
+    """The lease has run out, and `holder-2` has the context."""
+    clock.move(LEASE_SECONDS + 1)
+    taken = await savers.tasks.begin(begun.lease.context, holder="holder-2")
+    assert taken is not None
+    return taken
+
+
+def fence_of(begun: Begun) -> Fence:
+    return Fence(begun.lease.context, begun.lease.fence)
+
+
+class Line:
+    """A client's requests to DynamoDB, as they leave; it can be cut before any of them, and stays cut."""
+
+    def __init__(self, client: Any, *, cut_at: int | None = None, cut: Callable[[], None] | None = None) -> None:
+        """Request `cut_at`, counted from 1, and all that follow end in `cut`: by default the network is gone."""
+        self._cut = cut or _no_network
+        self.restart(cut_at)
+        client.meta.events.register("before-call.dynamodb", self._before_call)
+
+    def restart(self, cut_at: int | None = None) -> None:
+        """Mend the line and forget what went over it."""
+        self.bodies: list[tuple[str, dict[str, Any]]] = []
+        self.is_cut, self._cut_at = False, cut_at
+
+    @property
+    def requests(self) -> Counter[str]:
+        return Counter(operation for operation, _ in self.bodies)
+
+    @property
+    def writes(self) -> int:
+        return sum(count for operation, count in self.requests.items() if operation != "Query")
+
+    def _before_call(self, model: Any, params: Any, **_: Any) -> None:
+        self.is_cut = self.is_cut or len(self.bodies) + 1 == self._cut_at
+        if self.is_cut:
+            self._cut()
+        self.bodies.append((model.name, json.loads(params["body"])))
+
+
+def _no_network() -> None:
+    raise EndpointConnectionError(endpoint_url="http://nowhere")

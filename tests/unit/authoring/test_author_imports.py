@@ -1,0 +1,103 @@
+"""What an author imports: where it is defined, what it loads, and who may live beside it."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SURFACE = ["aion.langgraph", "aion.langgraph.stream", "aion.shared.types"]
+
+
+def run(program: str, *path: Path) -> str:
+    """Run the program in a process of its own, with these folders first on its path."""
+    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(map(str, path))}
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("module", SURFACE)
+def test_a_graph_pays_for_no_server_and_no_framework_that_it_does_not_use(module: str) -> None:
+    """DESIGN decision 11. The SDK's types load starlette.datastructures where it is installed: no more than that."""
+    never = {
+        "fastapi",
+        "boto3",
+        "botocore",
+        "google.adk",
+        "a2a.server",
+        "a2a.client",
+        "a2a.compat",
+        "uvicorn",
+        "mangum",
+    }
+    never |= {"langgraph", "langchain_core", "httpx", "aion_core.ports", "aion_core.tasks", "aion_core.bootstrap"}
+    program = (
+        "import sys, a2a.types\n"
+        "web = {name for name in sys.modules if name.startswith('starlette')}\n"
+        f"import {module}\n"
+        f"print(*[name for name in {sorted(never)!r} if name in sys.modules])\n"
+        "print(*[name for name in sys.modules if name.startswith('starlette') and name not in web])\n"
+    )
+    assert run(program).split() == []
+
+
+@pytest.mark.parametrize("module", SURFACE)
+def test_it_needs_no_web_framework_to_be_installed(module: str) -> None:
+    run(f"import sys; sys.modules.update(starlette=None, fastapi=None, sse_starlette=None); import {module}")
+
+
+def test_an_older_model_is_looked_for_only_where_one_is_given() -> None:
+    """D16."""
+    program = (
+        "import sys\n"
+        "from aion_core.authoring.types import outbox_of\n"
+        "outbox_of({'kind': 'message', 'role': 'agent', 'parts': [{'kind': 'text', 'text': 'hi'}]})\n"
+        "print('a2a.compat' in sys.modules)"
+    )
+    assert run(program).split() == ["False"]
+
+
+@pytest.mark.parametrize("module", SURFACE)
+def test_every_name_is_defined_in_aion_core(module: str) -> None:
+    """D20: a checkpoint stores the defining module."""
+    exported = importlib.import_module(module)
+    assert exported.__all__ == sorted(exported.__all__)
+    for name in exported.__all__:
+        assert getattr(exported, name).__module__.startswith("aion_core.authoring."), name
+
+
+def test_the_tree_only_gives_names() -> None:
+    """D20: no `aion/__init__.py`, no `aion/shared/__init__.py`, and nothing but imports in the rest."""
+    found = [path.relative_to(ROOT / "aion") for path in (ROOT / "aion").rglob("*") if path.is_file()]
+    files = {str(path) for path in found if path.suffix != ".pyc"}
+    assert files == {
+        "langgraph/__init__.py",
+        "langgraph/py.typed",
+        "langgraph/stream.py",
+        "shared/py.typed",
+        "shared/types.py",
+    }
+    for path in (ROOT / "aion").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            assert isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr), f"{path}:{node.lineno}"
+
+
+def test_another_distribution_may_live_in_the_same_namespace(tmp_path: Path) -> None:
+    """D20: `aion.other`, `aion.shared.other` and `aion.langgraph.other` of a neighbour, before and behind ours."""
+    for folder in ("other", "shared", "langgraph"):
+        (tmp_path / "aion" / folder).mkdir(parents=True)
+    (tmp_path / "aion/other/__init__.py").write_text("name = 'a package'")
+    (tmp_path / "aion/shared/other.py").write_text("name = 'beside types'")
+    (tmp_path / "aion/langgraph/other.py").write_text("name = 'beside stream'")
+    program = (
+        "import aion.other, aion.shared.other, aion.langgraph.other, aion.shared.types\n"
+        "from aion.langgraph import AionContext\n"
+        "print(aion.other.name, aion.shared.other.name, aion.langgraph.other.name, AionContext.__name__, sep=', ')"
+    )
+    said = "a package, beside types, beside stream, AionContext\n"
+    assert run(program, tmp_path, ROOT) == said
+    assert run(program, ROOT, tmp_path) == said

@@ -1,0 +1,263 @@
+"""What an author says through the turn's context, and what reaches the server."""
+
+import asyncio
+import contextvars
+import math
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from langchain_core.messages import AIMessageChunk
+
+from aion.langgraph import AionContext, get_aion_context
+from aion_core.authoring.context import ReplySink, aion_context_set
+from aion_core.protocol import types as a2a
+from tests.unit.authoring.recording_sink import RecordingSink, a_turn
+
+
+@pytest.fixture
+def sink() -> RecordingSink:
+    return RecordingSink()
+
+
+@pytest.fixture
+def turn(sink: RecordingSink) -> AionContext:
+    return a_turn(sink)
+
+
+async def words(*texts: Any) -> AsyncGenerator[Any, None]:
+    for text in texts:
+        yield text
+
+
+def answer(text: str, message_id: str = "r-1") -> a2a.Message:
+    return a2a.Message(message_id=message_id, role=a2a.Role.ROLE_AGENT, parts=[a2a.Part(text=text)])
+
+
+async def test_a_text_is_a_durable_reply_to_where_the_message_came_from(turn: AionContext, sink: RecordingSink) -> None:
+    """R55, R58, D6."""
+    _: ReplySink = sink
+    await turn.thread.reply("Here is what I can do.")
+    assert turn.message is not None
+    await turn.message.reply("And so can I.")
+    assert sink.told == [
+        ("reply", (answer("Here is what I can do."), "dm-7")),
+        ("reply", (answer("And so can I.", "r-2"), "dm-7")),
+    ]
+
+
+async def test_a_post_goes_where_its_author_says(turn: AionContext, sink: RecordingSink) -> None:
+    """R58: an override is explicit."""
+    await turn.thread.post("here")
+    await turn.thread.post("there", target="channel-1")
+    assert [given[1] for _, given in sink.told] == ["dm-7", "channel-1"]
+
+
+async def test_chunks_are_spoken_as_they_come_and_their_whole_is_the_reply(
+    turn: AionContext, sink: RecordingSink
+) -> None:
+    """D6: an iterator streams and adds up."""
+    heard: list[int] = []
+
+    async def speaking() -> AsyncIterator[str]:
+        for text in ("Hel", "", "lo"):
+            heard.append(len(sink.told))
+            yield text
+
+    await turn.thread.reply(speaking())
+    assert sink.told == [
+        ("chunk", ("Hel", "r-1", "dm-7")),
+        ("chunk", ("lo", "r-1", "dm-7")),
+        ("reply", (answer("Hello"), "dm-7")),
+    ]
+    assert heard == [0, 1, 1]
+
+
+async def test_an_iterator_that_raises_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
+    """Section 3: what came before is not passed off as complete."""
+
+    async def breaking() -> AsyncIterator[str]:
+        yield "Hel"
+        raise ConnectionError("the model is gone")
+
+    with pytest.raises(ConnectionError, match="the model is gone"):
+        await turn.thread.reply(breaking())
+    assert sink.chunks == ["Hel"]
+    assert sink.replies == []
+
+
+async def test_an_iterator_is_closed_when_the_turn_is_cancelled(turn: AionContext, sink: RecordingSink) -> None:
+    closed = asyncio.Event()
+    spoken = asyncio.Event()
+
+    async def endless() -> AsyncIterator[str]:
+        try:
+            yield "Hel"
+            spoken.set()
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    replying = asyncio.create_task(turn.thread.reply(endless()))
+    await spoken.wait()
+    replying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await replying
+    assert closed.is_set()
+    assert sink.replies == []
+
+
+async def test_an_iterator_that_yields_no_text_is_refused_and_closed(turn: AionContext, sink: RecordingSink) -> None:
+    chunks = words("Hel", AIMessageChunk(content="lo"))
+    with pytest.raises(TypeError, match="yields AIMessageChunk"):
+        await turn.thread.reply(chunks)
+    assert [chunk async for chunk in chunks] == []
+    assert sink.replies == []
+
+
+async def test_nothing_is_said_with_nothing(turn: AionContext, sink: RecordingSink) -> None:
+    await turn.thread.reply("")
+    await turn.thread.reply(words())
+    await turn.thread.reply(words("", ""))
+    assert sink.told == []
+
+
+async def test_a_whole_message_is_the_agents_with_the_servers_ids(turn: AionContext, sink: RecordingSink) -> None:
+    """R75, R76: taskId, contextId and `aion:` keys are the server's."""
+    message = a2a.Message(
+        task_id="mine",
+        context_id="mine",
+        role=a2a.Role.ROLE_USER,
+        parts=[a2a.Part(url="https://x/y", metadata={"aion:x": 1, "kept": 1})],
+        metadata={"aion:network": "x", "theme": "dark", "size": 1},
+    )
+    before = MessageToDict(message)
+    await turn.thread.reply(message, metadata={"size": 2, "AION:id": "me", "deep": {"aion:y": 1}})
+    assert MessageToDict(sink.replies[0]) == {
+        "messageId": "r-1",
+        "role": "ROLE_AGENT",
+        "parts": [{"url": "https://x/y", "metadata": {"kept": 1}}],
+        "metadata": {"theme": "dark", "size": 2, "deep": {}},
+    }
+    assert MessageToDict(message) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"messageId": "own", "parts": [{"text": "hi"}]},
+        {"kind": "message", "messageId": "own", "role": "agent", "parts": [{"kind": "text", "text": "hi"}]},
+    ],
+)
+async def test_a_message_may_be_json_of_either_version_and_keeps_its_id(
+    turn: AionContext, sink: RecordingSink, content: dict[str, Any]
+) -> None:
+    """D16, D18."""
+    await turn.thread.reply(content, metadata={"a": 1})
+    assert sink.replies == [
+        a2a.Message(message_id="own", role=a2a.Role.ROLE_AGENT, parts=[a2a.Part(text="hi")], metadata={"a": 1})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "metadata", "error"),
+    [
+        (7, None, TypeError),
+        (None, None, TypeError),
+        (["chunk"], None, TypeError),
+        (words, None, TypeError),
+        (a2a.Task(), None, TypeError),
+        ({"text": "hi"}, None, TypeError),
+        (a2a.Message(), None, ValueError),
+        ("hi", {"x": object()}, ValueError),
+        ("hi", {"x": math.nan}, ValueError),
+        ("hi", [("x", 1)], TypeError),
+    ],
+)
+async def test_what_cannot_be_said_is_refused_before_anything_is_said(
+    turn: AionContext, sink: RecordingSink, content: Any, metadata: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"^(reply|The message given to reply) .*\.$|reply's metadata"):
+        await turn.thread.reply(content, metadata=metadata)
+    assert sink.told == []
+
+
+async def test_a_message_is_read_by_its_text_and_reacted_to_by_its_id(turn: AionContext, sink: RecordingSink) -> None:
+    """R54."""
+    message = turn.message
+    assert message is not None
+    assert (message.id, message.text, message.user.id, message.thread) == ("m-1", "hello", "u-1", turn.thread)
+    await message.react("thumbs_up")
+    await turn.thread.typing()
+    assert sink.told == [("react", ("thumbs_up", "m-1")), ("typing", None)]
+    with pytest.raises(ValueError, match="key is empty"):
+        await message.react("")
+
+
+def test_a_messages_text_is_its_text_parts_in_order(turn: AionContext) -> None:
+    """R50."""
+    assert turn.message is not None
+    turn.message.raw.ClearField("parts")
+    assert turn.message.text == ""
+    turn.message.raw.parts.extend([a2a.Part(text="a"), a2a.Part(url="https://x"), a2a.Part(text="b")])
+    assert turn.message.text == "ab"
+
+
+async def test_the_history_is_the_newest_messages_oldest_first() -> None:
+    """D19."""
+    sink = RecordingSink([answer(f"text {n}", f"m-{n}") for n in range(30)])
+    thread = a_turn(sink).thread
+    assert [message.id for message in await thread.history()] == [f"m-{n}" for n in range(10, 30)]
+    [message] = await thread.history(1, before="m-5")
+    assert (message.text, message.user.id, message.thread) == ("text 4", "agent-1", thread)
+    assert await thread.history(limit=0) == []
+    with pytest.raises(ValueError, match="below 0"):
+        await thread.history(-1)
+
+
+def test_the_turn_says_who_and_where(turn: AionContext) -> None:
+    """S2: a dataclass with these five."""
+    assert list(AionContext.__dataclass_fields__) == ["inbox", "thread", "message", "event", "self"]
+    assert (turn.self.id, turn.self.name) == ("agent-1", "Ada")
+    assert (turn.event.kind, turn.event.payload) == ("message", {"name": "message"})
+    thread = turn.thread
+    assert (thread.id, thread.parent_id, thread.network, thread.default_reply_target) == ("c-1", None, "slack", "dm-7")
+    assert turn.inbox.task.id == "t-1"
+
+
+# ── get_aion_context ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_running_turn_is_found_in_tasks_and_threads_that_began_in_it(turn: AionContext) -> None:
+    with aion_context_set(turn):
+        assert get_aion_context() is turn
+        assert await asyncio.to_thread(get_aion_context) is turn
+        assert await asyncio.create_task(asyncio.sleep(0, get_aion_context())) is turn
+        inner = a_turn(RecordingSink())
+        with aion_context_set(inner):
+            assert get_aion_context() is inner
+        assert get_aion_context() is turn
+    with pytest.raises(RuntimeError, match="No turn is running"):
+        get_aion_context()
+
+
+async def test_two_turns_at_once_do_not_see_each_other() -> None:
+    async def run(turn: AionContext) -> bool:
+        with aion_context_set(turn):
+            await asyncio.sleep(0)
+            return get_aion_context() is turn
+
+    assert await asyncio.gather(*(run(a_turn(RecordingSink())) for _ in range(5))) == [True] * 5
+
+
+async def test_a_stream_may_be_closed_by_another_task_than_it_began_in(turn: AionContext) -> None:
+    async def agent() -> AsyncGenerator[int, None]:
+        with aion_context_set(turn):
+            yield 1
+
+    stream = agent()
+    await asyncio.create_task(anext(stream), context=contextvars.copy_context())
+    await stream.aclose()
+    with pytest.raises(RuntimeError):
+        get_aion_context()

@@ -1,0 +1,187 @@
+"""What a node may emit, and what the writer is handed."""
+
+import inspect
+import math
+from base64 import b64encode, encodebytes, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langgraph.graph import START, StateGraph
+from langgraph.types import StreamWriter
+
+from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
+from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
+from aion_core.protocol.types import Artifact, Part
+
+
+def emitted(emit: Callable[..., None], *given: Any, **named: Any) -> list[Any]:
+    written: list[Any] = []
+    emit(written.append, *given, **named)
+    return written
+
+
+def test_a_file_by_its_url() -> None:
+    """R68."""
+    assert emitted(emit_file, url="https://example.com/report.pdf", mime_type="application/pdf") == [
+        ArtifactEmitted(
+            Artifact(
+                name="file",
+                parts=[Part(url="https://example.com/report.pdf", media_type="application/pdf", filename="")],
+            ),
+            append=False,
+            last_chunk=True,
+        )
+    ]
+
+
+@pytest.mark.parametrize("encode", [b64encode, encodebytes, urlsafe_b64encode])
+def test_a_file_by_its_content(encode: Callable[[bytes], bytes]) -> None:
+    """R68: base64 as Python's own functions write it."""
+    content = bytes(range(256))
+    [event] = emitted(emit_file, base64=encode(content).decode(), mime_type="image/png", name="a.png")
+    assert event.artifact == Artifact(name="a.png", parts=[Part(raw=content, media_type="image/png", filename="a.png")])
+
+
+def test_a_file_in_chunks() -> None:
+    """R68; the identity is (task, name) unless the author gives an id."""
+    first = emitted(emit_file, base64="AAA=", mime_type="a/b", name="f", is_last_chunk=False)
+    last = emitted(emit_file, base64="", mime_type="a/b", name="f", append=True, artifact_id="mine")
+    assert [(event.artifact.artifact_id, event.append, event.last_chunk) for event in first + last] == [
+        ("", False, False),
+        ("mine", True, True),
+    ]
+    assert last[0].artifact.parts[0].WhichOneof("content") == "raw"
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ({"mime_type": "a/b"}, "exactly one"),
+        ({"mime_type": "a/b", "url": "https://x", "base64": "AAA="}, "exactly one"),
+        ({"mime_type": "a/b", "url": ""}, "url is empty"),
+        ({"mime_type": "", "url": "https://x"}, "mime_type is empty"),
+        ({"mime_type": "a/b", "base64": "not base64"}, "not base64"),
+        ({"mime_type": "a/b", "base64": "AAA"}, "not base64"),
+        ({"mime_type": "a/b", "base64": "data:image/png;base64,AAA="}, "not base64"),
+        ({"mime_type": "a/b", "base64": b"AAA="}, "is bytes"),
+        ({"mime_type": "a/b", "url": "https://x", "artifact_id": "aion:stream-delta"}, "begins with aion:"),
+    ],
+)
+def test_a_file_that_cannot_be_sent_is_refused_with_a_sentence(named: dict[str, Any], says: str) -> None:
+    written: list[Any] = []
+    with pytest.raises(ValueError, match=says):
+        emit_file(written.append, **named)
+    assert written == []
+
+
+@pytest.mark.parametrize("data", [{"status": "success", "results": []}, [1, {"a": None}], "text", 7, 2.5, True, None])
+def test_data_is_any_json_value(data: Any) -> None:
+    """R69."""
+    [event] = emitted(emit_data, data)
+    assert (event.artifact.name, event.append, event.last_chunk) == ("data", False, True)
+    assert MessageToDict(event.artifact.parts[0]) == {"data": data}
+
+
+def test_data_keeps_its_name_its_chunking_and_what_it_was_when_it_was_emitted() -> None:
+    data = {"rows": [1]}
+    [event] = emitted(emit_data, data, "analysis", True, False, artifact_id="a-1")
+    data["rows"].append(2)
+    assert event == ArtifactEmitted(
+        Artifact(artifact_id="a-1", name="analysis", parts=event.artifact.parts), append=True, last_chunk=False
+    )
+    assert MessageToDict(event.artifact.parts[0]) == {"data": {"rows": [1]}}
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "data", [object(), {1, 2}, math.nan, {"x": math.inf}, b"raw", 10**400, "\ud800", nested(40), nested(5000)]
+)
+def test_data_that_is_no_json_is_refused(data: Any) -> None:
+    with pytest.raises(ValueError, match=r"emit_data's data .*\.$"):
+        emitted(emit_data, data)
+
+
+def test_a_message_whole_or_in_chunks() -> None:
+    """R70."""
+    whole, chunk = AIMessage(content="Processing complete"), AIMessageChunk(content="Proc")
+    assert emitted(emit_message, whole) == [MessageEmitted(whole)]
+    assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
+
+
+@pytest.mark.parametrize("message", ["text", HumanMessage("x"), None])
+def test_a_message_that_is_not_the_agents_is_refused(message: Any) -> None:
+    with pytest.raises(TypeError, match="takes an AIMessage or an AIMessageChunk, not"):
+        emitted(emit_message, message)
+
+
+def test_metadata_goes_without_the_servers_keys() -> None:
+    """R71."""
+    given = {"progress": 100, "aion:network": "x", "own": {"AION:id": 1, "kept": [1]}}
+    assert emitted(emit_task_metadata, given) == [MetadataEmitted({"progress": 100, "own": {"kept": [1]}})]
+    assert emitted(emit_task_metadata, {"aion:network": "x"}) == []
+
+
+@pytest.mark.parametrize(("metadata", "error"), [(["x"], TypeError), ({"x": object()}, ValueError), ("x", TypeError)])
+def test_metadata_that_is_no_json_object_is_refused(metadata: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="emit_task_metadata"):
+        emitted(emit_task_metadata, metadata)
+
+
+def test_the_signatures_are_those_of_the_seeds() -> None:
+    """R68-R71, and the optional artifact_id."""
+    assert [
+        ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())
+        for emit in (emit_file, emit_data, emit_message, emit_task_metadata)
+    ] == [
+        "writer, *url=None, *base64=None, *mime_type, *name=None, *append=False, *is_last_chunk=True, *artifact_id=None",
+        "writer, data, name=None, append=False, is_last_chunk=True, *artifact_id=None",
+        "writer, message",
+        "writer, metadata",
+    ]
+
+
+def re_annotated(parameter: inspect.Parameter) -> str:
+    star = "*" if parameter.kind is parameter.KEYWORD_ONLY else ""
+    default = "" if parameter.default is parameter.empty else f"={parameter.default}"
+    return f"{star}{parameter.name}{default}"
+
+
+class State(TypedDict):
+    n: int
+
+
+def emit_all(writer: StreamWriter) -> dict[str, int]:
+    emit_file(writer, url="https://x/y", mime_type="a/b")
+    emit_data(writer, {"a": 1})
+    emit_message(writer, AIMessage("hi"))
+    emit_task_metadata(writer, {"progress": 1})
+    return {"n": 1}
+
+
+def in_a_sync_node(state: State, writer: StreamWriter) -> dict[str, int]:
+    return emit_all(writer)
+
+
+async def in_an_async_node(state: State, writer: StreamWriter) -> dict[str, int]:
+    return emit_all(writer)
+
+
+@pytest.mark.parametrize("node", [in_a_sync_node, in_an_async_node])
+async def test_sync_and_async_nodes_emit_in_order(node: Any) -> None:
+    graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+    streamed = [payload async for payload in graph.astream({"n": 0}, stream_mode="custom")]
+    assert [type(payload) for payload in streamed] == [
+        ArtifactEmitted,
+        ArtifactEmitted,
+        MessageEmitted,
+        MetadataEmitted,
+    ]

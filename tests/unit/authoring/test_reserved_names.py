@@ -1,0 +1,110 @@
+"""What begins with `aion:` is the server's, however it is written and wherever it stands."""
+
+import string
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToDict, ParseDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aion_core.protocol.extensions import is_reserved, without_reserved_keys, without_reserved_metadata
+from aion_core.protocol.types import Artifact, Message, Part, Task, TaskStatus
+from tests.unit.authoring.strategies import json_values, objects, tasks
+
+WIDE = str.maketrans({char: chr(ord(char) + 0xFEE0) for char in string.ascii_letters + ":"})
+ITALIC = str.maketrans({char: chr(0x1D44E + ord(char) - ord("a")) for char in "aion"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aion:",
+        "aion:network",
+        "AION:network",
+        "Aion:x",
+        "aion:x".translate(WIDE),
+        "AION:x".translate(WIDE),
+        "aion:x".translate(ITALIC),
+        "aion\N{SMALL COLON}x",
+        "a\N{INFORMATION SOURCE}on:x",
+    ],
+)
+def test_a_name_is_the_servers_however_it_is_written(name: str) -> None:
+    assert is_reserved(name)
+    assert without_reserved_keys({name: 1, "own": {"list": [{name: 2, "kept": 3}]}}) == {"own": {"list": [{"kept": 3}]}}
+
+
+@pytest.mark.parametrize("name", ["", "aion", "aionx:", "my:aion:x", "x aion:y", "aio:n", 7, None])
+def test_other_names_are_the_authors(name: Any) -> None:
+    assert not is_reserved(name)
+    assert without_reserved_keys({name: 1}) == {name: 1}
+
+
+names = st.sampled_from(["aion:x", "AION:y", "aion:z".translate(WIDE), "own", "aion"])
+mixed = st.recursive(
+    json_values,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def keys_of(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [*value, *(key for held in value.values() for key in keys_of(held))]
+    return [key for held in value for key in keys_of(held)] if isinstance(value, list) else []
+
+
+@settings(deadline=None)
+@given(value=mixed)
+def test_no_such_key_is_left_at_any_depth_and_every_other_is(value: Any) -> None:
+    before = repr(value)
+    cleaned = without_reserved_keys(value)
+    assert not any(map(is_reserved, keys_of(cleaned)))
+    assert without_reserved_keys(cleaned) == cleaned
+    assert repr(value) == before
+
+
+@settings(deadline=None)
+@given(value=objects)
+def test_what_holds_no_such_key_stays_as_it_is(value: dict[str, Any]) -> None:
+    assert without_reserved_keys(value) == value
+
+
+def test_metadata_is_cleaned_wherever_a_task_holds_it_and_data_is_left_whole() -> None:
+    """R76."""
+    sent = {"aion:network": "x", "own": [{"AION:y": 1, "kept": {"aion:z": 2}}]}
+    kept = {"own": [{"kept": {}}]}
+    part = {"data": sent, "metadata": sent}
+    message = {"parts": [part], "metadata": sent}
+    task = ParseDict(
+        {
+            "status": {"message": message},
+            "history": [message],
+            "artifacts": [{"parts": [part], "metadata": sent}],
+            "metadata": sent,
+        },
+        Task(),
+    )
+    before = MessageToDict(task)
+    clean_part = {"data": sent, "metadata": kept}
+    clean_message = {"parts": [clean_part], "metadata": kept}
+    assert MessageToDict(without_reserved_metadata(task)) == {
+        "status": {"message": clean_message},
+        "history": [clean_message],
+        "artifacts": [{"parts": [clean_part], "metadata": kept}],
+        "metadata": kept,
+    }
+    assert MessageToDict(task) == before
+
+
+@settings(deadline=None)
+@given(task=tasks)
+def test_what_has_no_such_metadata_stays_as_it_is(task: Task) -> None:
+    assert without_reserved_metadata(task) == task
+
+
+def test_ids_and_texts_are_not_metadata() -> None:
+    message = Message(message_id="aion:m", parts=[Part(text="aion:x")], extensions=["aion:y"])
+    task = Task(artifacts=[Artifact(artifact_id="aion:stream-delta")], status=TaskStatus(message=message))
+    assert without_reserved_metadata(task) == task

@@ -1,0 +1,114 @@
+"""For each code block of the LangGraph seeds, a program with the same imports, calls, signatures and outcome (D21).
+
+S0 is section 3.4, the emit functions; S2 is Runtime Context vs Graph State, its two blocks.
+"""
+
+from typing import Annotated, Any, Optional, TypedDict
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.graph import START, StateGraph, add_messages
+from langgraph.runtime import Runtime
+from langgraph.types import StreamWriter
+
+from aion.langgraph import AionContext
+from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
+from aion.shared.types import A2AInbox
+from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
+from aion_core.protocol import types as a2a
+from tests.unit.authoring.recording_sink import RecordingSink, a_turn
+
+
+class State(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+async def test_s0_a_sync_node_emits_a_file_data_a_message_and_metadata_and_returns_its_state() -> None:
+    """R64, R67-R72."""
+
+    def report(state: dict, writer: StreamWriter):  # type: ignore[type-arg,no-untyped-def]
+        emit_file(writer, url="https://example.com/minutes.pdf", mime_type="application/pdf")
+        emit_data(writer, {"status": "success", "results": []}, name="analysis")
+        emit_message(writer, AIMessage(content="Half way there"))
+        emit_task_metadata(writer, {"progress": 50})
+        return state
+
+    graph = StateGraph(State).add_node("report", report).add_edge(START, "report").compile()
+    given = {"messages": [HumanMessage("write it up", id="m-1")]}
+    streamed = [event async for event in graph.astream(given, stream_mode=["custom", "values"])]
+    file, data, message, metadata = [payload for mode, payload in streamed if mode == "custom"]
+    assert isinstance(file, ArtifactEmitted)
+    assert MessageToDict(file.artifact) == {
+        "name": "file",
+        "parts": [{"url": "https://example.com/minutes.pdf", "mediaType": "application/pdf"}],
+    }
+    assert isinstance(data, ArtifactEmitted)
+    assert MessageToDict(data.artifact) == {
+        "name": "analysis",
+        "parts": [{"data": {"status": "success", "results": []}}],
+    }
+    assert (file.append, file.last_chunk, data.append, data.last_chunk) == (False, True, False, True)
+    assert message == MessageEmitted(AIMessage(content="Half way there"))
+    assert metadata == MetadataEmitted({"progress": 50})
+    assert streamed[-1] == ("values", given)
+
+
+@pytest.mark.parametrize(
+    ("text", "replies"), [("/help", ["Here is what I can do."]), ("something else", []), (None, [])]
+)
+async def test_s2_a_node_answers_through_the_turns_thread(text: str | None, replies: list[str]) -> None:
+    """R53-R55: `runtime.context` has a message, which may be None, and a thread; the node returns `{}`."""
+
+    async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
+        inbound = runtime.context.message
+        thread = runtime.context.thread
+
+        if inbound and inbound.text == "/help":
+            await thread.reply("Here is what I can do.")
+            return {}
+
+        return {}
+
+    graph = StateGraph(State, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
+    sink = RecordingSink()
+    final = await graph.ainvoke({"messages": [HumanMessage(text or "")]}, context=a_turn(sink, text))
+    assert sink.texts == replies
+    assert len(final["messages"]) == 1
+
+
+async def test_s2_a_graph_that_declares_no_context_is_given_the_same() -> None:
+    async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
+        await runtime.context.thread.reply("Here is what I can do.")
+        return {}
+
+    graph = StateGraph(State).add_node("helper", helper).add_edge(START, "helper").compile()
+    sink = RecordingSink()
+    context: Any = a_turn(sink)
+    await graph.ainvoke({"messages": []}, context=context)
+    assert sink.texts == ["Here is what I can do."]
+
+
+async def test_s2_a_state_may_hold_the_raw_envelope_beside_its_messages() -> None:
+    """R57."""
+
+    class Hybrid(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
+
+    seen: list[A2AInbox | None] = []
+
+    async def look(state: Hybrid) -> dict:  # type: ignore[type-arg]
+        seen.append(state["a2a_inbox"])
+        return {"messages": [AIMessage("seen")]}
+
+    graph = StateGraph(Hybrid).add_node("look", look).add_edge(START, "look").compile()
+    inbox = A2AInbox(
+        task=a2a.Task(id="t-1"),
+        message=a2a.Message(parts=[a2a.Part(url="https://example.com/a.png", media_type="image/png")]),
+        metadata={"trace": "x"},
+    )
+    for given in (inbox, None):
+        final = await graph.ainvoke({"messages": [], "a2a_inbox": given})
+        assert final["messages"][-1].text == "seen"
+    assert seen == [inbox, None]

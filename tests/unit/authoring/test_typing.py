@@ -1,0 +1,36 @@
+"""What an author's type checker says, without this repository's settings."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CACHE = HERE.parents[2] / ".mypy_cache" / "authors"
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, str]]]:
+    """What mypy finds in each file: (line, code)."""
+    folder = tmp_path_factory.mktemp("author")
+    for path in (HERE / "author").glob("*.py"):
+        (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    command = ["mypy", "--strict", "--config-file=", "--cache-dir", str(CACHE), "--no-pretty", "."]
+    ran = subprocess.run([sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True)
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name, line, code in re.findall(r"^([^:\n]+):(\d+): error: .*\[([a-z-]+)\]$", ran.stdout, re.MULTILINE):
+        found.setdefault(name, []).append((int(line), code))
+    assert found, ran.stdout + ran.stderr
+    return found
+
+
+def test_well_typed_code_is_left_alone(said: dict[str, list[tuple[int, str]]]) -> None:
+    assert set(said) == {"ill_typed.py"}
+
+
+def test_each_mistake_is_found_where_it_is(said: dict[str, list[tuple[int, str]]]) -> None:
+    lines = (HERE / "author" / "ill_typed.py").read_text(encoding="utf-8").splitlines()
+    wrong = [(number, line.split("# wrong: ")[1]) for number, line in enumerate(lines, 1) if "# wrong: " in line]
+    assert said["ill_typed.py"] == wrong

@@ -1,0 +1,26 @@
+"""The code in the documentation, run."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.service import http, parts, send
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "langgraph.md").read_text(), re.MULTILINE | re.DOTALL)
+ANSWERS = ["You sent 0 files.", "One moment.", "Here it is.", "Which day?"]
+
+
+@pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
+async def test_the_guides_graphs_answer(block: str, answer: str) -> None:
+    names: dict[str, Any] = {"__name__": "guide"}
+    exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page
+    async with http(parts(names["graph"]).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+        assert task["status"]["message"]["parts"][0]["text"] == answer
+        if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED":
+            reply = send("Tuesday", message_id="m-2", contextId=task["contextId"])
+            task = (await client.post("/", json=reply)).json()["result"]["task"]
+            assert task["status"]["message"]["parts"][0]["text"] == "Booked for Tuesday."
