@@ -11,7 +11,7 @@ import asyncio
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -19,10 +19,10 @@ from uuid import uuid4
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
-from aion_core.aws.writes import Write, put, update
+from aion_core.aws.task_writes import HEAD_IS_AS_I_KNOW_IT, TASK_HAS_NOT_GONE_ON, ContextRecord, TaskWrites
+from aion_core.aws.writes import Write, put
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreUnavailable
 from aion_core.ports import (
-    MAX_WAITING,
     Begun,
     Blobs,
     Clock,
@@ -38,7 +38,6 @@ from aion_core.ports import (
     Numbered,
     Repeated,
     TaskKey,
-    Turn,
     Waiting,
 )
 from aion_core.protocol.types import Event, Message
@@ -47,37 +46,11 @@ from aion_core.tasks import ingress, lifecycle
 LARGE_BYTES = 32 * 1024
 """From here on a payload lies in S3, which is cheaper than the write units of a row."""
 
-DELTA_LIFE = timedelta(hours=1)
-
 TRIES = 8
 """How often a write is tried against others that are under way on the same item."""
 
 TRIES_UNHEARD = 3
 """How often a write is tried whose answer does not come; boto3 tries each of them twice."""
-
-FIRST_TIME = "attribute_not_exists(pk)"
-NOTHING_RUNS = "fence = :known AND attribute_not_exists(running)"
-CONTEXT_IS_FREE = (
-    f"{NOTHING_RUNS} AND attribute_not_exists(interrupted) AND (attribute_not_exists(waiting) OR size(waiting) = :none)"
-)
-ONE_MORE_MAY_WAIT = "attribute_not_exists(waiting) OR size(waiting) < :most"
-TURN_IS_FIRST = f"{NOTHING_RUNS} AND waiting[0].id = :first"
-LEASE_IS_AS_DEAD_AS_READ = "fence = :known AND #until = :read"
-LEASE_IS_MINE = "fence = :fence AND holder = :holder"
-HEAD_IS_AS_I_KNOW_IT = "generation = :known AND fence = :fence"
-TASK_HAS_NOT_GONE_ON = "generation = :known"
-TASK_EXISTS = "attribute_exists(pk)"
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """A CONTEXT item, as read."""
-
-    fence: int
-    until: int
-    running: Turn | None
-    waiting: tuple[Turn, ...]
-    interrupted: str | None
 
 
 class DynamoDBTaskStore:
@@ -95,7 +68,7 @@ class DynamoDBTaskStore:
     ) -> None:
         """Tasks, and all that belongs to them, are kept for `retention` after they were made."""
         self._dynamodb, self._blobs, self._clock, self._table = dynamodb, blobs, clock, table
-        self._lease_seconds, self._retention = lease_seconds, retention
+        self._writes = TaskWrites(table, clock, lease_seconds=lease_seconds, retention=retention)
 
     async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated | Interrupted:
         """See `ports.TaskStore.create`."""
@@ -116,9 +89,9 @@ class DynamoDBTaskStore:
             head = replace(ingress.first_head(new), fence=fence if free else 0)
             try:
                 await self._transact(
-                    self._put_message(new.context, new.message_id, new.key.task_id, new.content_hash),
-                    self._take(lease, context) if free else self._wait(new),
-                    self._put_head(head),
+                    self._writes.put_message(new.context, new.message_id, new.key.task_id, new.content_hash),
+                    self._writes.take(lease, context) if free else self._writes.wait(new),
+                    self._writes.put_head(head),
                     *events,
                 )
             except Refused as refused:
@@ -165,9 +138,11 @@ class DynamoDBTaskStore:
             lease = Lease(context_key, replace(follow_up.turn, tries=1), holder, context.fence + 1)
             try:
                 await self._transact(
-                    self._put_message(context_key, follow_up.message_id, before.key.task_id, follow_up.content_hash),
-                    self._take_again(lease, context),
-                    self._move_head(before, after, TASK_HAS_NOT_GONE_ON, fence=lease.fence),
+                    self._writes.put_message(
+                        context_key, follow_up.message_id, before.key.task_id, follow_up.content_hash
+                    ),
+                    self._writes.take_again(lease, context),
+                    self._writes.move_head(before, after, TASK_HAS_NOT_GONE_ON, fence=lease.fence),
                     row,
                     token=token,
                 )
@@ -208,8 +183,8 @@ class DynamoDBTaskStore:
         task = TaskKey(context.owner, turn.task_id)
         try:
             await self._transact(
-                self._take_over(lease, record) if record.running else self._take_next(lease, record),
-                update(self._table, keys.head_key(task), "SET fence = :fence", only_if=TASK_EXISTS, fence=lease.fence),
+                self._writes.take_over(lease, record) if record.running else self._writes.take_next(lease, record),
+                self._writes.raise_fence(task, lease.fence),
             )
         except Refused:
             # Somebody else was faster: what is to be done is theirs to do.
@@ -219,17 +194,8 @@ class DynamoDBTaskStore:
 
     def renew(self, lease: Lease) -> bool:
         """See `ports.TaskStore.renew`."""
-        write = update(
-            self._table,
-            keys.context_key(lease.context),
-            "SET #until = :until",
-            only_if=LEASE_IS_MINE,
-            fence=lease.fence,
-            holder=lease.holder,
-            until=self._until(),
-        )
         try:
-            self._dynamodb.blocking("update_item", **write["Update"])
+            self._dynamodb.blocking("update_item", **self._writes.renew(lease)["Update"])
         except Refused as refused:
             return refused.conflict
         return True
@@ -239,9 +205,9 @@ class DynamoDBTaskStore:
         after = lifecycle.advance(head, event)
         token = str(uuid4())
         row = await self._put_event(head.key, after.generation, event, token=token, key=key)
-        writes = [self._move_head(head, after, HEAD_IS_AS_I_KNOW_IT, fence=lease.fence), row]
+        writes = [self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT, fence=lease.fence), row]
         if release:
-            writes.append(self._release(lease, after))
+            writes.append(self._writes.release(lease, after))
         for attempt in range(TRIES):
             try:
                 await self._transact(*writes, token=token)
@@ -262,16 +228,7 @@ class DynamoDBTaskStore:
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
         """See `ports.TaskStore.append_deltas`."""
-        write = put(
-            self._table,
-            keys.delta_key(key, items.place_of(batch)),
-            {
-                "v": items.number(items.VERSION),
-                "chunks": items.chunks_attribute(batch.chunks),
-                "expires": items.number(self._in(DELTA_LIFE)),
-            },
-        )
-        await self._dynamodb("put_item", **write["Put"])
+        await self._dynamodb("put_item", **self._writes.put_deltas(key, batch)["Put"])
 
     async def head(self, key: TaskKey) -> Head | None:
         """See `ports.TaskStore.head`."""
@@ -306,13 +263,6 @@ class DynamoDBTaskStore:
 
     # ── The writes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _put_message(self, context: ContextKey, message_id: str, task_id: str, content_hash: bytes) -> Write:
-        attributes = {"task_id": items.text(task_id), "content": {"B": content_hash}, **self._keeping()}
-        return put(self._table, keys.message_key(context, message_id), attributes, only_if=FIRST_TIME)
-
-    def _put_head(self, head: Head) -> Write:
-        return put(self._table, keys.head_key(head.key), {**items.head_attributes(head), **self._keeping()})
-
     async def _put_event(
         self,
         task: TaskKey,
@@ -334,7 +284,7 @@ class DynamoDBTaskStore:
             attributes["key"] = items.text(key)
         if request:
             attributes["request"] = items.text(json.dumps(request))
-        return put(self._table, keys.event_key(task, generation), {**attributes, **self._keeping()})
+        return put(self._table, keys.event_key(task, generation), {**attributes, **self._writes.keeping()})
 
     async def _payload(self, task: TaskKey, generation: int, name: str, packed: bytes) -> Item:
         """Return the attribute that holds the bytes, or says where they lie."""
@@ -345,105 +295,19 @@ class DynamoDBTaskStore:
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": items.text(blob)}
 
-    def _move_head(self, head: Head, after: Head, only_if: str, *, fence: int) -> Write:
-        return update(
-            self._table,
-            keys.head_key(head.key),
-            "SET generation = :generation, #state = :state, #timestamp = :timestamp, fence = :fence",
-            only_if=only_if,
-            known=head.generation,
-            fence=fence,
-            generation=after.generation,
-            state=items.state_name(after.state),
-            timestamp=items.milliseconds(after.timestamp),
-        )
-
-    def _take(self, lease: Lease, context: _Context | None) -> Write:
-        """The context is free: run in it."""
-        set_lease = "SET fence = :fence, holder = :holder, #until = :until, running = :turn, expires = :expires, v = :v"
-        values = {**self._lease_values(lease), "expires": self._in(self._retention), "v": items.VERSION}
-        key = keys.context_key(lease.context)
-        if context is None:
-            return update(self._table, key, set_lease, only_if=FIRST_TIME, **values)
-        return update(self._table, key, set_lease, only_if=CONTEXT_IS_FREE, known=context.fence, none=0, **values)
-
-    def _wait(self, new: NewTask) -> Write:
-        """The context is busy: stand in line."""
-        return update(
-            self._table,
-            keys.context_key(new.context),
-            "SET waiting = list_append(if_not_exists(waiting, :nobody), :turns), expires = :expires",
-            only_if=ONE_MORE_MAY_WAIT,
-            nobody={"L": []},
-            turns={"L": [items.turn_attribute(new.turn)]},
-            most=MAX_WAITING,
-            expires=self._in(self._retention),
-        )
-
-    def _take_next(self, lease: Lease, record: _Context) -> Write:
-        """Nothing runs: run the first that waits."""
-        return update(
-            self._table,
-            keys.context_key(lease.context),
-            "SET fence = :fence, holder = :holder, #until = :until, running = :turn REMOVE waiting[0]",
-            only_if=TURN_IS_FIRST,
-            known=record.fence,
-            first=lease.turn.id,
-            **self._lease_values(lease),
-        )
-
-    def _take_again(self, lease: Lease, record: _Context) -> Write:
-        """A task of the context has its answer: run its next turn."""
-        return update(
-            self._table,
-            keys.context_key(lease.context),
-            "SET fence = :fence, holder = :holder, #until = :until, running = :turn, expires = :expires "
-            "REMOVE interrupted",
-            only_if=NOTHING_RUNS,
-            known=record.fence,
-            expires=self._in(self._retention),
-            **self._lease_values(lease),
-        )
-
-    def _take_over(self, lease: Lease, record: _Context) -> Write:
-        """The holder is gone: run its turn again."""
-        return update(
-            self._table,
-            keys.context_key(lease.context),
-            "SET fence = :fence, holder = :holder, #until = :until, running = :turn",
-            only_if=LEASE_IS_AS_DEAD_AS_READ,
-            known=record.fence,
-            read=record.until,
-            **self._lease_values(lease),
-        )
-
-    def _release(self, lease: Lease, after: Head) -> Write:
-        # No condition of its own: whoever takes the context raises the fence of the head in the same transaction.
-        key = keys.context_key(lease.context)
-        if after.state in lifecycle.INTERRUPTED:
-            remember = "SET interrupted = :task REMOVE holder, #until, running"
-            return update(self._table, key, remember, task=after.key.task_id)
-        return update(self._table, key, "REMOVE holder, #until, running")
-
-    def _lease_values(self, lease: Lease) -> dict[str, object]:
-        return {
-            "fence": lease.fence,
-            "holder": lease.holder,
-            "until": self._until(),
-            "turn": items.turn_attribute(lease.turn),
-        }
-
-    def _keeping(self) -> Item:
-        return {"v": items.number(items.VERSION), "expires": items.number(self._in(self._retention))}
-
     # ── The reads ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _context(self, key: ContextKey) -> _Context | None:
-        item = await self._get(keys.context_key(key))
+    async def _context(self, key: ContextKey) -> ContextRecord | None:
+        # Expired or not: its fence has to grow for as long as the item is there.
+        found = await self._dynamodb("get_item", TableName=self._table, Key=keys.context_key(key), ConsistentRead=True)
+        item: Item | None = found.get("Item")
         if item is None:
             return None
-        return _Context(
-            fence=int(item.get("fence", {"N": "0"})["N"]),
+        fence = int(item.get("fence", {"N": "0"})["N"])
+        if not self._lives(item):
+            return ContextRecord(fence, 0, None, (), None, expired=True)
+        return ContextRecord(
+            fence=fence,
             until=int(item.get("until", {"N": "0"})["N"]),
             running=items.turn_of(item["running"]) if "running" in item else None,
             waiting=tuple(items.turn_of(turn) for turn in item.get("waiting", {"L": []})["L"]),
@@ -520,9 +384,3 @@ class DynamoDBTaskStore:
 
     def _now(self) -> int:
         return items.milliseconds(self._clock.now())
-
-    def _until(self) -> int:
-        return self._now() + int(self._lease_seconds * 1000)
-
-    def _in(self, life: timedelta) -> int:
-        return int((self._clock.now() + life).timestamp())

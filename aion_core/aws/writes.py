@@ -11,11 +11,13 @@ _RESERVED = {"#state": "state", "#timestamp": "timestamp", "#until": "until"}
 """Attribute names that are words of DynamoDB's expression language, and how expressions here name them."""
 
 
-def put(table: str, key: Key, attributes: Item, *, only_if: str | None = None) -> Write:
-    """Return the write of a whole item."""
+def put(table: str, key: Key, attributes: Item, *, only_if: str | None = None, **values: object) -> Write:
+    """Return the write of a whole item; `values` are the condition's, without their colons."""
     write: dict[str, Any] = {"TableName": table, "Item": {**key, **attributes}}
     if only_if:
         write["ConditionExpression"] = only_if
+    if values:
+        write["ExpressionAttributeValues"] = {f":{name}": _attribute(value) for name, value in values.items()}
     return {"Put": write}
 
 

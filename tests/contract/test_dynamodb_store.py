@@ -197,6 +197,23 @@ async def test_what_has_expired_is_not_there_though_dynamodb_has_yet_to_delete_i
     assert await store.log(new.key) is None
 
 
+async def test_a_conversation_begins_anew_where_the_old_one_has_expired_but_lies_there_still(
+    stack: LocalStack, context: ContextKey, clock: ManualClock
+) -> None:
+    store = dynamodb_store(stack, clock)
+    first = await store.create(asks(context), holder="holder-1")
+    assert isinstance(first, Begun)
+    await store.create(asks(context, "m-2", task_id="t-2"), holder="holder-1")
+    question = done(first)
+    question.status.state = TaskState.TASK_STATE_INPUT_REQUIRED
+    await store.append(first.lease, first.head, question, release=True)
+    clock.move(31 * 24 * 3600)
+    assert await store.begin(context, holder="holder-1") is None, "what waited is gone"
+    again = await store.create(asks(context, task_id="t-3"), holder="holder-1")
+    assert isinstance(again, Begun), "the message is as good as new"
+    assert again.lease.fence == 2, "and the fence has grown on"
+
+
 async def test_every_item_says_when_it_expires_and_which_shape_it_has(
     store: DynamoDBTaskStore, stack: LocalStack, context: ContextKey
 ) -> None:
