@@ -1,11 +1,12 @@
-"""What the whole suite shares: the embedded stack, and a clock that only moves when it is told to."""
+"""What the whole suite shares: the embedded stack, a clock that only moves when it is told to, and what was covered."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
+from tests.support.rows import ROWS, rows_in
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +18,38 @@ def stack() -> Iterator[LocalStack]:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+_proven: dict[int, bool] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note for each requirement that a test names whether the test held."""
+    if report.when == "call":
+        rows = " ".join(str(value) for name, value in report.user_properties if name == "rows")
+        for row in map(int, rows.split()):
+            _proven[row] = _proven.get(row, True) and report.passed
+
+
+@pytest.fixture(autouse=True)
+def _rows(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> None:
+    """Take the requirements that a test proves from its docstring."""
+    record_property("rows", " ".join(rows_in(getattr(request.function, "__doc__", None) or "")))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print which requirements the run has proven: those that a passing test names."""
+    held = sorted(row for row, passed in _proven.items() if passed)
+    if held:
+        terminalreporter.section("covered")
+        terminalreporter.line(f"{len(held)} of {ROWS} requirements are named by tests that passed: {_ranges(held)}")
+
+
+def _ranges(rows: list[int]) -> str:
+    spans: list[list[int]] = []
+    for row in rows:
+        if spans and row == spans[-1][-1] + 1:
+            spans[-1].append(row)
+        else:
+            spans.append([row])
+    return ", ".join(f"R{span[0]}" if len(span) == 1 else f"R{span[0]}-R{span[-1]}" for span in spans)

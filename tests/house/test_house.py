@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 SOURCES = sorted(
-    path for folder in ("aion_core", "handlers", "infra", "examples") for path in (ROOT / folder).rglob("*.py")
+    path for folder in ("aion", "aion_core", "handlers", "infra", "examples") for path in (ROOT / folder).rglob("*.py")
 )
 
 

@@ -18,14 +18,10 @@ def state_types(graph: Pregel[Any, Any, Any, Any]) -> frozenset[type]:
         _collect(_annotations(schema), found)
         if _is_own(schema):
             found.add(schema)
-    for nested in _subgraphs(graph):
-        found |= state_types(nested)
-    return frozenset(found)
-
-
-def _subgraphs(graph: Pregel[Any, Any, Any, Any]) -> Iterator[Pregel[Any, Any, Any, Any]]:
     for _, nested in graph.get_subgraphs():
-        yield nested
+        if isinstance(nested, Pregel):  # a RemoteGraph keeps its state itself
+            found |= state_types(nested)
+    return frozenset(found)
 
 
 def _collect(annotations: Iterator[Any], found: set[type]) -> None:
