@@ -499,3 +499,21 @@ async def test_the_states_own_classes_come_back_as_what_they_were() -> None:
         await ask(client, message_id="m-1", contextId="c-1")
         await ask(client, message_id="m-2", contextId="c-1")
     assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
+
+
+async def test_the_graph_is_asked_for_the_four_modes_and_its_last_values_are_what_counts() -> None:
+    """R19, R59, R60, R82: of several AIMessages that come by, the last state's is the answer; chunks come before older."""
+    from aion_core.agents.langgraph.agent import STREAM_MODES
+
+    assert STREAM_MODES == ["values", "messages", "custom", "updates"]
+    graph = StateGraph(MessagesState)
+    graph.add_node("draft", lambda state: {"messages": [AIMessage("draft", id="answer")]})
+    graph.add_node("final", lambda state: {"messages": [AIMessage("final", id="answer")]})
+    graph.add_edge(START, "draft")
+    graph.add_edge("draft", "final")
+    async with http(parts(graph).app()) as client:
+        sent = await ask(client)
+        streamed = await client.post("/", json=send(message_id="m-2", method="SendStreamingMessage"))
+    assert said(sent) == "final"
+    assert '"final"' in streamed.text
+    assert '"draft"' not in streamed.text
