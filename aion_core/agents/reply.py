@@ -14,6 +14,7 @@ from aion_core.authoring.types import A2AOutbox
 from aion_core.ports import Emission, Emitted, Reply, Said
 from aion_core.protocol.extensions import without_reserved_metadata
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
+from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -71,5 +72,5 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     ]
 
 
-_ENDS = frozenset({TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_REJECTED, TaskState.TASK_STATE_COMPLETED})
+_ENDS = lifecycle.RESTING
 """How an author's Task may say that the turn ended; an outbox Task that says FAILED ends FAILED."""

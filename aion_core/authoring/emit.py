@@ -140,19 +140,19 @@ def hand(writer: Writer, emission: object) -> None:
 
 
 def running_node() -> str:
-    """Return what names the run of the LangGraph node that is running, "" outside of one.
+    """Return what names the run of the LangGraph node that is running, and its attempt; "" outside of one.
 
     A node that runs again, after a crash, has the same name: what it says again is known by it.
     """
     # Where no graph runs LangGraph need not be there, and these functions stay light to import.
-    langgraph = sys.modules.get("langgraph.config")
+    langgraph = sys.modules.get("langgraph.runtime")
     if langgraph is None:
         return ""
     try:
-        metadata = langgraph.get_config().get("metadata", {})
-    except RuntimeError:
+        execution = langgraph.get_runtime().execution_info
+    except (RuntimeError, KeyError):
         return ""
-    return str(metadata.get("langgraph_checkpoint_ns", ""))
+    return f"{execution.checkpoint_ns}#{execution.node_attempt}" if execution is not None else ""
 
 
 def _emit_artifact(writer: Writer, part: Part, name: str, append: bool, last: bool, artifact_id: str | None) -> None:

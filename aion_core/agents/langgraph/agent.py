@@ -1,39 +1,33 @@
 """A LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import END, StateGraph
-from langgraph.pregel import Pregel
+from langgraph.graph import StateGraph
 from langgraph.types import StateSnapshot, StreamMode
-from uuid_utils.compat import uuid7
 
 from aion_core.agents.context import context_of
 from aion_core.agents.langgraph.handover import Handover
-from aion_core.agents.langgraph.inbound import graph_input, thread_id
-from aion_core.agents.langgraph.interrupts import question, resumption
+from aion_core.agents.langgraph.inbound import clears_outbox, graph_input, thread_id
+from aion_core.agents.langgraph.interrupts import breakpoint_before, question, resumption
 from aion_core.agents.langgraph.observed import Observer
 from aion_core.agents.langgraph.outbound import HANDED, Outbound
 from aion_core.agents.langgraph.sink import StreamSink
 from aion_core.agents.langgraph.state_types import state_types
-from aion_core.agents.reply import resolve
+from aion_core.agents.langgraph.thread import Graph, Thread, messages_of, values_of
 from aion_core.authoring.context import AionContext, aion_context_set
 from aion_core.authoring.emit import handed
 from aion_core.errors import AgentFailed
-from aion_core.ports import Asked, Emission, Reply
-from aion_core.protocol.types import Message
+from aion_core.ports import Asked, Emission, Reply, Said
 
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
 """R59."""
 WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 """Where there are any: the operator's log says so (R38)."""
 
-Graph = Pregel[Any, Any, Any, Any]
 Savers = Callable[[Asked, Callable[[], Awaitable[None]], Collection[type]], BaseCheckpointSaver[Any]]
 """Makes the saver of one turn: it writes by the turn's lease, and no sooner than the function has returned.
 
@@ -72,19 +66,21 @@ class LangGraphAgent:
             raise AgentFailed(
                 "The server stopped in the middle of this turn, and the graph keeps no state to go on from."
             )
-        state = await graph.aget_state(config) if durable else None
+        thread = Thread(graph, config, durable=durable)
+        state = await thread.state()
         given = _given(graph, asked, state)
-        outbound = Outbound(asked, await _messages_before(graph, config, asked, state) if durable else ())
+        outbound = Outbound(asked, await thread.before(state), clears_outbox=clears_outbox(graph))
         async for emission in self._stream(graph, given, config, asked, outbound, handover, observer):
             yield emission
-        if durable:
-            state = await graph.aget_state(config)
-            if state.interrupts:
-                yield question(state.interrupts)
-                return
-        for emission in resolve(outbound.left()):
-            if durable and isinstance(emission, Reply) and emission.message is not None:
-                emission = replace(emission, message=await _kept(graph, config, emission.message))
+        state = await thread.state()
+        if state is not None and (state.interrupts or state.next):
+            yield question(state.interrupts) if state.interrupts else breakpoint_before(state.next)
+            return
+        for emission in outbound.rest():
+            if isinstance(emission, Reply | Said) and emission.message is not None:
+                outbound.sent.append(emission.message)
+            if isinstance(emission, Reply):
+                await thread.keep(outbound.sent)
             yield emission
 
     async def _stream(
@@ -136,43 +132,10 @@ class LangGraphAgent:
 
 def _given(graph: Graph, asked: Asked, state: StateSnapshot | None) -> Any:
     """Return what the graph is called with: the message, or the answer to what it has asked."""
-    is_answer = asked.turn.asked > 1
-    if is_answer and state is not None:
-        return resumption(asked, state.interrupts)
-    return graph_input(graph, asked, _messages(state))
-
-
-async def _messages_before(
-    graph: Graph, config: RunnableConfig, asked: Asked, state: StateSnapshot | None
-) -> Sequence[BaseMessage]:
-    """Return the messages of the state as the turn found it: of the newest checkpoint that another turn has written."""
-    if state is None or (state.metadata or {}).get("run_id") != asked.turn.id:
-        return _messages(state)
-    async for snapshot in graph.aget_state_history(config):
-        if (snapshot.metadata or {}).get("run_id") != asked.turn.id:
-            return _messages(snapshot)
-    return ()
-
-
-def _messages(state: StateSnapshot | None) -> Sequence[BaseMessage]:
-    values = state.values if state is not None else None
-    messages = values.get("messages", ()) if isinstance(values, dict) else ()
-    return [message for message in messages if isinstance(message, BaseMessage)]
-
-
-async def _kept(graph: Graph, config: RunnableConfig, reply: Message) -> Message:
-    """See to it that the state holds what is sent, as an AIMessage of the message's id (R79); return the message."""
-    sent = Message()
-    sent.CopyFrom(reply)
-    sent.message_id = sent.message_id or str(uuid7())
-    if "messages" not in graph.channels:
-        return sent
-    state = await graph.aget_state(config)
-    if any(message.id == sent.message_id for message in _messages(state)):
-        return sent
-    text = "".join(part.text for part in sent.parts if part.WhichOneof("content") == "text")
-    await graph.aupdate_state(config, {"messages": [AIMessage(text, id=sent.message_id)]})
-    if (await graph.aget_state(config)).tasks:
-        # The update was taken for the last node's, and an edge of the graph would follow from it: nothing does.
-        await graph.aupdate_state(config, None, as_node=END)
-    return sent
+    if asked.turn.asked > 1 and state is not None:
+        if state.interrupts:
+            return resumption(asked, state.interrupts)
+        if state.next:
+            # It had paused before a node, or the answer was taken and then the process died: it goes on.
+            return None
+    return graph_input(graph, asked, messages_of(values_of(state)))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.channels import LastValue
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
@@ -36,6 +37,12 @@ def graph_input(graph: Pregel[Any, Any, Any, Any], asked: Asked, before: Sequenc
         # A functional graph has no state: its entrypoint is handed all there is.
         return {MESSAGES: given[MESSAGES], INBOX: given[INBOX]}
     return {channel: value for channel, value in given.items() if channel in graph.channels}
+
+
+def clears_outbox(graph: Pregel[Any, Any, Any, Any]) -> bool:
+    """Tell whether the input empties the outbox of an earlier turn: a schema, or a reducer, may not let it through."""
+    schema = getattr(getattr(graph, "builder", None), "input_schema", None)
+    return OUTBOX in getattr(schema, "__annotations__", {}) and isinstance(graph.channels.get(OUTBOX), LastValue)
 
 
 def answers_to_open_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:

@@ -1,5 +1,6 @@
 """A graph's interrupts as a question to the client, and the client's answer as what the graph resumes with."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +19,17 @@ def question(interrupts: Sequence[Interrupt]) -> Asks:
         text, data = _shown(interrupt.value)
         message.parts.append(Part(text=text))
         if data:
-            message.parts.append(ParseDict({"data": data}, Part()))
+            message.parts.append(ParseDict({"data": _as_json(data)}, Part()))
     message.metadata.update({INTERRUPT_ID: interrupts[0].id})
     if len(interrupts) > 1:
         message.metadata.update({INTERRUPTS: [{"id": interrupt.id} for interrupt in interrupts]})
     return Asks(message)
+
+
+def breakpoint_before(nodes: Sequence[str]) -> Asks:
+    """Return the turn's end of a graph that was compiled to pause here: any answer lets it go on."""
+    text = f"Paused before {', '.join(nodes)}. Answer to go on."
+    return Asks(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)]))
 
 
 def resumption(asked: Asked, interrupts: Sequence[Interrupt]) -> Command[Any] | None:
@@ -44,3 +51,8 @@ def _shown(value: Any) -> tuple[str, Any]:
     if isinstance(value, dict) and isinstance(value.get("prompt"), str):
         return value["prompt"], {key: kept for key, kept in value.items() if key != "prompt"}
     return str(value), value if isinstance(value, dict | list) else None
+
+
+def _as_json(data: Any) -> Any:
+    """Return the data as JSON can say it: LangGraph takes any value for a question, A2A does not."""
+    return json.loads(json.dumps(data, default=str), parse_constant=lambda constant: None)

@@ -3,6 +3,7 @@
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
@@ -10,10 +11,13 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.sink import ChunkSaid, IsTyping, Reacted, Replied
-from aion_core.agents.reply import Left
+from aion_core.agents.langgraph.spoken import ModelCalls
+from aion_core.agents.langgraph.thread import messages_of
+from aion_core.agents.reply import Left, resolve
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.authoring.types import A2AOutbox, outbox_of
-from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Said, Typing
+from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
+from aion_core.protocol.extensions import is_reserved
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
@@ -36,15 +40,18 @@ _ARTIFACTS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
 class Outbound:
     """Hears one turn of a graph, event by event."""
 
-    def __init__(self, asked: Asked, before: Sequence[BaseMessage]) -> None:
-        """`before` are the messages of the state as the turn found it, its own HumanMessage included."""
+    def __init__(self, asked: Asked, before: Mapping[str, Any], *, clears_outbox: bool) -> None:
+        """`before` are the state's values as the turn found them; `clears_outbox`: its outbox is empty since then."""
         self._asked = asked
-        self._before = before
-        self._spoken: list[Chunk] = []  # of the model call that spoke last
+        self._before = messages_of(before)
+        self._stale_outbox = None if clears_outbox else before.get("a2a_outbox")
+        self._calls = ModelCalls()
+        self.sent: list[Message] = []
+        """The durable replies of the turn, in order."""
         self._values: Any = None
         self._emitted: Message | None = None
         self._opened = {artifact.artifact_id for artifact in asked.task.artifacts}
-        self._ordinals: dict[str, int] = {}
+        self._ordinals: dict[str, tuple[str, int]] = {}
         self._invoked: set[tuple[str, ...]] = {()}
         self._buffered: Message | None = None
         self._said: dict[str, Message] = {}
@@ -63,37 +70,38 @@ class Outbound:
         if mode == "messages":
             # LangGraph sends whole messages here too, tool results among them: only a model's chunk is streamed.
             if isinstance(payload[0], AIMessageChunk):
-                yield from self._speak(payload[0])
+                yield from self._calls.hear(payload[0])
         elif mode == "custom":
             yield from self._emit(payload)
         elif mode == "values" and not namespace:
             self._values = payload
+        elif mode == "updates":
+            # A node has ended, and its model calls with it.
+            yield from self._calls.end_all()
 
-    def left(self) -> Left:
-        """Return what the turn leaves behind, once its last event is heard."""
-        return Left(
+    def rest(self) -> Iterator[Emission]:
+        """Yield what is still to be said once the last event is heard, the Reply last."""
+        yield from self._calls.end_all()
+        left = Left(
             buffered=self._buffered,
             outbox=self._outbox(),
             returned=answer_of(self._messages(), self._before) or _returned_value(self._values),
-            spoken="".join(chunk.text for chunk in self._spoken),
+            spoken=self._calls.last_text(),
             emitted=self._emitted,
         )
-
-    def _speak(self, message: AIMessageChunk) -> Iterator[Emission]:
-        text = str(message.text)
-        if text:
-            chunk = Chunk(text, message.id or "")
-            if self._spoken and self._spoken[-1].message_id != chunk.message_id:
-                self._spoken.clear()
-            self._spoken.append(chunk)
-            yield chunk
+        for emission in resolve(left):
+            if isinstance(emission, Emitted):
+                emission = replace(emission, artifact=self._settled(emission.artifact))
+            elif isinstance(emission, Reply) and emission.message is not None:
+                emission = replace(emission, message=self._identified(emission.message))
+            yield emission
 
     def _emit(self, payload: Any) -> Iterator[Emission]:
         match payload:
             case ArtifactEmitted():
                 yield self._artifact(payload)
             case MessageEmitted(message=AIMessageChunk() as chunk):
-                yield from self._speak(chunk)
+                yield from self._calls.hear(chunk, emitted=True)
             case MessageEmitted(message=message):
                 yield self._say(message_of(message), self._key(payload.node))
             case MetadataEmitted():
@@ -122,18 +130,31 @@ class Outbound:
     def _remember(self, message: Message, key: str) -> None:
         if key.startswith(REPLY):
             self._buffered = message
+            if all(said.message_id != message.message_id for said in self.sent):
+                self.sent.append(message)
         else:
             self._emitted = message
 
     def _artifact(self, emitted: ArtifactEmitted) -> Emitted:
-        """Settle the artifact's identity: the id that was given, else (task, name); an append needs an opening."""
-        artifact = Artifact()
-        artifact.CopyFrom(emitted.artifact)
-        if not artifact.artifact_id:
-            artifact.artifact_id = str(uuid.uuid5(_ARTIFACTS, f"{self._asked.task.id}\0{artifact.name}"))
+        """Return the artifact's event; an append needs an opening."""
+        artifact = self._settled(emitted.artifact)
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
         return Emitted(artifact, append, emitted.last_chunk, self._key(emitted.node))
+
+    def _settled(self, given: Artifact) -> Artifact:
+        """Settle an artifact's identity: the id that was given, else (task, name); ids of the server's are its own."""
+        artifact = Artifact()
+        artifact.CopyFrom(given)
+        if not artifact.artifact_id or is_reserved(artifact.artifact_id):
+            artifact.artifact_id = str(uuid.uuid5(_ARTIFACTS, f"{self._asked.task.id}\0{artifact.name}"))
+        return artifact
+
+    def _identified(self, message: Message) -> Message:
+        """Give the answer an id that it has again where the turn's end is reached again."""
+        if not message.message_id:
+            message.message_id = str(uuid.uuid5(_ARTIFACTS, f"{self._asked.turn.id}\0answer"))
+        return message
 
     def _reaction(self, reacted: Reacted) -> Emitted:
         data = {"data": {"key": reacted.key, "messageId": reacted.message_id}}
@@ -146,9 +167,12 @@ class Outbound:
         """Return what tells this emission from its repeat: the node's run, and how many it has made before."""
         if not node:
             return ""
-        ordinal = self._ordinals.get(node, 0)
-        self._ordinals[node] = ordinal + 1
-        return f"{node}/{ordinal}"
+        # A node that is tried again, after an error, begins to say the same again.
+        name, _, attempt = node.rpartition("#")
+        tried, ordinal = self._ordinals.get(name, (attempt, 0))
+        ordinal = ordinal if tried == attempt else 0
+        self._ordinals[name] = (attempt, ordinal + 1)
+        return f"{name}/{ordinal}"
 
     def _messages(self) -> Sequence[Any]:
         messages = self._values.get("messages") if isinstance(self._values, Mapping) else None
@@ -156,7 +180,7 @@ class Outbound:
 
     def _outbox(self) -> A2AOutbox | None:
         given = self._values.get("a2a_outbox") if isinstance(self._values, Mapping) else None
-        return outbox_of(given) if given is not None else None
+        return outbox_of(given) if given is not None and given != self._stale_outbox else None
 
 
 def answer_of(messages: Sequence[Any], before: Sequence[BaseMessage]) -> Message | None:
