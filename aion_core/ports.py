@@ -235,8 +235,8 @@ class TaskStore(Protocol):
     async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
         """Take the lease of the turn whose time has come: the one whose holder is gone, else the first that waits.
 
-        Returns None while a live lease is held, and where nothing waits. The fence grows by one each time, and
-        `turn.tries` counts it.
+        Returns None while a live lease is held, where nothing waits, and while a task of the context waits for an
+        answer. The fence grows by one each time, and `turn.tries` counts it.
         """
         ...
 

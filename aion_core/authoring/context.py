@@ -5,7 +5,7 @@ goes back.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -36,6 +36,10 @@ class ReplySink(Protocol):
 
         The whole of it follows as `reply`. Where none follows the reply broke off: its chunks are nobody's answer.
         """
+        ...
+
+    def streaming(self) -> AbstractContextManager[None]:
+        """Be entered while a reply's iterator runs: what a model says in there is the reply's to stream, not its own."""
         ...
 
     async def reply(self, message: a2a.Message, *, target: str | None) -> None:
@@ -143,15 +147,16 @@ class Thread:
     async def _stream(self, chunks: AsyncIterable[str], message_id: str, target: str | None) -> str:
         said: list[str] = []
         try:
-            async for chunk in chunks:
-                if not isinstance(chunk, str):
-                    raise TypeError(
-                        f"The iterator given to reply yields {type(chunk).__name__}: have it yield text, such as "
-                        "`(str(chunk.text) async for chunk in model.astream(…))`."
-                    )
-                if chunk:
-                    said.append(chunk)
-                    await self.sink.chunk(chunk, message_id=message_id, target=target)
+            with self.sink.streaming():
+                async for chunk in chunks:
+                    if not isinstance(chunk, str):
+                        raise TypeError(
+                            f"The iterator given to reply yields {type(chunk).__name__}: have it yield text, such as "
+                            "`(str(chunk.text) async for chunk in model.astream(…))`."
+                        )
+                    if chunk:
+                        said.append(chunk)
+                        await self.sink.chunk(chunk, message_id=message_id, target=target)
         finally:
             # A cancelled turn gives the model's connection back now, not when memory is next tidied.
             if isinstance(chunks, AsyncGenerator):

@@ -177,7 +177,7 @@ class DynamoDBTaskStore:
         if record is None or (record.running is not None and record.until > self._now()):
             return None
         turn = record.running or next(iter(record.waiting), None)
-        if turn is None:
+        if turn is None or record.interrupted is not None:
             return None
         lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
         task = TaskKey(context.owner, turn.task_id)

@@ -20,7 +20,7 @@ CONTEXT_IS_FREE = (
 )
 CONTEXT_HAS_EXPIRED = "fence = :known AND expires <= :now"
 ONE_MORE_MAY_WAIT = "attribute_not_exists(waiting) OR size(waiting) < :most"
-TURN_IS_FIRST = f"{NOTHING_RUNS} AND waiting[0].id = :first"
+TURN_IS_FIRST = f"{NOTHING_RUNS} AND attribute_not_exists(interrupted) AND waiting[0].id = :first"
 LEASE_IS_AS_DEAD_AS_READ = "fence = :known AND #until = :read"
 LEASE_IS_MINE = "fence = :fence AND holder = :holder"
 HEAD_IS_AS_I_KNOW_IT = "generation = :known AND fence = :fence"

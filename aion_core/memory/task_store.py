@@ -115,7 +115,7 @@ class MemoryTaskStore:
             record = self._contexts.get(context)
             if record is None or (record.running and record.until > self._now()):
                 return None
-            if record.running is None and not record.waiting:
+            if record.running is None and (record.interrupted is not None or not record.waiting):
                 return None
             return self._begin(context, record, holder)
 

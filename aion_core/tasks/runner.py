@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
+from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
@@ -98,14 +99,12 @@ class TaskRunner:
     async def _work(self, turn: "_Turn") -> None:
         try:
             try:
-                ending = await self._ask(turn)
+                await turn.end(await self._ask(turn))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
                 logger.exception("The agent failed.", extra={"task_id": turn.key.task_id})
                 await turn.fail(self._reason(error))
-            else:
-                await turn.end(ending)
         except LeaseLost:
             logger.warning("The turn belongs to another holder now.", extra={"task_id": turn.key.task_id})
         except StoreError:
@@ -227,6 +226,8 @@ class _Turn:
         self._run.say(self._deltas.add(delta), delta)
 
     async def _record(self, event: Event, *, release: bool = False, key: str = "") -> None:
+        # What no client can be told (a NaN, say) must not be in the log, where every reader would meet it.
+        MessageToDict(event)
         self._close_delta(COMPLETE)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, release=release, key=key)

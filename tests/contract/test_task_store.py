@@ -345,6 +345,24 @@ async def test_a_message_to_an_interrupted_context_is_for_the_task_that_asks(
     assert await store.create(asks("m-1", task_id="again"), holder="holder-2") == Repeated("t-m-1")
 
 
+async def test_what_waits_is_held_until_the_question_is_answered(
+    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey
+) -> None:
+    """Another turn would take the question away from the graph."""
+    turn = await begun(store, asks("m-1"))
+    assert isinstance(await store.create(asks("m-2"), holder="holder-2"), Waiting)
+    question = says(turn, "which?", TaskState.TASK_STATE_INPUT_REQUIRED)
+    head = await store.append(turn.lease, turn.head, question, release=True)
+    assert await store.begin(context, holder="holder-2") is None
+    answered = await store.follow_up(answers(head, "m-3"), holder="holder-3")
+    assert isinstance(answered, Begun)
+    done = says(answered, "done", TaskState.TASK_STATE_COMPLETED)
+    await store.append(answered.lease, answered.head, done, release=True)
+    waited = await store.begin(context, holder="holder-2")
+    assert waited is not None
+    assert waited.head.key.task_id == "t-m-2"
+
+
 async def test_an_answer_that_comes_twice_is_taken_once(store: TaskStore, asks: Callable[..., NewTask]) -> None:
     head = await interrupted(store, asks("m-1"))
     outcomes = await asyncio.gather(*(store.follow_up(answers(head), holder=f"holder-{n}") for n in range(6)))

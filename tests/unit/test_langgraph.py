@@ -1,11 +1,13 @@
 """Graphs as people write and export them, through HTTP: what goes in, what comes out, how odd ones end."""
 
 import asyncio
+import json
 import logging
 import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any, TypedDict
 
@@ -14,13 +16,13 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import create_react_agent
 from langgraph.runtime import Runtime
-from langgraph.types import StreamWriter, interrupt
+from langgraph.types import RetryPolicy, StreamWriter, interrupt
 from pydantic import BaseModel
 
 from aion.langgraph import AionContext, get_aion_context
@@ -517,3 +519,207 @@ async def test_the_graph_is_asked_for_the_four_modes_and_its_last_values_are_wha
     assert said(sent) == "final"
     assert '"final"' in streamed.text
     assert '"draft"' not in streamed.text
+
+
+# ── Graphs that a reader with fresh eyes tried ────────────────────────────────────────────────────────────────────────
+
+
+async def replies(state: State, runtime: Runtime[AionContext]) -> State:
+    await runtime.context.thread.reply("from a")
+    return {}
+
+
+def branches(*nodes: Callable[..., Any]) -> StateGraph[Any, Any, Any, Any]:
+    graph = StateGraph(MessagesState, context_schema=AionContext)
+    for number, node in enumerate(nodes):
+        graph.add_node(f"n{number}", node)
+        graph.add_edge(START, f"n{number}")
+    return graph
+
+
+@pytest.mark.parametrize(
+    "other", [lambda state: {}, lambda state: {"messages": [AIMessage("from b")]}], ids=["nothing", "a message"]
+)
+async def test_a_last_step_of_parallel_branches_may_reply(other: Callable[..., Any]) -> None:
+    """R73, R79."""
+    async with http(parts(branches(replies, other)).app()) as client:
+        task = await ask(client)
+    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "from a")
+
+
+async def test_keeping_what_was_sent_runs_none_of_the_authors_edges() -> None:
+    """R79."""
+    routed: list[str] = []
+
+    def route(state: State) -> str:
+        routed.append("routed")
+        return "__end__"
+
+    graph = StateGraph(MessagesState, context_schema=AionContext).add_node("node", replies).add_edge(START, "node")
+    graph.add_conditional_edges("node", route)
+    async with http(parts(graph).app()) as client:
+        await ask(client)
+    assert routed == ["routed"]
+
+
+async def test_all_that_was_sent_is_kept_and_nothing_is_lost_of_a_list_without_a_reducer() -> None:
+    """R79."""
+    seen: list[list[str]] = []
+
+    class Plain(TypedDict):
+        messages: list[AnyMessage]
+
+    async def twice(state: State, runtime: Runtime[AionContext]) -> State:
+        seen.append([message.text for message in state["messages"]])
+        await runtime.context.thread.reply("one")
+        await runtime.context.thread.reply("two")
+        return {}
+
+    for schema, expected in ((MessagesState, ["hi", "one", "two", "hi"]), (Plain, ["hi"])):
+        seen.clear()
+        async with http(parts(one_node(twice, schema, context_schema=AionContext)).app()) as client:
+            await ask(client, message_id="m-1", contextId="c")
+            await ask(client, message_id="m-2", contextId="c")
+        assert seen[1] == expected
+
+
+@pytest.mark.parametrize("kind", ["input schema", "reducer"])
+async def test_an_outbox_that_the_input_cannot_clear_is_still_the_turns_own(kind: str) -> None:
+    """R74; REQUIREMENTS section 3."""
+
+    class Reduced(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        a2a_outbox: Annotated[Any, lambda old, new: new or old]
+
+    def node(state: State) -> State:
+        if len(state["messages"]) == 1:
+            return {"a2a_outbox": {"role": "ROLE_AGENT", "parts": [{"text": "OUT1"}]}}
+        return {"messages": [AIMessage("second answer")]}
+
+    graph = one_node(node, Envelope, input_schema=MessagesState) if kind == "input schema" else one_node(node, Reduced)
+    async with http(parts(graph).app()) as client:
+        assert said(await ask(client, message_id="m-1", contextId="c")) == "OUT1"
+        assert said(await ask(client, message_id="m-2", contextId="c")) == "second answer"
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), HumanMessage("x")], ids=lambda v: type(v).__name__
+)
+async def test_a_question_of_any_value_is_asked_and_can_be_read(value: Any) -> None:
+    """Interrupts: LangGraph takes any value; the log holds only what every client can be told."""
+
+    def asks(state: State) -> State:
+        return {"messages": [AIMessage(f"chose {interrupt({'prompt': 'Which?', 'of': value})}")]}
+
+    async with http(parts(one_node(asks)).app()) as client:
+        task = await ask(client, message_id="m-1")
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert said(task) == "Which?"
+        assert said(await ask(client, "this", message_id="m-2", taskId=task["id"])) == "chose this"
+
+
+def speaking(*calls: str) -> list[Callable[..., Any]]:
+    """Nodes whose models stream a word at a time, all at once."""
+
+    def node(text: str) -> Callable[..., Any]:
+        class Model(ToolCaller):
+            async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+                for word in text.split():
+                    yield ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
+                    await asyncio.sleep(0.01)
+
+        model = Model()
+
+        async def speak(state: Any) -> State:
+            await model.ainvoke("go")
+            return {}
+
+        return speak
+
+    return [node(call) for call in calls]
+
+
+async def test_models_that_stream_at_once_are_heard_one_after_another() -> None:
+    """R61, R63, R81, D7: no call is woven into another, and the fallback is a whole one."""
+    graph = branches(*speaking("alpha one two three", "beta four five six"))
+    async with http(parts(graph).app()) as client:
+        answer = await client.post("/", json=send(method="message/stream"))
+    events = [json.loads(line[6:])["result"] for line in answer.text.splitlines() if line.startswith("data: ")]
+    deltas = [event for event in events if event["kind"] == "artifact-update"]
+    assert [event["append"] for event in deltas].count(False) == 2
+    assert [event["lastChunk"] for event in deltas].count(True) == 2
+    texts = "".join(event["artifact"]["parts"][0]["text"] + "|" * event["lastChunk"] for event in deltas)
+    assert set(texts.split("|")) == {"alpha one two three ", "beta four five six ", ""}
+    assert events[-1]["status"]["message"]["parts"][0]["text"] in {"alpha one two three ", "beta four five six "}
+
+
+async def test_what_a_reply_or_an_emission_streams_of_a_model_is_heard_once() -> None:
+    """R61, R70: a model within is not heard by itself as well."""
+
+    class Model(ToolCaller):
+        async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            for word in ("one ", "two"):
+                yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+
+    async def reply(state: State, runtime: Runtime[AionContext]) -> State:
+        await runtime.context.thread.reply(str(chunk.text) async for chunk in Model().astream("go"))
+        return {}
+
+    async def emit(state: State, writer: StreamWriter) -> State:
+        async for chunk in Model().astream("go"):
+            emit_message(writer, chunk)
+        return {}
+
+    for node in (reply, emit):
+        async with http(parts(one_node(node, context_schema=AionContext)).app()) as client:
+            answer = await client.post("/", json=send(method="message/stream"))
+        events = [json.loads(line[6:])["result"] for line in answer.text.splitlines() if line.startswith("data: ")]
+        deltas = [event["artifact"]["parts"][0]["text"] for event in events if event["kind"] == "artifact-update"]
+        assert deltas == ["one ", "two", ""]
+        assert events[-1]["status"]["message"]["parts"][0]["text"] == "one two"
+
+
+async def test_a_node_that_is_tried_again_says_nothing_twice() -> None:
+    tries: list[int] = []
+
+    async def flaky(state: State, runtime: Runtime[AionContext], writer: StreamWriter) -> State:
+        tries.append(1)
+        emit_data(writer, {"n": 1}, name="rows", append=True)
+        emit_message(writer, AIMessage("mid"))
+        await runtime.context.thread.reply("the reply")
+        if len(tries) == 1:
+            raise ConnectionError("once")
+        return {}
+
+    graph = StateGraph(MessagesState, context_schema=AionContext)
+    graph.add_node("node", flaky, retry_policy=RetryPolicy(initial_interval=0.01))
+    graph.add_edge(START, "node")
+    async with http(parts(graph).app()) as client:
+        task = await ask(client)
+    assert len(tries) == 2
+    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "mid"]
+    assert said(task) == "the reply"
+    assert [part["data"] for part in task["artifacts"][0]["parts"]] == [{"n": 1}]
+
+
+async def test_artifacts_of_an_outbox_task_are_known_by_their_names() -> None:
+    """R78."""
+    patch = Task(artifacts=[Artifact(name=name, parts=[Part(text=name)]) for name in ("x", "y")])
+    graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, Envelope)
+    async with http(parts(graph).app()) as client:
+        task = await ask(client)
+    assert [entry["name"] for entry in task["artifacts"]] == ["x", "y"]
+    assert len({entry["artifactId"] for entry in task["artifacts"]}) == 2
+
+
+async def test_a_graph_that_is_compiled_to_pause_goes_on_when_it_is_answered() -> None:
+    graph = StateGraph(MessagesState)
+    graph.add_node("plan", lambda state: {"messages": [AIMessage("a plan")]})
+    graph.add_node("act", lambda state: {"messages": [AIMessage("done")]})
+    graph.add_edge(START, "plan")
+    graph.add_edge("plan", "act")
+    async with http(parts(graph.compile(interrupt_before=["act"])).app()) as client:
+        task = await ask(client, message_id="m-1", contextId="c")
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        task = await ask(client, "go on", message_id="m-2", contextId="c")
+    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "done")

@@ -124,6 +124,8 @@ class Outbound:
         message = self._said.get(key, message)
         if not message.message_id:
             message.message_id = str(uuid7())
+        if key:
+            self._said[key] = message
         self._remember(message, key)
         return Said(message, key)
 

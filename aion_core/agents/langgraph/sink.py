@@ -4,10 +4,13 @@ The replies travel through LangGraph's own custom stream, from whatever node say
 graph's, and a node that runs again says them under the same key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_stream_writer
+from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
 from aion_core.authoring.context import Message, Thread, User
@@ -59,6 +62,17 @@ class StreamSink:
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
         get_stream_writer()(ChunkSaid(text, message_id))
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """See `ReplySink.streaming`; LangGraph does not stream a model that is called under its `nostream` tag."""
+        config = var_child_runnable_config.get() or {}
+        quiet = var_child_runnable_config.set({**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]})
+        try:
+            yield
+        finally:
+            with suppress(ValueError):
+                var_child_runnable_config.reset(quiet)
 
     async def reply(self, message: a2a.Message, *, target: str | None) -> None:
         """See `ReplySink.reply`; where it goes is kept with it, for whoever distributes it."""

@@ -1,6 +1,7 @@
 """A ReplySink that remembers what it was told, in order."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from aion_core.authoring.context import (
@@ -30,6 +31,9 @@ class RecordingSink:
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         self.told.append(("chunk", (text, message_id, target)))
+
+    def streaming(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def reply(self, message: a2a.Message, *, target: str | None) -> None:
         self.told.append(("reply", (message, target)))
