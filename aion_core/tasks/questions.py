@@ -27,6 +27,10 @@ def check_answer(task: Task, message: Message) -> None:
         )
     if task.status.state not in lifecycle.INTERRUPTED:
         raise NotSupported("The task is still working. Send the message without taskId, in the same context.")
+    if not any(part.WhichOneof("content") in ("text", "data") for part in message.parts):
+        raise InvalidMessage(
+            "The answer has neither text nor data: give it a part with one of them.", field="message.parts"
+        )
     asked = asked_ids(task)
     named = named_id(message)
     if named and asked and named not in asked:

@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseM
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
+from langgraph.func import task as durable_task
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import create_react_agent
 from langgraph.runtime import Runtime
@@ -723,3 +724,36 @@ async def test_a_graph_that_is_compiled_to_pause_goes_on_when_it_is_answered() -
         assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         task = await ask(client, "go on", message_id="m-2", contextId="c")
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "done")
+
+
+@durable_task
+async def visit(number: int) -> Visit:
+    return Visit(number)
+
+
+@entrypoint()
+async def visiting(given: dict[str, Any]) -> str:
+    first = await visit(7)
+    answer = interrupt("Again?")
+    return f"{answer}: {first.number}"
+
+
+async def test_a_functional_graph_goes_on_with_what_its_tasks_returned() -> None:
+    """Interrupts: a task that has ended does not run again, and its result is what it was."""
+    async with http(parts(visiting).app()) as client:
+        asked = await ask(client, message_id="m-1")
+        assert said(asked) == "Again?"
+        assert said(await ask(client, "yes", message_id="m-2", taskId=asked["id"])) == "yes: 7"
+
+
+async def test_an_answer_of_files_only_is_refused() -> None:
+    def asks(state: State) -> State:
+        return {"messages": [AIMessage(interrupt("?"))]}
+
+    async with http(parts(one_node(asks)).app()) as client:
+        asked = await ask(client, message_id="m-1")
+        answer = send("", message_id="m-2", taskId=asked["id"])
+        answer["params"]["message"]["parts"] = [{"url": "https://x.test/a.png", "mediaType": "image/png"}]
+        refused = (await client.post("/", json=answer)).json()
+        assert refused["error"]["code"] == -32602
+        assert said(await ask(client, "fine", message_id="m-3", taskId=asked["id"])) == "fine"

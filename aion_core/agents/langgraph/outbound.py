@@ -110,7 +110,7 @@ class Outbound:
                 yield Chunk(payload.text, payload.message_id)
             case Replied():
                 # Recorded now, so that no crash can lose it; it is also the answer when the turn ends (D5).
-                yield self._say(payload.message, f"{REPLY}{self._key(payload.node)}")
+                yield self._say(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
             case Reacted():
                 yield self._reaction(payload)
             case IsTyping():

@@ -1,9 +1,12 @@
-"""The author's own classes that a graph's state may hold, as its annotations tell; checkpoints may hold them then."""
+"""The author's own classes that a graph's state may hold: those that checkpoints may hold and make again."""
 
 import dataclasses
 import enum
+import inspect
+import sys
 import typing
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from langgraph.pregel import Pregel
@@ -11,17 +14,27 @@ from pydantic import BaseModel
 
 
 def state_types(graph: Pregel[Any, Any, Any, Any]) -> frozenset[type]:
-    """Return the models, dataclasses and enums in the state's annotations, and in those of their fields."""
+    """Return the models, dataclasses and enums of the state's annotations, of their fields, and of the nodes' modules."""
     builder = getattr(graph, "builder", None)
     found: set[type] = set()
     for schema in getattr(builder, "schemas", {}):
         _collect(_annotations(schema), found)
         if _is_own(schema):
             found.add(schema)
+    for module in _modules(graph):
+        # A functional graph has no annotated state: what its tasks return is of its own module, most of the time.
+        found.update(kind for kind in vars(module).values() if _is_own(kind) and kind.__module__ == module.__name__)
     for _, nested in graph.get_subgraphs():
         if isinstance(nested, Pregel):  # a RemoteGraph keeps its state itself
             found |= state_types(nested)
     return frozenset(found)
+
+
+def _modules(graph: Pregel[Any, Any, Any, Any]) -> set[ModuleType]:
+    """Return the modules that the functions of the graph's nodes are written in."""
+    functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
+    names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}
+    return {sys.modules[name] for name in names if name in sys.modules and not name.startswith("lang")}
 
 
 def _collect(annotations: Iterator[Any], found: set[type]) -> None:
