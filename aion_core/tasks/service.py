@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -30,6 +31,8 @@ from aion_core.tasks.runner import TaskRunner
 
 logger = logging.getLogger(__name__)
 
+DRIVE_FOR = timedelta(minutes=15)
+"""How long a call looks after its context at the most: as long as an invocation of Lambda may last."""
 BUSY_SECONDS = 0.25
 """How often a turn that waits looks whether its time has come."""
 
@@ -178,8 +181,9 @@ class TaskService:
             await self._drive(begun.lease.context, begun.head.key)
 
     async def _drive(self, context: ContextKey, key: TaskKey) -> None:
-        """Run whatever turn of the context has its time, until this task rests or another holder sees to it."""
-        while True:
+        """Run whatever turn of the context has its time, until this task rests, or for as long as a call may last."""
+        until = self._clock.now() + DRIVE_FOR
+        while self._clock.now() < until:
             begun = await self._store.begin(context, holder=str(uuid7()))
             if begun is not None:
                 log = await self._store.log(begun.head.key)
