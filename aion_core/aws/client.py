@@ -21,7 +21,8 @@ _CONFIG = Config(
     connect_timeout=1,
     read_timeout=3,
     retries={"mode": "standard", "total_max_attempts": 2},
-    max_pool_connections=WORKERS,
+    # The leases are renewed by threads of their own beside these.
+    max_pool_connections=WORKERS + 48,
 )
 
 # An emulator answers at an address, not at a bucket's own name.

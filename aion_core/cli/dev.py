@@ -52,6 +52,7 @@ def dev(port: int, config: Path, store: str) -> None:
     """Serve the agents on loopback: no AWS account, no docker, no key. Ctrl-C stops it and leaves nothing behind."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("aion_core").setLevel(logging.INFO)
+    logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
     config = config.expanduser()  # make hands on a ~ as it is
     agents = read_config(config)
     project = find_project()
