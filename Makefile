@@ -40,7 +40,7 @@ clean: ## Take away what make has made
 # What `sam build` calls, a target for each function.
 include infra/functions.mk
 
-# uv itself: from the machine where it is there, else from PyPI into the project's environment.
+# uv itself comes from PyPI, into the project's environment.
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; PYTHON=python3.13 make … names another one."; exit 1; }

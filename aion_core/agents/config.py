@@ -48,7 +48,7 @@ class AgentConfig(_Strict):
     output_modes: list[str] = _TEXT
     capabilities: Capabilities = Capabilities()
     configuration: dict[str, Any] = {}
-    """The author's own settings; aion hands them on."""
+    """The author's own settings, for the author's code to read."""
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]

@@ -21,6 +21,9 @@ from aion_core.ports import Agent, Asked, Emission
 
 logger = logging.getLogger(__name__)
 
+_LOADING = threading.Lock()
+"""One at a time: two agents may share a module, and none is to find it half executed."""
+
 AdapterFactory = Callable[[Any], Agent]
 """Makes the agent of a framework's object, such as a graph."""
 
@@ -31,11 +34,10 @@ class LoadedAtFirstTurn:
     def __init__(self, agent_id: str, config: AgentConfig, folder: Path, langgraph: AdapterFactory) -> None:
         self._id, self._config, self._folder, self._langgraph = agent_id, config, folder, langgraph
         self._agent: Agent | None = None
-        self._loading = threading.Lock()
 
     def load(self) -> None:
         """See `ports.Agent.load`."""
-        with self._loading:
+        with _LOADING:
             if self._agent is None:
                 self._agent = self._adapter(find(self._config.path, self._folder))
                 self._agent.load()
@@ -102,6 +104,8 @@ def _module(place: str, folder: Path) -> ModuleType:
 
 
 def _module_of_file(file: Path) -> ModuleType:
+    if file.parent.is_dir() and str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
     if not file.is_file():
         raise ConfigurationError(f"{file} does not exist; `path` is relative to aion.yaml's folder.")
     name = f"aion_agent_{file.stem}_{abs(hash(file))}"

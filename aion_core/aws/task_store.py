@@ -117,7 +117,7 @@ class DynamoDBTaskStore:
         head = await self.head(new.key)
         if context is None or head is None:
             raise StoreCorrupt("A task that was just made is gone.")
-        if context.running is not None and context.running.id == new.turn.id:
+        if context.running is not None and context.running.id == new.turn.id and context.holder == holder:
             return Begun(Lease(new.context, context.running, holder, context.fence), head)
         return Waiting(head)
 
@@ -305,9 +305,10 @@ class DynamoDBTaskStore:
             return None
         fence = int(item.get("fence", {"N": "0"})["N"])
         if not self._lives(item):
-            return ContextRecord(fence, 0, None, (), None, expired=True)
+            return ContextRecord(fence, "", 0, None, (), None, expired=True)
         return ContextRecord(
             fence=fence,
+            holder=item["holder"]["S"] if "holder" in item else "",
             until=int(item.get("until", {"N": "0"})["N"]),
             running=items.turn_of(item["running"]) if "running" in item else None,
             waiting=tuple(items.turn_of(turn) for turn in item.get("waiting", {"L": []})["L"]),

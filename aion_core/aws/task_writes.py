@@ -33,6 +33,7 @@ class ContextRecord:
     """A CONTEXT item, as read."""
 
     fence: int
+    holder: str
     until: int
     running: Turn | None
     waiting: tuple[Turn, ...]

@@ -7,7 +7,7 @@ import re
 
 from google.protobuf.struct_pb2 import Struct
 
-from aion_core.errors import InvalidMessage
+from aion_core.errors import InvalidMessage, PushNotSupported
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest
 
 MAX_PARTS = 256
@@ -29,11 +29,20 @@ def check_request(request: SendMessageRequest) -> None:
         )
     _check_message(request.message)
     _check_metadata(request.metadata, "metadata")
+    if request.configuration.HasField("task_push_notification_config"):
+        raise PushNotSupported(
+            "This agent sends no push notifications; its card says so. Send the message without them."
+        )
     if request.configuration.history_length < 0:
         raise InvalidMessage(
             "configuration.historyLength is below 0: leave it out for the whole history, or give 0 or more.",
             field="configuration.historyLength",
         )
+
+
+def is_id(value: str) -> bool:
+    """Tell whether the text may be an id: 1 to 128 characters of a fixed alphabet."""
+    return _ID.fullmatch(value) is not None
 
 
 def _check_message(message: Message) -> None:
@@ -48,7 +57,7 @@ def _check_message(message: Message) -> None:
         ("taskId", message.task_id),
         *(("referenceTaskIds", reference) for reference in message.reference_task_ids),
     ):
-        if value and not _ID.fullmatch(value):
+        if value and not is_id(value):
             raise InvalidMessage(f"message.{name} has to be {_ID_RULE}.", field=f"message.{name}")
     if message.role != Role.ROLE_USER:
         raise InvalidMessage('message.role has to be "ROLE_USER" ("user" in v0.3).', field="message.role")

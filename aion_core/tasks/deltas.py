@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 from aion_core.errors import StoreError
 from aion_core.ports import Clock, Delta, DeltaBatch, TaskKey, TaskStore
@@ -11,7 +12,9 @@ logger = logging.getLogger(__name__)
 FLUSH_SECONDS = 0.25
 """How long a chunk may wait for its batch: a reader elsewhere lags by about this (STORAGE measured 0.2-0.4 s)."""
 FLUSH_CHARACTERS = 16 * 1024
-"""A batch is written sooner when it holds this much: below what an item may hold, however its text is escaped."""
+"""A batch is written sooner when it holds this much."""
+PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
+"""What one item holds at the most, of text and of chunks: below 400 KB, however the text is escaped."""
 
 
 class DeltaWriter:
@@ -79,9 +82,25 @@ class DeltaWriter:
         async with self._writing:
             if not self._pending:
                 return
-            chunks, self._pending, self._pending_characters = tuple(self._pending), [], 0
-            batch = DeltaBatch(self._generation, self._fence, self._number - len(chunks), chunks)
-            try:
-                await self._store.append_deltas(self._key, batch)
-            except StoreError as error:
-                logger.warning("A batch of stream deltas was not kept: %s", error)
+            chunks, self._pending, self._pending_characters = self._pending, [], 0
+            generation, first = self._generation, self._number - len(chunks)
+            for page in _pages(chunks):
+                try:
+                    await self._store.append_deltas(self._key, DeltaBatch(generation, self._fence, first, page))
+                except StoreError as error:
+                    logger.warning("A batch of stream deltas was not kept: %s", error)
+                first += len(page)
+
+
+def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:
+    """Yield the chunks in batches that an item can hold, in order."""
+    page: list[Delta] = []
+    characters = 0
+    for chunk in chunks:
+        if page and (characters + len(chunk.text) > 2 * PAGE_CHARACTERS or len(page) == PAGE_CHUNKS):
+            yield tuple(page)
+            page, characters = [], 0
+        page.append(chunk)
+        characters += len(chunk.text)
+    if page:
+        yield tuple(page)

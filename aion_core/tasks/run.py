@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from aion_core.ports import Delta, Numbered
 from aion_core.protocol.types import Event, Task
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle, projection
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,10 @@ class Run:
     async def ended(self) -> None:
         """Return when the turn has ended; whoever is cancelled here leaves the turn alone."""
         await self._ended.wait()
+
+    def rests_or_goes_on(self) -> bool:
+        """Tell whether this run knows how its task stands: it has come to rest here, or is still under way."""
+        return not self._ended.is_set() or self.task().status.state in lifecycle.RESTING
 
     def task(self) -> Task:
         """Return the task as the log tells it."""

@@ -40,7 +40,7 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
 )
 from aion_core.tasks import lifecycle
-from aion_core.tasks.deltas import DeltaWriter
+from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 from aion_core.tasks.heartbeat import Heartbeat
 from aion_core.tasks.run import Run
 
@@ -87,6 +87,9 @@ class TaskRunner:
                 lost = asyncio.create_task(beat.lost.wait())
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
+                    if turn.releasing:
+                        # It is this very turn that gives the lease back, and the beat has seen it gone.
+                        await asyncio.wait({work})
                 finally:
                     lost.cancel()
                     if not work.done():
@@ -149,6 +152,8 @@ class _Turn:
         self._deltas.follow(begun.head.generation)
         self._speaking: str | None = None
         """The model call whose stream delta is open."""
+        self.releasing = False
+        """Whether the turn is recording its end, and giving its lease back with it."""
         self._keys = {entry.key for entry in run.log if entry.key}
 
     def asked(self) -> Asked:
@@ -162,12 +167,12 @@ class _Turn:
 
     def speak(self, chunk: Chunk) -> None:
         """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
-        if not chunk.text:
-            return
-        if self._speaking not in (None, chunk.message_id):
+        if self._speaking not in (None, chunk.message_id) and chunk.text:
             self._close_delta(COMPLETE)
-        self._say(Delta(chunk.text, append=self._speaking is not None))
-        self._speaking = chunk.message_id
+        # Most chunks are a word; one that is a book is kept in pages, since an item of the table holds no book.
+        for start in range(0, len(chunk.text), PAGE_CHARACTERS):
+            self._say(Delta(chunk.text[start : start + PAGE_CHARACTERS], append=self._speaking is not None))
+            self._speaking = chunk.message_id
 
     def type(self) -> None:
         """Let whoever listens here see that an answer is being written."""
@@ -230,6 +235,7 @@ class _Turn:
         MessageToDict(event)
         self._close_delta(COMPLETE)
         await self._deltas.flush()
+        self.releasing = release
         self._head = await self._store.append(self.lease, self._head, event, release=release, key=key)
         self._deltas.follow(self._head.generation)
         if key:

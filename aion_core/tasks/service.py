@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotFound
+from aion_core.errors import ContextBusy, InvalidMessage, LeaseLost, StoreUnavailable, TaskFinished, TaskNotFound
 from aion_core.ports import (
     Begun,
     Clock,
@@ -71,8 +71,9 @@ class TaskService:
         accepted = await self._accept(call, request, Listen.NOT)
         if not request.configuration.return_immediately:
             await self._within(self._rested(accepted), self._blocking_wait)
-        if accepted.run is not None:
+        if accepted.run is not None and accepted.run.rests_or_goes_on():
             return accepted.run.task()
+        # Somebody else has ended the turn: the log knows how.
         return _task(await self._log(accepted.key, call))
 
     async def stream(self, call: Call, request: SendMessageRequest) -> AsyncGenerator[list[Spoken], None]:
@@ -184,15 +185,26 @@ class TaskService:
         """Run whatever turn of the context has its time, until this task rests, or for as long as a call may last."""
         until = self._clock.now() + DRIVE_FOR
         while self._clock.now() < until:
-            begun = await self._store.begin(context, holder=str(uuid7()))
-            if begun is not None:
-                log = await self._store.log(begun.head.key)
-                await self._runner.run(begun, Run(log.events if log else ()))
-            head = await self._store.head(key)
-            if head is None or head.state in lifecycle.RESTING:
-                return
-            if begun is None:
+            try:
+                if await self._drive_once(context, key):
+                    return
+            except StoreUnavailable as error:
+                # The turn waits in the table: the next look may find the store in better health.
+                logger.warning("The store is not to be had just now: %s", error)
                 await self._clock.sleep(BUSY_SECONDS)
+
+    async def _drive_once(self, context: ContextKey, key: TaskKey) -> bool:
+        """Run the turn whose time has come, if there is one; tell whether the task rests."""
+        begun = await self._store.begin(context, holder=str(uuid7()))
+        if begun is not None:
+            log = await self._store.log(begun.head.key)
+            await self._runner.run(begun, Run(log.events if log else ()))
+        head = await self._store.head(key)
+        if head is None or head.state in lifecycle.RESTING:
+            return True
+        if begun is None:
+            await self._clock.sleep(BUSY_SECONDS)
+        return False
 
     async def _rested(self, accepted: _Accepted) -> None:
         if accepted.run is not None:

@@ -9,6 +9,8 @@ from aion_core.tasks.run import Spoken
 
 FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
 """How often the log is read while something comes, and when nothing does."""
+IDLE_SECONDS = 300.0
+"""After so long without a word a reader is let go; it may come back to where it stood."""
 
 
 async def tail(
@@ -18,11 +20,11 @@ async def tail(
     *,
     after: Cursor = Cursor(),  # noqa: B008  # frozen
 ) -> AsyncGenerator[list[Spoken], None]:
-    """Yield what comes after the cursor, as it is recorded, until the task rests.
+    """Yield what comes after the cursor, as it is recorded, until the task rests, or says nothing for long.
 
     Raises TaskNotFound where there is no such task.
     """
-    pause = FAST_SECONDS
+    pause, idle = FAST_SECONDS, 0.0
     # A cursor may point into a batch, which is found by its first chunk: the first read begins at the event.
     since = Cursor(after.generation)
     while True:
@@ -35,6 +37,9 @@ async def tail(
         if heard:
             yield heard
         if log.head.state in lifecycle.RESTING:
+            return
+        idle = 0.0 if heard else idle + pause
+        if idle >= IDLE_SECONDS:
             return
         pause = FAST_SECONDS if heard else min(pause * 1.5, SLOW_SECONDS)
         await clock.sleep(pause)

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.service import TaskService
@@ -45,7 +46,8 @@ def build_app(service: TaskService, agents: Mapping[str, Served]) -> FastAPI:
 
     app = FastAPI(openapi_url=None, lifespan=lifespan)
     for position, (agent_id, served) in enumerate(agents.items()):
-        dispatcher = Dispatcher(AionRequestHandler(service), agent_id)
+        handler = AionRequestHandler(service, streaming=served.card.capabilities.streaming)
+        dispatcher = Dispatcher(handler, agent_id)
 
         async def rpc(request: Request, dispatcher: Dispatcher = dispatcher) -> Response:
             return await dispatcher.handle_requests(request)
@@ -81,9 +83,13 @@ class RestsBeforeItReturns:
         work: set[asyncio.Task[None]] = set()
         try:
             await self._app({**scope, WORK: work}, receive, send)
-        finally:
             while work:
                 await asyncio.wait(set(work))
+        except BaseException:
+            # The invocation's time is up: nothing of it may go on in the next one. The lease finds the turn an heir.
+            for task in work:
+                task.cancel()
+            raise
 
 
 async def _warm(agents: list[Agent]) -> None:
@@ -91,5 +97,7 @@ async def _warm(agents: list[Agent]) -> None:
     for agent in agents:
         try:
             await asyncio.to_thread(agent.load)
+        except ConfigurationError as error:
+            logger.error("%s Its turns will fail until that is mended.", error)
         except Exception:
             logger.exception("An agent cannot be loaded; its turns will fail until its code is mended.")

@@ -4,6 +4,7 @@ Starlette's own `request.json()` knows no limit, takes NaN, and turns bad UTF-8 
 """
 
 import json
+import math
 from typing import Any, NoReturn
 
 from a2a.utils.errors import ContentTypeNotSupportedError, InvalidParamsError, InvalidRequestError, JSONParseError
@@ -57,7 +58,11 @@ def parse(body: bytes) -> Any:
         raise JSONParseError("The body is empty: send a JSON-RPC 2.0 request.")
     try:
         parsed = json.loads(
-            body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_twice, parse_int=_integer
+            body.decode("utf-8"),
+            parse_constant=_no_constant,
+            object_pairs_hook=_no_twice,
+            parse_int=_integer,
+            parse_float=_float,
         )
     except UnicodeDecodeError as error:
         raise JSONParseError(f"The body is not UTF-8: see byte {error.start}.") from error
@@ -80,6 +85,13 @@ def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(mapping) != len(pairs):
         raise InvalidRequestError("An object of the body has the same key twice.")
     return mapping
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise InvalidParamsError("The body has a number too large for JSON's doubles: send it as a string.")
+    return number
 
 
 def _integer(digits: str) -> int:

@@ -8,11 +8,11 @@ from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length, validate_history_length
 
-from aion_core.errors import AionError, InvalidMessage, NotSupported, PushNotSupported
+from aion_core.errors import AionError, InvalidMessage, NotSupported, PushNotSupported, TaskNotFound
 from aion_core.ports import Delta
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
-from aion_core.protocol.limits import check_request
+from aion_core.protocol.limits import check_request, is_id
 from aion_core.protocol.types import Event, Message, Task
 from aion_core.tasks.run import Spoken
 from aion_core.tasks.service import Call, TaskService
@@ -27,8 +27,9 @@ class AionRequestHandler(RequestHandler):
     Every method raises the SDK's `A2AError`s and nothing else on purpose.
     """
 
-    def __init__(self, service: TaskService) -> None:
-        self._service = service
+    def __init__(self, service: TaskService, *, streaming: bool = True) -> None:
+        """`streaming`: whether the agent's card offers it; what it does not offer is refused."""
+        self._service, self._streaming = service, streaming
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
         """See `TaskService.send`; the answer's history is as long as the request says."""
@@ -42,6 +43,8 @@ class AionRequestHandler(RequestHandler):
     ) -> AsyncGenerator[list[Spoken], None]:
         """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`."""
         with wire_errors():
+            if not self._streaming:
+                raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
             if isinstance(params, pb.SendMessageRequest):
                 check_request(params)
                 batches = self._service.stream(_call(context), params)
@@ -157,6 +160,8 @@ def _call(context: ServerCallContext) -> Call:
 def _require_id(task_id: str) -> None:
     if not task_id:
         raise InvalidMessage("params.id is missing: it is the task's id, from the answer to the message.", field="id")
+    if not is_id(task_id):
+        raise TaskNotFound(task_id)
 
 
 def _not_offered(operation: str) -> Exception:

@@ -67,6 +67,7 @@ class Dispatcher(JsonRpcDispatcher):
             body = await strict.json()
             request_id = _request_id(body)
             _check_envelope(body)
+            _check_raw(body)
         except A2AError as error:
             return self._generate_error_response(request_id, error)
         except TooLarge:
@@ -154,6 +155,21 @@ def _check_envelope(body: Any) -> None:
         raise InvalidRequestError('The request\'s "method" has to name a method, such as "SendMessage".')
     if not isinstance(body.get("params", {}), dict):
         raise InvalidParamsError('The request\'s "params" has to be an object.')
+
+
+def _check_raw(body: dict[str, Any]) -> None:
+    """Refuse bytes that are no base64: protobuf's own parser reads past what it does not know."""
+    message = body.get("params", {}).get("message")
+    parts = message.get("parts") if isinstance(message, dict) else None
+    for index, part in enumerate(parts if isinstance(parts, list) else ()):
+        raw = part.get("raw") if isinstance(part, dict) else None
+        if isinstance(raw, str) and not _BASE64.fullmatch(raw):
+            field = f"message.parts[{index}].raw"
+            sentence = f"{field} is no base64."
+            raise InvalidParamsError(sentence, data={"errors": [{"field": field, "message": sentence}]})
+
+
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
 
 
 def _core_request(request: Any) -> pb.SendMessageRequest:
