@@ -27,6 +27,7 @@ class Parts:
 
     service: TaskService
     agent: Agent
+    streaming: bool = True
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
@@ -35,7 +36,7 @@ class Parts:
             description="A test's agent.",
             version="1",
             url="http://test/",
-            streaming=True,
+            streaming=self.streaming,
             skills=[],
             input_modes=["text/plain"],
             output_modes=["text/plain"],

@@ -1,0 +1,38 @@
+"""The whole way on Lambda: our runtime loop, the app of handlers.api, a graph."""
+
+import json
+from pathlib import Path
+
+from tests.support.fake_runtime_api import FakeRuntimeApi
+from tests.support.gates import Gates
+from tests.support.recorded import function_url_event
+from tests.support.runtime_process import running
+from tests.support.service import send
+
+CONFIG = Path(__file__).parents[1] / "support" / "agents" / "gated.yaml"
+
+
+async def test_a_graphs_words_leave_while_it_still_runs() -> None:
+    """R22, R25, R111: what is said before the gate has arrived while the graph stands at it."""
+    journal: list[str] = []
+    async with FakeRuntimeApi(journal) as api, Gates(journal) as gates:
+        environ = {"AION_STORE": "memory", "AION_CONFIG": str(CONFIG)}
+        async with running("handlers.api:app", api=api.address, gates=gates.address, environ=environ):
+            event = function_url_event("/", method="POST", body=json.dumps(send(method="SendStreamingMessage")))
+            event["headers"]["content-type"] = "application/json"
+            invocation = api.invoke(event, deadline_in=60)
+            await gates.reached("between")
+            heard, n = b"", 1
+            while b"before " not in heard:
+                heard += await invocation.chunk(n)
+                n += 1
+            assert not invocation.is_answered
+            assert b'"after"' not in heard
+            gates.open("between")
+            answer = await invocation.answered()
+    assert answer.prelude["statusCode"] == 200
+    assert answer.prelude["headers"]["content-type"].startswith("text/event-stream")
+    whole = b"".join(answer.chunks[1:]).decode()
+    assert whole.count("TASK_STATE_COMPLETED") == 1
+    assert "before after" in whole
+    assert answer.trailers == {}

@@ -1,0 +1,21 @@
+"""A graph whose model says one word, waits at a gate until the test opens it, and says another."""
+
+from typing import Any
+
+from langchain_core.messages import AIMessageChunk
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import StreamWriter
+
+from aion.langgraph.stream import emit_message
+from tests.support.gates import gate
+
+
+async def speak(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
+    """Speak, wait, speak."""
+    emit_message(writer, AIMessageChunk("before ", id="call"))
+    await gate("between")
+    emit_message(writer, AIMessageChunk("after", id="call"))
+    return {}
+
+
+graph = StateGraph(MessagesState).add_node("speak", speak).add_edge(START, "speak").compile()

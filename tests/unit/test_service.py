@@ -1,0 +1,152 @@
+"""What the service promises its callers beyond the happy way."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from aion_core.errors import TaskNotFound
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Asked, Chunk, Cursor, Emission, Reply, TaskKey
+from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState
+from aion_core.tasks import subscription
+from aion_core.tasks.service import Call
+from tests.support.clock import ManualClock
+from tests.support.service import http, parts, send
+
+
+class Held:
+    """Speaks a word, waits to be let go, and answers."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.spoke = asyncio.Event()
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        yield Chunk("word", "call")
+        self.spoke.set()
+        await self.go.wait()
+        yield Reply(Message(message_id="a", parts=[Part(text="answer")]))
+
+
+def request(**configuration: Any) -> SendMessageRequest:
+    message = Message(message_id="m-1", context_id="c", role=Role.ROLE_USER, parts=[Part(text="hi")])
+    return SendMessageRequest(message=message, configuration=configuration)
+
+
+async def test_a_send_that_does_not_wait_answers_working_and_runs_on() -> None:
+    """R21, D12."""
+    agent = Held()
+    service = parts(agent).service
+    call = Call("owner", "test")
+    task = await service.send(call, request(return_immediately=True))
+    assert task.status.state == TaskState.TASK_STATE_WORKING
+    agent.go.set()
+    await asyncio.wait(call.work)
+    assert (await service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
+
+
+async def test_a_send_that_waits_long_enough_answers_with_the_task_as_it_stands() -> None:
+    """R20: `blocking_wait`."""
+    agent, clock = Held(), ManualClock()
+    service = parts(agent, clock=clock).service
+    call = Call("owner", "test")
+    sending = asyncio.create_task(service.send(call, request()))
+    await agent.spoke.wait()
+    clock.move(239)
+    await asyncio.sleep(0)
+    assert not sending.done()
+    clock.move(2)
+    assert (await sending).status.state == TaskState.TASK_STATE_WORKING
+    agent.go.set()
+    await asyncio.wait(call.work)
+
+
+async def test_a_task_is_known_to_its_owner_and_its_agent_only() -> None:
+    agent = Held()
+    agent.go.set()
+    service = parts(agent).service
+    task = await service.send(Call("owner", "test"), request())
+    for stranger in (Call("other", "test"), Call("owner", "another")):
+        with pytest.raises(TaskNotFound):
+            await service.get(stranger, task.id)
+        with pytest.raises(TaskNotFound):
+            _ = [batch async for batch in service.subscribe(stranger, task.id)]
+
+
+async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -> None:
+    """The first holder is slow, loses its lease, and its caller is told how the task really ended."""
+    clock = ManualClock()
+    store = MemoryTaskStore(clock, lease_seconds=30)
+    agent = Held()
+    service = parts(agent, store, clock, renew_seconds=0.01).service
+    call = Call("owner", "test")
+    sending = asyncio.create_task(service.send(call, request()))
+    await agent.spoke.wait()
+    (context,) = store._contexts
+    store._contexts[context].until = 0.0
+    heir = await store.begin(context, holder="heir")
+    assert heir is not None
+    from tests.contract.test_task_store import says
+
+    ended = says(heir, "by the heir", TaskState.TASK_STATE_COMPLETED)
+    await store.append(heir.lease, heir.head, ended, release=True)
+    for _ in range(200):
+        clock.move(0.3)
+        await asyncio.sleep(0.005)
+        if sending.done():
+            break
+    task = await sending
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert task.status.message.parts[0].text == "by the heir"
+
+
+async def test_a_reader_of_a_task_that_says_nothing_is_let_go() -> None:
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    service = parts(Held(), store, clock).service
+    call = Call("owner", "test")
+    task = await service.send(call, request(return_immediately=True))
+
+    async def read() -> None:
+        async for _ in subscription.tail(store, TaskKey("owner", task.id), clock, after=Cursor()):
+            pass
+
+    reading = asyncio.create_task(read())
+    for _ in range(600):
+        clock.move(1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if reading.done():
+            break
+    assert reading.done()
+    for work in call.work:
+        work.cancel()
+
+
+async def test_what_is_not_offered_is_refused() -> None:
+    """R3, R95: streaming that the card does not offer, a webhook that nobody would call."""
+    made = parts(Held())
+    made.streaming = False
+    async with http(made.app()) as client:
+        for method in ("SendStreamingMessage", "message/stream"):
+            assert (await client.post("/", json=send(method=method))).json()["error"]["code"] == -32004
+        body = send()
+        body["params"]["configuration"] = {"taskPushNotificationConfig": {"url": "https://x.test/"}}
+        assert (await client.post("/", json=body)).json()["error"]["code"] == -32003
+
+
+@pytest.mark.parametrize(
+    "part",
+    ['{"data": {"x": 1e999}}', '{"text": "x", "metadata": {"x": -1e999}}', '{"raw": "!!!"}', '{"raw": "A"}'],
+)
+async def test_what_could_not_be_told_again_is_not_taken(part: str) -> None:
+    body = json.dumps(send()).replace('{"text": "hi"}', part)
+    async with http(parts(Held()).app()) as client:
+        answer = await client.post("/", content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["error"]["code"] == -32602
