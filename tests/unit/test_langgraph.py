@@ -407,6 +407,21 @@ async def test_a_graph_that_raises_fails_safely_worded() -> None:
     assert "hunter2" not in answer.text
 
 
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"])
+async def test_a_node_that_ends_its_process_ends_its_task_only(ending: BaseException, asynchronous: bool) -> None:
+    def ends(state: State) -> State:
+        raise ending
+
+    async def aends(state: State) -> State:
+        raise ending
+
+    async with http(parts(one_node(aends if asynchronous else ends)).app()) as client:
+        task = await ask(client)
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "end its process" in str(said(task))
+
+
 async def test_a_graph_that_returns_nothing_completes_without_a_message() -> None:
     async with http(parts(one_node(lambda state: {})).app()) as client:
         task = await ask(client)

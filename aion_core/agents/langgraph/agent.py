@@ -10,6 +10,7 @@ from langgraph.graph import StateGraph
 from langgraph.types import StateSnapshot, StreamMode
 
 from aion_core.agents.context import context_of
+from aion_core.agents.langgraph.guard import guarded
 from aion_core.agents.langgraph.handover import Handover
 from aion_core.agents.langgraph.inbound import clears_outbox, graph_input, thread_id
 from aion_core.agents.langgraph.interrupts import breakpoint_before, question, resumption
@@ -42,7 +43,7 @@ class LangGraphAgent:
     """
 
     def __init__(self, graph: StateGraph[Any, Any, Any, Any] | Graph, savers: Savers | None = None) -> None:
-        self._graph: Graph = graph.compile() if isinstance(graph, StateGraph) else graph
+        self._graph: Graph = guarded(graph.compile() if isinstance(graph, StateGraph) else graph)
         self._savers = savers
         self._types = state_types(self._graph)
 
