@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from typing import Annotated, Any, TypedDict
 
 import httpx
 import pytest
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
+from google.protobuf.json_format import MessageToDict
 from langchain.agents import create_agent
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage, ToolMessage
@@ -65,12 +69,24 @@ def one_node(node: Callable[..., Any], schema: Any = MessagesState, **options: A
     return StateGraph(schema, **options).add_node("node", node).add_edge(START, "node")
 
 
+_dialect = "SendMessage"
+
+
+@pytest.fixture(autouse=True, params=["SendMessage", "message/send"], ids=["v1", "v0.3"])
+def dialect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each test asks in both dialects; what an older one answers is read as the SDK reads it."""
+    monkeypatch.setattr(sys.modules[__name__], "_dialect", request.param)
+    return str(request.param)
+
+
 async def ask(client: httpx.AsyncClient, text: str = "hi", **message: Any) -> dict[str, Any]:
     """The task that a blocking send returns."""
-    answer = (await client.post("/", json=send(text, **message))).json()
+    answer = (await client.post("/", json=send(text, method=_dialect, **message))).json()
     assert "result" in answer, answer
-    task: dict[str, Any] = answer["result"]["task"]
-    return task
+    if _dialect == "SendMessage":
+        task: dict[str, Any] = answer["result"]["task"]
+        return task
+    return MessageToDict(conversions.to_core_task(v03.Task.model_validate(answer["result"])))
 
 
 def said(task: dict[str, Any]) -> str | None:
