@@ -91,7 +91,7 @@ class Numbered:
     asked: Message | None = None
     """The client's message that the event took in; it precedes the event in the task's history."""
     key: str = ""
-    """What tells an emission from its repeat, where a node runs again (DESIGN decision 3); "" where none can come."""
+    """What tells an emission from its repeat, where a node runs again; "" where none can come."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """What came with the client's message beside it: the request's own metadata (R51)."""
 
@@ -198,7 +198,7 @@ class Log:
 
 
 MAX_WAITING = 20
-"""How many turns may wait in one context (REQUIREMENTS, double texting)."""
+"""How many turns may wait in one context."""
 
 
 class TaskStore(Protocol):
@@ -243,7 +243,7 @@ class TaskStore(Protocol):
     def renew(self, lease: Lease) -> bool:
         """Keep the lease for another term; False when it is no longer the holder's.
 
-        Blocking, to be called from a thread of its own: an agent may block the event loop (DESIGN decision 6).
+        Blocking, to be called from a thread of its own: an agent may block the event loop.
         """
         ...
 

@@ -1,6 +1,6 @@
 """aion.yaml → agents: finds what `path` names, and gives it the adapter of its framework.
 
-A framework is imported when an agent of its kind is, never for the other (DESIGN decision 11).
+A framework is imported when an agent of its kind is, never for the other.
 """
 
 import asyncio

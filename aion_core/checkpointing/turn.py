@@ -20,7 +20,7 @@ class Fence:
 
 
 class LogFirst:
-    """The step before each write of a saver: what the graph has emitted is recorded (DESIGN decision 3).
+    """The step before each write of a saver: what the graph has emitted is recorded.
 
     It precedes a task's writes as well as a checkpoint: LangGraph takes a node for finished, and never runs it again,
     as soon as one of its writes can be read.

@@ -31,7 +31,7 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
 """What happened → what the wire calls it. The JSON-RPC code and the HTTP status follow from the SDK's own tables."""
 
 INTERNAL = "Something went wrong on the server. The operator finds it in the log; trying again later may help."
-"""All that a client learns of what nobody expected (SECURITY R12)."""
+"""All that a client learns of what nobody expected."""
 
 
 def to_wire(error: AionError) -> a2a.A2AError:

@@ -1,6 +1,6 @@
 """What a message may hold: the size of its parts, the alphabet of its ids, the things it must not leave out. Pure.
 
-The numbers are SECURITY rule R11's.
+The numbers bound what one request may cost before an agent has seen it.
 """
 
 import re

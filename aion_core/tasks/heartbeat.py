@@ -1,4 +1,4 @@
-"""Keeps a lease while its turn runs, from a thread of its own: a node may block the event loop (DESIGN decision 6)."""
+"""Keeps a lease while its turn runs, from a thread of its own: a node may block the event loop."""
 
 import asyncio
 import logging

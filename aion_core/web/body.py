@@ -11,7 +11,7 @@ from a2a.utils.errors import ContentTypeNotSupportedError, InvalidParamsError, I
 from starlette.requests import Request
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
-"""SECURITY R11; a Function URL itself refuses above 6 MB."""
+"""A Function URL itself refuses above 6 MB."""
 MAX_DEPTH = 32
 """Levels of the whole body: protobuf reads back no more than about 31 levels of JSON within a message, three of its
 own hundred for each, and what cannot be read back must not be recorded."""

@@ -18,7 +18,7 @@ _PARSER_WORDS = 300
 
 
 def error_body(request_id: str | int | None, error: Exception) -> dict[str, Any]:
-    """Return the JSON-RPC error response; what nobody expected says nothing but that it happened (SECURITY R12)."""
+    """Return the JSON-RPC error response; what nobody expected says nothing but that it happened."""
     body = build_error_response(request_id, _spoken(error))
     described: dict[str, Any] = body["error"]
     if described["code"] == INTERNAL_CODE and not isinstance(error, A2AError):

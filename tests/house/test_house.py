@@ -62,7 +62,7 @@ def test_only_aws_and_infra_know_boto() -> None:
     ],
 )
 def test_a_module_loads_only_what_it_needs(module: str, never: set[str]) -> None:
-    """DESIGN decision 11."""
+    """A function imports only what it serves."""
     program = f"import {module}, sys; print(*[name for name in {sorted(never)!r} if name in sys.modules])"
     environ = {"AION_STORE": "memory", "PATH": "/usr/bin:/bin"}
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)

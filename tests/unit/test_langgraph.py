@@ -217,7 +217,7 @@ async def test_the_thread_remembers_and_each_turn_answers_with_its_own_words_onl
 
 
 async def test_the_outbox_of_a_turn_is_that_turns_only() -> None:
-    """R74; REQUIREMENTS section 3: it is never read again from a checkpoint."""
+    """R74: it is never read again from a checkpoint."""
     outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="from the outbox")]))
 
     def once(state: State) -> State:
@@ -617,7 +617,7 @@ async def test_all_that_was_sent_is_kept_and_nothing_is_lost_of_a_list_without_a
 
 @pytest.mark.parametrize("kind", ["input schema", "reducer"])
 async def test_an_outbox_that_the_input_cannot_clear_is_still_the_turns_own(kind: str) -> None:
-    """R74; REQUIREMENTS section 3."""
+    """R74: an outbox is consumed by the turn that wrote it."""
 
     class Reduced(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]

@@ -1,4 +1,4 @@
-"""What of a message reaches the graph, from either dialect (REQUIREMENTS section E)."""
+"""What of a message reaches the graph, from either dialect."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Optional, TypedDict

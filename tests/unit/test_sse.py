@@ -66,7 +66,7 @@ def frames(answer: httpx.Response) -> list[dict[str, str]]:
 @pytest.mark.parametrize(("method", "version"), [("SendStreamingMessage", "1.0"), ("message/stream", "0.3")])
 @pytest.mark.parametrize("request_id", [7, "a-string", '"}\u2028'])
 async def test_frames_say_what_the_sdk_says(method: str, version: str, fails: bool, request_id: int | str) -> None:
-    """R25, R28-R31; DESIGN decision 1."""
+    """R25, R28-R31."""
     made = parts(Scripted(fails=fails))
     body = {**send(method=method, contextId="c-1"), "id": request_id}
     async with http(made.app()) as ours:

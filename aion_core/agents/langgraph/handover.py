@@ -1,4 +1,4 @@
-"""What a turn has emitted and what of it is recorded, so that no checkpoint runs ahead of the log (DESIGN decision 3).
+"""What a turn has emitted and what of it is recorded, so that no checkpoint runs ahead of the log.
 
 LangGraph takes a node for finished once its writes are stored. Were they stored before what the node emitted is in the
 log, a crash in between would lose that for good: the node does not run again.

@@ -22,7 +22,7 @@ def run(program: str, *path: Path) -> str:
 
 @pytest.mark.parametrize("module", SURFACE)
 def test_a_graph_pays_for_no_server_and_no_framework_that_it_does_not_use(module: str) -> None:
-    """DESIGN decision 11. The SDK's types load starlette.datastructures where it is installed: no more than that."""
+    """The SDK's types load starlette.datastructures where it is installed: no more than that."""
     never = {
         "fastapi",
         "boto3",

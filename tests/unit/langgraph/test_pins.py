@@ -60,7 +60,7 @@ async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
     await events.aclose()
 
 
-# ── A turn has an id (DESIGN decision 7) ──────────────────────────────────────────────────────────────────────────────
+# ── A turn has an id ──────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_same_call_starts_resumes_and_then_does_nothing() -> None:
