@@ -8,7 +8,6 @@ AionError
 │   ├── MessageIdReused          this messageId already carries other content in this context
 │   ├── ContextBusy              too many turns wait in this context
 │   ├── ContentTypeNotSupported  a media type that the agent does not take
-│   ├── PayloadTooLarge          larger than this server takes
 │   ├── NotSupported             the operation is not offered by this agent
 │   └── PushNotSupported         this agent sends no push notifications
 ├── StoreError                   the queue delivers again, the operator reads the log
@@ -61,10 +60,6 @@ class ContextBusy(ClientError):
 
 class ContentTypeNotSupported(ClientError):
     """A media type that this agent, or this endpoint, does not take."""
-
-
-class PayloadTooLarge(ClientError):
-    """The request is larger than this server takes."""
 
 
 class NotSupported(ClientError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -57,6 +58,11 @@ class Refused(Exception):
 
 class Missing(Exception):
     """Nothing has this name."""
+
+
+async def let_others_write(attempt: int) -> None:
+    """Wait before a write is tried again that met another on the same item: full jitter, growing."""
+    await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
 
 
 class Calls:

@@ -7,9 +7,7 @@ A turn's time line, a line a request:
     append   put TASK/EVENT#3; move TASK/HEAD on; give the CONTEXT's lease back              all or nothing
 """
 
-import asyncio
 import json
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from aion_core.aws import items, keys
-from aion_core.aws.client import Calls, Refused
+from aion_core.aws.client import Calls, Refused, let_others_write
 from aion_core.aws.items import Item
 from aion_core.aws.task_writes import HEAD_IS_AS_I_KNOW_IT, TASK_HAS_NOT_GONE_ON, ContextRecord, TaskWrites
 from aion_core.aws.writes import Write, put
@@ -102,11 +100,11 @@ class DynamoDBTaskStore:
                     return await self._created_before(new, holder)
                 if not free and not refused.conflict:
                     raise ingress.too_many_wait() from None
-                await self._pause(attempt)
+                await let_others_write(attempt)
             except StoreUnavailable:
                 if attempt + 1 == TRIES_UNHEARD:
                     raise
-                await self._pause(attempt)
+                await let_others_write(attempt)
             else:
                 return Begun(lease, head) if free else Waiting(head)
         raise StoreUnavailable("The context changes faster than a task can be added to it.")
@@ -157,11 +155,11 @@ class DynamoDBTaskStore:
                 head = await self.head(before.key)
                 if not refused.conflict and (head is None or head.generation != before.generation):
                     raise ingress.no_longer_asked() from None
-                await self._pause(attempt)
+                await let_others_write(attempt)
             except StoreUnavailable:
                 if attempt + 1 == TRIES_UNHEARD:
                     raise
-                await self._pause(attempt)
+                await let_others_write(attempt)
             else:
                 return Begun(lease, replace(after, fence=lease.fence))
         raise StoreUnavailable("The context changes faster than a message can be added to it.")
@@ -216,12 +214,12 @@ class DynamoDBTaskStore:
                     return after
                 if not refused.conflict:
                     raise LeaseLost("Another holder runs this context now.") from None
-                await self._pause(attempt)
+                await let_others_write(attempt)
             except StoreUnavailable:
                 # It may have been made: the next try, with the same token, finds out.
                 if attempt + 1 == TRIES_UNHEARD:
                     raise
-                await self._pause(attempt)
+                await let_others_write(attempt)
             else:
                 return after
         raise StoreUnavailable("The task is being written by too many at once.")
@@ -378,10 +376,6 @@ class DynamoDBTaskStore:
         await self._dynamodb(
             "transact_write_items", TransactItems=list(writes), ClientRequestToken=token or str(uuid4())
         )
-
-    async def _pause(self, attempt: int) -> None:
-        """Let the others write first: full jitter, growing."""
-        await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
 
     def _now(self) -> int:
         return items.milliseconds(self._clock.now())

@@ -11,6 +11,8 @@ from aion_core.tasks import lifecycle
 
 DELTA_LIFE = timedelta(hours=1)
 
+SET_LEASE = "SET fence = :fence, holder = :holder, #until = :until, running = :turn"
+
 FIRST_TIME = "attribute_not_exists(pk)"
 FIRST_TIME_IN_ITS_LIFE = "attribute_not_exists(pk) OR expires <= :now"
 """DynamoDB deletes what has expired late: it may be written over."""
@@ -80,7 +82,7 @@ class TaskWrites:
 
     def take(self, lease: Lease, context: ContextRecord | None) -> Write:
         """The context is free: run in it."""
-        set_lease = "SET fence = :fence, holder = :holder, #until = :until, running = :turn, expires = :expires, v = :v"
+        set_lease = f"{SET_LEASE}, expires = :expires, v = :v"
         values = {**self._lease_values(lease), "expires": self._at(self._retention), "v": items.VERSION}
         key = keys.context_key(lease.context)
         if context is None:
@@ -109,7 +111,7 @@ class TaskWrites:
         return update(
             self._table,
             keys.context_key(lease.context),
-            "SET fence = :fence, holder = :holder, #until = :until, running = :turn REMOVE waiting[0]",
+            f"{SET_LEASE} REMOVE waiting[0]",
             only_if=TURN_IS_FIRST,
             known=record.fence,
             first=lease.turn.id,
@@ -121,8 +123,7 @@ class TaskWrites:
         return update(
             self._table,
             keys.context_key(lease.context),
-            "SET fence = :fence, holder = :holder, #until = :until, running = :turn, expires = :expires "
-            "REMOVE interrupted",
+            f"{SET_LEASE}, expires = :expires REMOVE interrupted",
             only_if=NOTHING_RUNS,
             known=record.fence,
             expires=self._at(self._retention),
@@ -134,7 +135,7 @@ class TaskWrites:
         return update(
             self._table,
             keys.context_key(lease.context),
-            "SET fence = :fence, holder = :holder, #until = :until, running = :turn",
+            SET_LEASE,
             only_if=LEASE_IS_AS_DEAD_AS_READ,
             known=record.fence,
             read=record.until,

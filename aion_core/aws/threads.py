@@ -1,7 +1,5 @@
 """The items of LangGraph's threads: read consistently, written under the context's fence, gone when they expire."""
 
-import asyncio
-import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -9,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from aion_core.aws import items, keys, writes
-from aion_core.aws.client import Calls, Refused
+from aion_core.aws.client import Calls, Refused, let_others_write
 from aion_core.aws.items import Item
 from aion_core.aws.task_store import TRIES
 from aion_core.aws.writes import Write
@@ -65,8 +63,7 @@ class Threads:
                     raise LeaseLost("Another holder runs this context now.") from None
                 if not refused.conflict:
                     raise StoreError(f"A checkpoint was refused: {refused}") from refused
-                # Let the others write first: full jitter, growing.
-                await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
+                await let_others_write(attempt)
             else:
                 return
         if changes:

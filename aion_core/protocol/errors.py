@@ -10,7 +10,6 @@ from aion_core.errors import (
     InvalidMessage,
     MessageIdReused,
     NotSupported,
-    PayloadTooLarge,
     PushNotSupported,
     StoreUnavailable,
     TaskFinished,
@@ -24,7 +23,6 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     MessageIdReused: a2a.InvalidParamsError,
     ContextBusy: a2a.UnsupportedOperationError,
     ContentTypeNotSupported: a2a.ContentTypeNotSupportedError,
-    PayloadTooLarge: a2a.InvalidRequestError,
     NotSupported: a2a.UnsupportedOperationError,
     PushNotSupported: a2a.PushNotificationNotSupportedError,
 }

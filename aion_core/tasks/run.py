@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from aion_core.ports import Delta, Numbered
-from aion_core.protocol.types import Event, Task
+from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle, projection
 
 
@@ -17,6 +17,10 @@ class Spoken:
 
     id: str
     what: Event | Delta
+
+
+WITH_STATUS = (Task, TaskStatusUpdateEvent)
+"""The events that say in which state the task is."""
 
 
 class Listen(Enum):
@@ -83,7 +87,12 @@ class Run:
 
     def rests_or_goes_on(self) -> bool:
         """Tell whether this run knows how its task stands: it has come to rest here, or is still under way."""
-        return not self._ended.is_set() or self.task().status.state in lifecycle.RESTING
+        return self.rests() or not self._ended.is_set()
+
+    def rests(self) -> bool:
+        """Tell whether the task has come to rest, as far as this run knows."""
+        statuses = (entry.event.status for entry in reversed(self.log) if isinstance(entry.event, WITH_STATUS))
+        return next((status.state in lifecycle.RESTING for status in statuses), False)
 
     def task(self) -> Task:
         """Return the task as the log tells it."""

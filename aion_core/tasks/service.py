@@ -86,7 +86,7 @@ class TaskService:
         if accepted.run is not None:
             async for batch in accepted.run.batches():
                 yield batch
-            if accepted.run.task().status.state in lifecycle.RESTING:
+            if accepted.run.rests():
                 return
             # The turn was taken over by somebody else: the log goes on.
             heard = accepted.run.log[-1].generation
@@ -133,6 +133,10 @@ class TaskService:
             case Interrupted():
                 return await self._continue(call, request, outcome.task_id, listen)
         key = TaskKey(call.owner, outcome.task_id) if isinstance(outcome, Repeated) else new.key
+        return self._follow(call, context, key)
+
+    def _follow(self, call: Call, context: ContextKey, key: TaskKey) -> _Accepted:
+        """Look after a context in which another call may run the task, or nobody yet."""
         self._go(call, self._drive(context, key))
         return _Accepted(key, None)
 
@@ -161,9 +165,7 @@ class TaskService:
             )
             outcome = await self._follow_up(follow_up)
         if isinstance(outcome, Repeated):
-            key = TaskKey(call.owner, outcome.task_id)
-            self._go(call, self._drive(context, key))
-            return _Accepted(key, None)
+            return self._follow(call, context, TaskKey(call.owner, outcome.task_id))
         entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
         run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
         self._go(call, self._run(outcome, run))
@@ -177,7 +179,7 @@ class TaskService:
 
     async def _run(self, begun: Begun, run: Run) -> None:
         await self._runner.run(begun, run)
-        if run.task().status.state not in lifecycle.RESTING:
+        if not run.rests():
             # The lease was lost, or the end could not be recorded: see to it that the task comes to rest.
             await self._drive(begun.lease.context, begun.head.key)
 
@@ -209,7 +211,7 @@ class TaskService:
     async def _rested(self, accepted: _Accepted) -> None:
         if accepted.run is not None:
             await accepted.run.ended()
-            if accepted.run.task().status.state in lifecycle.RESTING:
+            if accepted.run.rests():
                 return
         async for _ in subscription.tail(self._store, accepted.key, self._clock):
             pass
