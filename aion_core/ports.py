@@ -4,7 +4,8 @@ An adapter need not inherit anything. One contract suite (`tests/contract`) runs
 promise made here has its test there.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -292,6 +293,10 @@ class Blobs(Protocol):
 # ── The agent ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
+"""Returns the last so many messages of a context, oldest first; with a messageId, those before that message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What an agent is given for one turn."""
@@ -307,6 +312,10 @@ class Asked:
     """The request's metadata: distribution, network, trace (R51)."""
     recorded: Sequence[Numbered] = ()
     """What an earlier try of this turn has recorded already."""
+    drain: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the runner's time is nearly up: end as Paused at the next step boundary, if there is such a thing."""
+    history: History | None = None
+    """Reads what was said in the context before this turn; None where only the task is at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +375,12 @@ class Reply:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-Ending = Reply | Asks
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """How a turn ends for now that was asked to drain: at a step boundary, to go on from there in another process."""
+
+
+Ending = Reply | Asks | Paused
 Emission = Chunk | Said | Noted | Emitted | Typing | Ending
 
 

@@ -18,9 +18,9 @@ from aion_core.ports import (
     Clock,
     Delta,
     Emitted,
-    Ending,
     Noted,
     Numbered,
+    Paused,
     Reply,
     Said,
     TaskStore,
@@ -114,12 +114,12 @@ class TaskRunner:
             # Its lease runs out, and whoever begins the turn next finds what is recorded.
             logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
 
-    async def _ask(self, turn: "_Turn") -> Ending:
+    async def _ask(self, turn: "_Turn") -> Reply | Asks:
         """Let the agent answer; record and speak what it says, and return how its turn ends."""
         if turn.lease.turn.tries > MAX_TRIES:
             raise AgentFailed(f"The turn was begun {MAX_TRIES} times and did not end. Send it again with a new id.")
         agent = self._agents(turn.lease.context.agent)
-        ending: Ending | None = None
+        ending: Reply | Asks | None = None
         async with aclosing(agent.run(turn.asked())) as emissions:
             async for emission in emissions:
                 if ending is not None:
@@ -130,6 +130,8 @@ class TaskRunner:
                     turn.type()
                 elif isinstance(emission, Reply | Asks):
                     ending = emission
+                elif isinstance(emission, Paused):
+                    raise AgentFailed("The turn stopped before its end.")
                 else:
                     await turn.emit(emission)
         return ending or Reply(None)
@@ -201,7 +203,7 @@ class _Turn:
                 )
         await self._record(event, key=emission.key)
 
-    async def end(self, ending: Ending) -> None:
+    async def end(self, ending: Reply | Asks) -> None:
         """Record the answer, or the question, and give the lease back."""
         status = self._status(ending.state)
         if ending.message is not None:
