@@ -5,6 +5,7 @@ AionError
 │   ├── InvalidMessage           a field is missing, empty or contradicts another
 │   ├── TaskNotFound             no task has this id, or it is not the caller's to see
 │   ├── TaskFinished             the task is terminal and takes no more messages
+│   ├── TaskNotCancelable        the task is terminal and cannot be canceled
 │   ├── MessageIdReused          this messageId already carries other content in this context
 │   ├── ContextBusy              too many turns wait in this context
 │   ├── ContentTypeNotSupported  a media type that the agent does not take
@@ -14,6 +15,7 @@ AionError
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
 │   └── StoreCorrupt             the log has a gap, or a record cannot be read
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
+├── MoreAsked                    a message waits for the task that was about to end: it goes on
 ├── AgentFailed                  nobody acts: the task becomes `failed`, with a safe reason
 └── ConfigurationError           the operator mends the settings or aion.yaml; named at start
 """
@@ -50,6 +52,10 @@ class TaskFinished(ClientError):
     """The task is in a terminal state; nothing may follow it (spec 3.1.1, R45)."""
 
 
+class TaskNotCancelable(ClientError):
+    """The task is in a terminal state; there is nothing left to cancel (spec 3.1.5)."""
+
+
 class MessageIdReused(ClientError):
     """This messageId already carries other content in this context (D17)."""
 
@@ -84,6 +90,10 @@ class StoreCorrupt(StoreError):
 
 class LeaseLost(AionError):
     """Another holder has taken the context: what is said from here on would be refused."""
+
+
+class MoreAsked(AionError):
+    """A message waits for the task: it does not end with this turn, which ends `working` instead."""
 
 
 class AgentFailed(AionError):

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Protocol
 
 from aion_core.protocol.types import Artifact, Event, Message, Task, TaskState
@@ -68,9 +69,11 @@ class Turn:
     id: str
     task_id: str
     asked: int
-    """Generation of the event that holds the message."""
+    """Generation of the event that holds the message; 0 while it waits for a task that is still at work."""
     tries: int = 0
-    """How often a runner has begun it."""
+    """How often a runner has begun it, and not come to its end nor handed it on."""
+    hops: int = 0
+    """How often it was handed on at a step boundary, because its runner's time was up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +147,36 @@ class NewTask:
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
     """The request's metadata, kept with the first event."""
+    idempotency_key: str = ""
+    """What tells a repeat where the client named no context in which its messageId could be looked up (D17)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """What `TaskStore.follow_up` keeps: a message to a task that waits for one, and the turn that answers it."""
+    """What `TaskStore.follow_up` keeps: a message to a task that there is, and the turn that answers it."""
 
     head: Head
     """The task's head, as the caller knows it."""
+    task: Task
+    """The task, as the caller knows it: kept as a snapshot where the older events would expire before the task."""
     message_id: str
     content_hash: bytes
     event: Event
-    """What sets the task to work again."""
+    """What sets an interrupted task to work again."""
     asked: Message
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
+
+
+class WhenBusy(StrEnum):
+    """What becomes of a message whose context is at work: `double_texting` in aion.yaml."""
+
+    ENQUEUE = "enqueue"
+    """It waits for its turn."""
+    REJECT = "reject"
+    """It is refused."""
+    INTERRUPT = "interrupt"
+    """What runs is canceled first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +189,48 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The context is busy; the turn waits in it."""
+    """The turn waits in its context."""
 
     head: Head
+    until: datetime | None = None
+    """Until when the lease holds that it waits for, as far as is known; None where it waits for nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The context is at work, and nothing new was kept."""
+
+    task_id: str
+    """The task whose turn runs, or waits to be run first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another holder runs a turn of the context."""
+
+    turn_id: str
+    until: datetime
+    """When its lease runs out unless it is renewed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A turn is over, and what it said last is recorded."""
+
+    head: Head
+    next: Begun | None = None
+    """The turn that waited, whose lease the same holder has from here on."""
+    waiting: bool = False
+    """Whether a turn waits that nobody has begun: a bell is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A context for which something was promised that has not happened, as an index tells it: a hint, no more."""
+
+    context: ContextKey
+    at: datetime
+    """When it was due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,24 +262,36 @@ MAX_WAITING = 20
 class TaskStore(Protocol):
     """Where tasks live between invocations: an ordered log for each, and one running turn for each context.
 
-    Every method may raise StoreUnavailable; the same call may then be made again.
+    Every method may raise StoreUnavailable; the same call may then be made again. Whatever is promised (a lease, a
+    turn that waits) has a due time, by which `overdue` finds it where nobody has kept the promise.
     """
 
-    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated | Interrupted:
+    # ── What comes in ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(
+        self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated | Interrupted:
         """Keep a new task with its first events, once per messageId of its context, all or nothing.
 
-        Where the context is free its lease is taken in the same step (Begun); where it is busy the turn waits
-        (Waiting). A messageId that the context knows gives the first task's id back and changes nothing (Repeated);
-        with another content it raises MessageIdReused. Nothing is made where a task of the context waits for an
-        answer (Interrupted). Raises ContextBusy where too many turns wait.
+        Where the context is free its lease is taken in the same step (Begun); where it is busy, or `holder` is None,
+        the turn waits (Waiting). A messageId (or idempotency key) that is known gives the first task's id back and
+        changes nothing (Repeated); with another content it raises MessageIdReused. Nothing is made where a task of
+        the context waits for an answer (Interrupted), and, unless `when_busy` is ENQUEUE, where the context is busy
+        (Busy). Raises ContextBusy where too many turns wait.
         """
         ...
 
-    async def follow_up(self, follow_up: FollowUp, *, holder: str) -> Begun | Repeated:
-        """Record a message to an interrupted task and take the context's lease for its turn, all or nothing.
+    async def follow_up(
+        self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated:
+        """Keep a message to a task that has not ended, and its turn, all or nothing.
 
-        Repeats as in `create`. Raises ContextBusy where another turn runs in the context, LeaseLost where the task
-        is no longer as `follow_up.head` has it.
+        An interrupted task is set to work: the event is recorded, and the context's lease taken in the same step, or,
+        where `holder` is None, its turn is the first that waits. A task at work keeps the message for later: it is
+        recorded when its turn begins (Waiting); by INTERRUPT its turn takes the place of the task's running turn
+        (Begun), by REJECT nothing is kept (Busy). Repeats as in `create`. Raises ContextBusy where too many turns wait,
+        or where an interrupted task's context runs another turn; LeaseLost where the task is no longer as
+        `follow_up.head` has it: read it again.
         """
         ...
 
@@ -233,11 +302,14 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
+    # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
         """Take the lease of the turn whose time has come: the one whose holder is gone, else the first that waits.
 
-        Returns None while a live lease is held, where nothing waits, and while a task of the context waits for an
-        answer. The fence grows by one each time, and `turn.tries` counts it.
+        Returns Held while a live lease is held; None where nothing waits, and while a task of the context waits for an
+        answer. The fence grows by one each time, and `turn.tries` counts it. The message of a follow-up to a task that
+        was at work is recorded now, in the same step, and `turn.asked` says where.
         """
         ...
 
@@ -248,19 +320,53 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False, key: str = "") -> Head:
+    def holds(self, lease: Lease) -> bool:
+        """Tell whether the lease's fence is still that of its task: nobody has taken the turn over, or canceled it.
+
+        Blocking, as `renew` is.
+        """
+        ...
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
         """Record the event as number `head.generation + 1` and return the new head; cost does not depend on the task.
 
-        With `release`, the lease is given back in the same step; where the event interrupts the task, the context
-        remembers it. `key` is kept with the event. A repeat after a lost answer finds its own record.
-        Raises LeaseLost where the fence has moved on, or the task has been ended by somebody else; nothing is
-        recorded then.
+        `key` is kept with the event. A repeat after a lost answer finds its own record. Raises LeaseLost where the
+        fence has moved on, or the task has been ended by somebody else; nothing is recorded then.
+        """
+        ...
+
+    async def finish(
+        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+    ) -> Ended:
+        """Record the last event of the turn and give its lease back, in one step; with `go_on`, for the next turn's.
+
+        The next turn is begun as by `begin`, by the same holder. Where the event interrupts the task, the context
+        remembers it, and no other turn begins before the answer. `snapshot` is the task with this event: a reader may
+        begin there. Raises MoreAsked where the event would end the task and a message waits for it, LeaseLost as
+        `append` does; nothing is recorded then.
+        """
+        ...
+
+    async def pause(self, lease: Lease, *, at_boundary: bool) -> None:
+        """Leave the turn, whose runner's time is up, to whoever begins it next; it is due at once.
+
+        At a step boundary this counts as a hop, and the tries begin anew: the turn got on. Raises LeaseLost.
         """
         ...
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
         """Keep a batch of transient chunks for tailing readers; they expire within the hour."""
         ...
+
+    async def cancel(self, head: Head, event: Event) -> Ended:
+        """Record from outside that the task has ended, and end whatever turns it has: one that runs, or wait.
+
+        The fence grows, so that nothing is recorded for the task after this. Raises LeaseLost where the task is no
+        longer as `head` has it: read it again.
+        """
+        ...
+
+    # ── What is read ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def head(self, key: TaskKey) -> Head | None:
         """Return the task's head as it is now, None where there is no such task."""
@@ -269,12 +375,87 @@ class TaskStore(Protocol):
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
         """Return the head and every event after that generation, None where there is no such task.
 
-        Consistent: the events reach up to the head's generation. Raises StoreCorrupt where one is missing.
+        Consistent: the events reach up to the head's generation, without a gap. From the start, the first entry may be
+        a snapshot instead: a Task under the generation of the last event in it. So it may where the events after
+        `after` are gone. A log with a gap that no snapshot closes is no task: None.
         """
         ...
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """Return the batches whose (generation, fence, first) is the cursor's or greater, in that order."""
+        ...
+
+    # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def overdue(self, *, limit: int) -> Sequence[Overdue]:
+        """Return contexts whose due time has passed, the longest overdue first, at most so many; it may lag behind."""
+        ...
+
+    async def claim(self, overdue: Overdue) -> bool:
+        """Take it upon oneself to wake the context: True where it is still overdue, and nobody else has.
+
+        It is due again soon, unless somebody begins its turn before.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Which tasks are listed: those of an owner and agent, and, where more is said, of those only these."""
+
+    owner: str
+    agent: str
+    context_id: str | None = None
+    state: TaskState | None = None
+    since: datetime | None = None
+    """Those whose status has changed at this time or later."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a task stands in a list: by the time of its status, then by its id."""
+
+    timestamp: datetime
+    task_id: str
+
+
+class TaskList(Protocol):
+    """The tasks by the time of their status, newest first. It may lag behind the log by a moment."""
+
+    async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
+        """Return the places of the tasks that follow `after` in the list, at most so many.
+
+        It does not matter whether a task stands at `after` any more.
+        """
+        ...
+
+    async def count(self, tasks: TaskFilter) -> int:
+        """Return how many tasks there are in the list."""
+        ...
+
+    async def secret(self) -> bytes:
+        """Return the secret of this deployment by which its page tokens are signed: made once, at random."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """Says that there may be something to do in a context; it may be lost, late, doubled or in vain."""
+
+    context: ContextKey
+    turn_id: str = ""
+    """The turn over which it watches: it asks whether that is still alive. "" where it asks for any turn that waits."""
+
+
+class Bells(Protocol):
+    """Wakes a function that runs turns. The table says what is to be done; a bell says when to look."""
+
+    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """Let the bell be heard after so many seconds, at most 900. Raises StoreUnavailable."""
+        ...
+
+    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """Do as `ring`, blocking, from a thread of one's own: an agent may block the event loop."""
         ...
 
 
