@@ -16,6 +16,7 @@ AionError
 │   └── StoreCorrupt             the log has a gap, or a record cannot be read
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
 ├── MoreAsked                    a message waits for the task that was about to end: it goes on
+├── IllegalMove                  a task was to enter a state that may not follow the one it is in
 ├── AgentFailed                  nobody acts: the task becomes `failed`, with a safe reason
 └── ConfigurationError           the operator mends the settings or aion.yaml; named at start
 """
@@ -94,6 +95,10 @@ class LeaseLost(AionError):
 
 class MoreAsked(AionError):
     """A message waits for the task: it does not end with this turn, which ends `working` instead."""
+
+
+class IllegalMove(AionError):
+    """A task was to enter a state that may not follow the one it is in; nothing is recorded."""
 
 
 class AgentFailed(AionError):
