@@ -26,7 +26,7 @@ LONGEST_RESPONSE = 900_000
 LONGEST_RETENTION = 14 * 24 * 3600
 OWN = "AION_"
 RETENTION = "AION_RETENTION_DAYS"
-# A row may wait so many days until its time to live is looked at, and is read until then.
+# Days: a row goes some time after it has expired, and what it names has to be there as long as it is.
 LONGER_THAN_ITS_ROW = 15
 # The queue of what is to be pushed is there before its function.
 NOT_READ_YET = {"AION_PUSH_QUEUE_URL"}
