@@ -29,14 +29,21 @@ _CONFIG = Config(
 # An emulator answers at an address, not at a bucket's own name.
 _CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
+# DynamoDB's words, S3's and SQS's; a queue that is not there, or a key that may not be used, does not pass.
 _PASSING = frozenset(
     {
+        "InternalError",
+        "InternalFailure",
         "InternalServerError",
+        "KMS.ThrottlingException",
+        "KmsThrottled",
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
+        "RequestThrottled",
         "ServiceUnavailable",
         "SlowDown",
+        "Throttling",
         "ThrottlingException",
         "TransactionInProgressException",
     }
