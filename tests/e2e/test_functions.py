@@ -7,12 +7,15 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import handlers
 from aion_core.aws.client import Calls
 from aion_core.aws.queues import SQSBells, body_of
+from aion_core.cli.dev import task_function_on
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, Head
 from aion_core.protocol.types import TaskState
@@ -23,6 +26,7 @@ from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
 PATIENCE = 60
+AGENTS = Path(__file__).parents[1] / "support" / "agents"
 NOTHING_TO_DO = Bell(ContextKey("nobody", "echo", "c-0"))
 
 
@@ -30,8 +34,9 @@ NOTHING_TO_DO = Bell(ContextKey("nobody", "echo", "c-0"))
 def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStack]:
     """A stack of its own, whose functions are imported anew; nothing is polled yet."""
     monkeypatch.setattr(sys, "path", sys.path[:])
-    for name in ("handlers.run_task", "handlers.sweep"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("run_task", "sweep"):
+        monkeypatch.delitem(sys.modules, f"handlers.{name}", raising=False)
+        monkeypatch.delattr(handlers, name, raising=False)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     with LocalStack.start("template.yaml") as stack:
         for name, value in stack.environment("TaskFunction").items():
@@ -79,6 +84,18 @@ async def test_several_turns_are_run_at_once_and_each_by_itself(stack: LocalStac
     await asyncio.gather(*(ring(stack, Bell(head.context)) for head in heads))
     for n, head in enumerate(heads):
         assert f"this is {n}" in await answer_of(stack, head)
+
+
+async def test_aion_dev_runs_every_turn_on_the_servers_event_loop(
+    stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that an agent's module keeps belongs to the event loop that has used it first."""
+    monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
+    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop())})
+    for _ in range(2):
+        head = await orphan(stack, "where do you run?", agent="where")
+        await ring(stack, Bell(head.context))
+        assert await answer_of(stack, head) == f"on {id(asyncio.get_running_loop())}"
 
 
 async def test_the_sweep_rings_for_a_turn_that_everybody_has_forgotten(
