@@ -17,6 +17,7 @@ AionError
 │   └── UnreadableBell           a message of the queue is no bell, or one of another version
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
 ├── MoreAsked                    a message waits for the task that was about to end: it goes on
+├── IllegalMove                  a task was to enter a state that may not follow the one it is in
 ├── AgentFailed                  nobody acts: the task becomes `failed`, with a safe reason
 └── ConfigurationError           the operator mends the settings or aion.yaml; named at start
 """
@@ -99,6 +100,10 @@ class LeaseLost(AionError):
 
 class MoreAsked(AionError):
     """A message waits for the task: it does not end with this turn, which ends `working` instead."""
+
+
+class IllegalMove(AionError):
+    """A task was to enter a state that may not follow the one it is in; nothing is recorded."""
 
 
 class AgentFailed(AionError):

@@ -57,6 +57,10 @@ class Refused(Exception):
         super().__init__(", ".join(reasons))
         self.reasons = reasons
 
+    def failed(self, place: int) -> bool:
+        """Tell whether the condition of the transaction's write at this place did not hold."""
+        return self.reasons[place : place + 1] == ("ConditionalCheckFailed",)
+
     @property
     def conflict(self) -> bool:
         """Whether another write was under way on an item, and no condition failed: the same may be tried again."""
