@@ -71,13 +71,15 @@ class TaskWrites:
         return update(
             self._table,
             keys.head_key(head.key),
-            "SET generation = :generation, #state = :state, #timestamp = :timestamp, fence = :fence",
+            "SET generation = :generation, #state = :state, #timestamp = :timestamp, listing_at = :listing_at, "
+            "fence = :fence",
             only_if=only_if,
             known=head.generation,
             fence=fence,
             generation=after.generation,
             state=items.state_name(after.state),
             timestamp=items.milliseconds(after.timestamp),
+            listing_at=items.listing_at(after),
         )
 
     def take(self, lease: Lease, context: ContextRecord | None) -> Write:
