@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from aion_core.agents.config import AgentConfig, read_config
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
 from aion_core.clock import SystemClock
-from aion_core.ports import Agent, Clock, TaskStore
+from aion_core.ports import Agent, Clock, TaskList, TaskStore
 from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard, AgentSkill
 from aion_core.settings import Settings
+from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 
@@ -53,7 +54,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         agent_id: Served(agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
         for position, (agent_id, config) in enumerate(configs.items())
     }
-    return build_web_app(service, served)
+    return build_web_app(service, TaskLister(store, stores.task_list), served)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Stores:
     """Where a deployment keeps what has to last."""
 
     tasks: TaskStore
+    task_list: TaskList
     langgraph: AdapterFactory
     """Makes the agent of a graph, with savers that write where the tasks are."""
 
@@ -76,6 +78,7 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
 
 
 def _memory_stores(settings: Settings, clock: Clock) -> Stores:
+    from aion_core.memory.task_list import MemoryTaskList
     from aion_core.memory.task_store import MemoryTaskStore
 
     tasks = MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
@@ -95,12 +98,13 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             ),
         )
 
-    return Stores(tasks, langgraph)
+    return Stores(tasks, MemoryTaskList(tasks), langgraph)
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.client import WORKERS, Calls
+    from aion_core.aws.task_list import DynamoDBTaskList
     from aion_core.aws.task_store import DynamoDBTaskStore
 
     executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="aws")
@@ -130,7 +134,7 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             ),
         )
 
-    return Stores(tasks, langgraph)
+    return Stores(tasks, DynamoDBTaskList(dynamodb, clock, table=settings.table), langgraph)
 
 
 def _card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:

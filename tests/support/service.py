@@ -13,9 +13,11 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.checkpoints import MemorySaver
+from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Agent, Clock, TaskStore
+from aion_core.ports import Agent, Clock, TaskList, TaskStore
 from aion_core.protocol.card import build_card
+from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.web.app import Served, build_app
@@ -26,6 +28,7 @@ class Parts:
     """What meets in a service."""
 
     service: TaskService
+    lister: TaskLister
     agent: Agent
     streaming: bool = True
 
@@ -41,11 +44,18 @@ class Parts:
             input_modes=["text/plain"],
             output_modes=["text/plain"],
         )
-        return build_app(self.service, {"test": Served(self.agent, card)})
+        return build_app(self.service, self.lister, {"test": Served(self.agent, card)})
 
 
-def parts(agent: Any, store: TaskStore | None = None, clock: Clock | None = None, **options: Any) -> Parts:
-    """The service for an agent, or for a graph; in memory unless a store is given."""
+def parts(
+    agent: Any,
+    store: TaskStore | None = None,
+    clock: Clock | None = None,
+    *,
+    task_list: TaskList | None = None,
+    **options: Any,
+) -> Parts:
+    """The service for an agent, or for a graph; in memory unless a store is given, and the list of its tasks."""
     clock = clock or SystemClock()
     tasks = MemoryTaskStore(clock)
     threads = InMemorySaver()
@@ -65,7 +75,8 @@ def parts(agent: Any, store: TaskStore | None = None, clock: Clock | None = None
     )
     store = store or tasks
     runner = TaskRunner(store, {"test": agent}.__getitem__, clock, **options)
-    return Parts(TaskService(store, runner, clock), agent)
+    lister = TaskLister(store, task_list or MemoryTaskList(tasks))
+    return Parts(TaskService(store, runner, clock), lister, agent)
 
 
 @asynccontextmanager
