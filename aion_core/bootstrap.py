@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aion_core.agents.config import AgentConfig, read_config
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
 from aion_core.ports import Agent, Clock, TaskList, TaskStore
 from aion_core.protocol.card import build_card

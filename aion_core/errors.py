@@ -13,9 +13,11 @@ AionError
 │   └── PushNotSupported         this agent sends no push notifications
 ├── StoreError                   the queue delivers again, the operator reads the log
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
-│   └── StoreCorrupt             the log has a gap, or a record cannot be read
+│   ├── StoreCorrupt             the log has a gap, or a record cannot be read
+│   └── UnreadableBell           a message of the queue is no bell, or one of another version
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
 ├── MoreAsked                    a message waits for the task that was about to end: it goes on
+├── IllegalMove                  a task was to enter a state that may not follow the one it is in
 ├── AgentFailed                  nobody acts: the task becomes `failed`, with a safe reason
 └── ConfigurationError           the operator mends the settings or aion.yaml; named at start
 """
@@ -88,12 +90,20 @@ class StoreCorrupt(StoreError):
     """The log has a gap, or a record cannot be read; no shorter task is ever passed off as the task."""
 
 
+class UnreadableBell(StoreError, ValueError):
+    """A message of the queue is no bell, or one that this version cannot read; the dead letter queue keeps it."""
+
+
 class LeaseLost(AionError):
     """Another holder has taken the context: what is said from here on would be refused."""
 
 
 class MoreAsked(AionError):
     """A message waits for the task: it does not end with this turn, which ends `working` instead."""
+
+
+class IllegalMove(AionError):
+    """A task was to enter a state that may not follow the one it is in; nothing is recorded."""
 
 
 class AgentFailed(AionError):

@@ -26,8 +26,12 @@ class Settings:
     """AION_TABLE: the name of the one table."""
     bucket: str
     """AION_BUCKET: where large payloads lie."""
+    task_queue_url: str
+    """AION_TASK_QUEUE_URL: the queue of the bells that wake the function which runs turns."""
     lease_seconds: float
     """AION_LEASE_SECONDS: how long a turn may go unheard before another instance takes it over."""
+    max_tries: int
+    """AION_MAX_TRIES: how often a turn is begun before its task fails."""
     blocking_wait: float
     """AION_BLOCKING_WAIT: after so many seconds a blocking send answers with the task as it stands."""
     retention_days: float
@@ -47,7 +51,9 @@ class Settings:
             store=store,
             table=read.text("AION_TABLE", None if needs_aws else ""),
             bucket=read.text("AION_BUCKET", None if needs_aws else ""),
+            task_queue_url=read.text("AION_TASK_QUEUE_URL", None if needs_aws else ""),
             lease_seconds=read.seconds("AION_LEASE_SECONDS", 30.0),
+            max_tries=read.count("AION_MAX_TRIES", 3),
             blocking_wait=read.seconds("AION_BLOCKING_WAIT", 240.0),
             retention_days=read.seconds("AION_RETENTION_DAYS", 30.0),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
@@ -80,3 +86,9 @@ class _Reader:
         if not 0 < number < float("inf"):
             raise ConfigurationError(f"{name} is {value!r}; it has to be a number above 0.")
         return number
+
+    def count(self, name: str, default: int) -> int:
+        value = self.text(name, str(default))
+        if not (value.isascii() and value.isdecimal() and int(value) > 0):
+            raise ConfigurationError(f"{name} is {value!r}; it has to be a whole number, 1 or more.")
+        return int(value)

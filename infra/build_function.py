@@ -46,7 +46,8 @@ def build(function: str, target: Path, environ: Mapping[str, str]) -> None:
         raise BuildError(f"Lambda has no processor {architecture!r}: AION_ARCHITECTURE may be {' or '.join(PLATFORMS)}")
     python = environ.get("AION_PYTHON") or properties["Runtime"].removeprefix("python")
 
-    own_code = list(_own_code(ROOT / template.environment(function).get("AION_CONFIG", "aion.yaml")))
+    config = template.environment(function).get("AION_CONFIG")
+    own_code = list(_own_code(ROOT / config if config else None))
 
     target.mkdir(parents=True, exist_ok=True)
     _install(_group(function), target, architecture, python)
@@ -93,9 +94,11 @@ def _run(command: list[str]) -> None:
         raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
 
 
-def _own_code(config: Path) -> Iterator[Path]:
-    """Yield the folders and files of the project that a function may import or read."""
+def _own_code(config: Path | None) -> Iterator[Path]:
+    """Yield the folders and files of the project that a function may import or read; without a config, no agents."""
     yield from (ROOT / name for name in OWN_CODE if (ROOT / name).is_dir())
+    if config is None:
+        return
     if not config.is_file():
         raise BuildError(f"{config.name} is not there, which AION_CONFIG of template.yaml names")
     yield config

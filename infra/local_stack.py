@@ -5,6 +5,7 @@ environment) when it is ready, and serves until it is told to stop.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import logging
@@ -12,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
@@ -102,17 +103,28 @@ class LocalStack:
                 config=Config(proxies={}, max_pool_connections=50, s3={"addressing_style": "path"}),
             )
 
-    def poll(self, handlers: Mapping[str, Handler] | None = None, *, retry_after: int | None = RETRY_AFTER) -> None:
+    def poll(
+        self,
+        handlers: Mapping[str, Handler] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        retry_after: int | None = RETRY_AFTER,
+    ) -> None:
         """Begin to call the functions that have a queue or a schedule, from threads of this process.
 
-        A function without an entry in `handlers` is imported by the name in the template, so the environment must be
-        set before. A failed message is tried again after `retry_after` seconds; None leaves it to the queue, as on AWS.
+        A function without an entry in `handlers` is imported by the name in the template, and while it is imported the
+        process has that function's environment, with `environ` over it; what it reads of the environment when it is
+        called has to be set before. A failed message is tried again after `retry_after` seconds; None leaves it to the
+        queue, as on AWS.
         """
         handlers = handlers or {}
         functions = self.template.resources(FUNCTION)
         if unknown := sorted(set(handlers) - set(functions)):
             raise TemplateError(f"{self.template.path} has no function {', '.join(unknown)}")
-        pollers = [poller for name in functions for poller in self._pollers_of(name, handlers.get(name), retry_after)]
+        pollers: list[Poller] = []
+        for name in functions:
+            with _environment({**self.environment(name), **(environ or {})}):
+                pollers += self._pollers_of(name, handlers.get(name), retry_after)
         for poller in pollers:
             poller.start()
         self._pollers += pollers
@@ -179,6 +191,21 @@ class LocalStack:
 
 def _is_on(event: Mapping[str, Any]) -> bool:
     return event.get("Enabled", True) is not False and event.get("State") != "DISABLED"
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Give this process these variables, for as long as one of several functions in it reads its settings."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _imported(name: str, code: Path) -> Handler:

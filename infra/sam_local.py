@@ -67,7 +67,7 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
         os.environ.pop("AWS_PROFILE", None)
         for name in stack.template.resources(FUNCTION):
             os.environ.update(stack.environment(name), AION_BASE_URL=base_url)
-        stack.poll()
+        stack.poll(environ={"AION_BASE_URL": base_url})
         command = [sam, "local", "start-api", *overrides, "--env-vars", str(ENV_VARS), "--port", str(port), *more]
         return _run(command, environ)
 

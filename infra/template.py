@@ -188,9 +188,11 @@ class Template:
     def _find_in_map(self, argument: Any, where: str) -> Any:
         table, *keys = self.resolve(argument, where)
         found = (self._document.get("Mappings") or {}).get(table, {})
-        for key in keys:
+        for key in map(_text, keys):
+            # A parameter may be a number; what a mapping maps from is text.
+            found = {_text(name): value for name, value in found.items()}
             if key not in found:
-                raise TemplateError(f"{where}: the mapping {table} has no {'.'.join(map(str, keys))}")
+                raise TemplateError(f"{where}: the mapping {table} has no {'.'.join(map(_text, keys))}")
             found = found[key]
         return found
 

@@ -24,6 +24,12 @@ from infra.template import BUCKET, FUNCTION, QUEUE, TABLE, Place, Template, Temp
 REGION = "us-east-1"
 LONGEST_RESPONSE = 900_000
 LONGEST_RETENTION = 14 * 24 * 3600
+OWN = "AION_"
+RETENTION = "AION_RETENTION_DAYS"
+# Days: a row goes some time after it has expired, and what it names has to be there as long as it is.
+LONGER_THAN_ITS_ROW = 15
+# The queue of what is to be pushed is there before its function.
+NOT_READ_YET = {"AION_PUSH_QUEUE_URL"}
 # W2001, a parameter that is not used: the transform itself has used some of them up.
 IGNORED = ["W2001"]
 # What `sam package` puts in the place of a local folder.
@@ -52,7 +58,9 @@ def problems(path: Path, parameters: Mapping[str, str] | None = None) -> list[st
             *_permissions(plain),
             *_queues(template),
             *_state(plain),
+            *_payloads(template),
             *_code(template),
+            *_variables(template),
         ]
     except TemplateError as error:
         return [str(error)]
@@ -129,8 +137,12 @@ def _queues(template: Template) -> Iterator[str]:
     }
     consumers: dict[str, list[int]] = {arn: [] for arn in queues}
     for function, timeout in timeouts.items():
-        for _, _, event in template.events(function, "SQS"):
+        for name, _, event in template.events(function, "SQS"):
             consumers.setdefault(event["Queue"], []).append(timeout)
+            if event.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
+                yield f"{function}.{name}: one message that fails takes its batch along without ReportBatchItemFailures"
+            if template.properties(function).get("RecursiveLoop") != "Allow":
+                yield f"{function} rings its own queue, which Lambda ends after 16 times without RecursiveLoop: Allow"
     for arn, name in queues.items():
         if properties[name].get("SqsManagedSseEnabled") is not True:
             yield f"{name} is not encrypted"
@@ -161,6 +173,18 @@ def _state(plain: dict[str, Any]) -> Iterator[str]:
             yield f"{name} logs to a group without retention"
 
 
+def _payloads(template: Template) -> Iterator[str]:
+    """No row of the table outlives the payload that it names."""
+    kept = max(
+        (float(template.environment(name).get(RETENTION, 0)) for name in template.resources(FUNCTION)), default=0.0
+    )
+    for bucket in template.resources(BUCKET):
+        lifecycle = template.resolved(bucket, "LifecycleConfiguration").get("LifecycleConfiguration", {})
+        for rule in lifecycle.get("Rules", []):
+            if int(rule.get("ExpirationInDays", sys.maxsize)) < kept + LONGER_THAN_ITS_ROW:
+                yield f"{bucket}: {rule['Id']} takes payloads away before their rows: {RETENTION} and 15 days have to fit"
+
+
 def _code(template: Template) -> Iterator[str]:
     """What the template names is in the project."""
     for function in template.resources(FUNCTION):
@@ -177,6 +201,36 @@ def _code(template: Template) -> Iterator[str]:
         wrapper = environment.get("AWS_LAMBDA_EXEC_WRAPPER")
         if wrapper is not None and not os.access(code / wrapper.removeprefix("/var/task/"), os.X_OK):
             yield f"{function}: {wrapper} is not a program of the project"
+
+
+def _variables(template: Template) -> Iterator[str]:
+    """A function's environment says what aion's code reads of it, and nothing that no code reads."""
+    for function in template.resources(FUNCTION):
+        code = template.path.parent / template.resolved(function, "CodeUri").get("CodeUri", ".") / "aion_core"
+        settings = _variables_read(code / "settings.py")
+        needed = {name for name, has_default in settings.items() if not has_default}
+        runtime = {name for file in (code / "lambda_runtime").glob("*.py") for name in _variables_read(file)}
+        given = {name for name in template.environment(function) if name.startswith(OWN)}
+        for name in sorted(given - settings.keys() - runtime - NOT_READ_YET):
+            yield f"{function}: nothing reads {name}"
+        for name in sorted(needed - given):
+            yield f"{function}: {name} is missing, and has no default"
+
+
+def _variables_read(file: Path) -> dict[str, bool]:
+    """Return the names of aion's variables that a module reads, and whether each has a default everywhere."""
+    read: dict[str, bool] = {}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(args=[ast.Constant(value=str(name)), *defaults]) if name.startswith(OWN):
+                # `None` says that it has to be there, also where only some deployments need it.
+                needed = any(
+                    isinstance(part, ast.Constant) and part.value is None for d in defaults for part in ast.walk(d)
+                )
+                read[name] = read.get(name, True) and not needed
+            case ast.Subscript(slice=ast.Constant(value=str(name))) if name.startswith(OWN):
+                read[name] = False
+    return read
 
 
 def _names(file: Path) -> set[str]:

@@ -29,14 +29,21 @@ _CONFIG = Config(
 # An emulator answers at an address, not at a bucket's own name.
 _CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
+# DynamoDB's words, S3's and SQS's; a queue that is not there, or a key that may not be used, does not pass.
 _PASSING = frozenset(
     {
+        "InternalError",
+        "InternalFailure",
         "InternalServerError",
+        "KMS.ThrottlingException",
+        "KmsThrottled",
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
+        "RequestThrottled",
         "ServiceUnavailable",
         "SlowDown",
+        "Throttling",
         "ThrottlingException",
         "TransactionInProgressException",
     }
@@ -49,6 +56,10 @@ class Refused(Exception):
     def __init__(self, reasons: tuple[str, ...]) -> None:
         super().__init__(", ".join(reasons))
         self.reasons = reasons
+
+    def failed(self, place: int) -> bool:
+        """Tell whether the condition of the transaction's write at this place did not hold."""
+        return self.reasons[place : place + 1] == ("ConditionalCheckFailed",)
 
     @property
     def conflict(self) -> bool:

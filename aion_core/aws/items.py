@@ -4,6 +4,7 @@ Items carry `v`, the version of their shape; this code reads `VERSION` and the o
 """
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -11,10 +12,12 @@ from aion_core.aws import keys
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Cursor, Delta, DeltaBatch, Head, TaskKey, Turn
 from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
+from aion_core.tasks.contexts import ContextRecord
 
 Item = dict[str, Any]
 
-VERSION = 1
+VERSION = 2
+"""2: a context counts the changes of its line, and is due; a head is listed; a turn has hops."""
 
 
 def number(value: int) -> Item:
@@ -78,6 +81,7 @@ def turn_attribute(turn: Turn) -> Item:
             "task_id": text(turn.task_id),
             "asked": number(turn.asked),
             "tries": number(turn.tries),
+            "hops": number(turn.hops),
         }
     }
 
@@ -90,6 +94,30 @@ def turn_of(attribute: Item) -> Turn:
         task_id=fields["task_id"]["S"],
         asked=int(fields["asked"]["N"]),
         tries=int(fields["tries"]["N"]),
+        # Items of version 1 know no hops.
+        hops=int(fields.get("hops", {"N": "0"})["N"]),
+    )
+
+
+def turns_attribute(turns: Iterable[Turn]) -> Item:
+    """Return a context's line of waiting turns."""
+    return {"L": [turn_attribute(turn) for turn in turns]}
+
+
+def context_of(item: Item, *, lives: bool) -> ContextRecord:
+    """Return the context that the item holds; of one that has expired, the fence, which must go on growing."""
+    fence = int(item.get("fence", {"N": "0"})["N"])
+    line = int(item.get("line", {"N": "0"})["N"])
+    if not lives:
+        return ContextRecord(fence, line, expired=True)
+    return ContextRecord(
+        fence=fence,
+        line=line,
+        holder=item["holder"]["S"] if "holder" in item else "",
+        until=int(item.get("until", {"N": "0"})["N"]),
+        running=turn_of(item["running"]) if "running" in item else None,
+        waiting=tuple(turn_of(turn) for turn in item.get("waiting", {"L": []})["L"]),
+        interrupted=item["interrupted"]["S"] if "interrupted" in item else None,
     )
 
 

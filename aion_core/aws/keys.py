@@ -6,6 +6,7 @@ in its key, so that no choice of characters can make it another's.
 
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
+from zlib import crc32
 
 from aion_core.ports import ContextKey, Cursor, TaskKey
 
@@ -19,7 +20,7 @@ LAST = "\U0010ffff"
 
 def task_partition(task: TaskKey) -> str:
     """Return the partition that holds a task's head and its events."""
-    return f"TASK#{task.owner}#{task.task_id}"
+    return f"TASK#{quoted(task.owner)}#{task.task_id}"
 
 
 def head_key(task: TaskKey) -> Key:
@@ -37,9 +38,25 @@ def event_key(task: TaskKey, generation: int) -> Key:
     return _key(task_partition(task), event_sort(generation))
 
 
+def snapshot_sort(generation: int) -> str:
+    """Return the sort key of the task as it is after event `generation`: right after that event."""
+    return f"{event_sort(generation)}#SNAP"
+
+
+def snapshot_of(sort: str) -> int | None:
+    """Return of which event the sort key is the snapshot's, None where it is none."""
+    _, generation, *rest = sort.split("#")
+    return int(generation) if rest == ["SNAP"] else None
+
+
+def snapshot_key(task: TaskKey, generation: int) -> Key:
+    """Return the key of the task as it is after event `generation`."""
+    return _key(task_partition(task), snapshot_sort(generation))
+
+
 def delta_partition(task: TaskKey) -> str:
     """Return the partition of a task's stream deltas: apart, for they come often and go soon."""
-    return f"DELTA#{task.owner}#{task.task_id}"
+    return f"DELTA#{quoted(task.owner)}#{task.task_id}"
 
 
 def delta_sort(place: Cursor) -> str:
@@ -52,14 +69,49 @@ def delta_key(task: TaskKey, place: Cursor) -> Key:
     return _key(delta_partition(task), delta_sort(place))
 
 
+def asked_key(task: TaskKey, turn_id: str) -> Key:
+    """Return the key of a message that waits for a task at work."""
+    return _key(task_partition(task), f"ASKED#{turn_id}")
+
+
 def context_key(context: ContextKey) -> Key:
     """Return the key of a context: its lease, and the turns that wait."""
-    return _key(f"CONTEXT#{context.owner}#{context.agent}#{context.context_id}", HEAD)
+    return _key(f"CONTEXT#{quoted(context.owner)}#{context.agent}#{context.context_id}", HEAD)
+
+
+def context_of(key: Key) -> ContextKey:
+    """Return the context whose key this is."""
+    _, owner, agent, context_id = key["pk"]["S"].split("#", 3)
+    return ContextKey(unquote(owner), agent, context_id)
 
 
 def message_key(context: ContextKey, message_id: str) -> Key:
     """Return the key that is written once per messageId of a context (R52, R110)."""
-    return _key(f"MESSAGE#{context.owner}#{context.agent}#{context.context_id}", message_id)
+    return _key(f"MESSAGE#{quoted(context.owner)}#{context.agent}#{context.context_id}", message_id)
+
+
+def idempotency_key(owner: str, agent: str, key: str) -> Key:
+    """Return the key that is written once per Idempotency-Key of an owner (D17); no contextId is empty."""
+    return message_key(ContextKey(owner, agent, ""), key)
+
+
+DUE_SHARDS = 16
+"""Over how many partitions of the index what is due is spread: one of them takes 1000 writes a second."""
+
+
+def due_shard(context: ContextKey) -> str:
+    """Return the partition of the index in which a context is due."""
+    return due_partition(crc32(context_key(context)["pk"]["S"].encode()) % DUE_SHARDS)
+
+
+def due_partition(shard: int) -> str:
+    """Return the index's partition of this number."""
+    return f"DUE#{shard:02d}"
+
+
+def quoted(owner: str) -> str:
+    """Return the owner as it stands in a key: an issuer may hold a "#", which parts the words of a key."""
+    return quote(owner, safe=":/@|. ")
 
 
 def listing_agent(owner: str, agent: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
+from aion_core.aws.table import Table
 from aion_core.aws.task_writes import FIRST_TIME
 from aion_core.aws.writes import put
 from aion_core.errors import StoreCorrupt
@@ -28,7 +29,8 @@ class DynamoDBTaskList:
     """`ports.TaskList` over the heads in one table."""
 
     def __init__(self, dynamodb: Calls, clock: Clock, *, table: str) -> None:
-        self._dynamodb, self._clock, self._table = dynamodb, clock, table
+        self._dynamodb, self._clock, self._name = dynamodb, clock, table
+        self._table = Table(dynamodb, clock, name=table)
         self._secret: bytes | None = None
 
     async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
@@ -64,7 +66,7 @@ class DynamoDBTaskList:
     async def _make_secret(self) -> bytes:
         made = secrets.token_bytes(SECRET_BYTES)
         attributes = {"v": items.number(items.VERSION), "secret": {"B": made}}
-        write = put(self._table, keys.secret_key("page-tokens"), attributes, only_if=FIRST_TIME)
+        write = put(self._name, keys.secret_key("page-tokens"), attributes, only_if=FIRST_TIME)
         try:
             await self._dynamodb("put_item", **write["Put"])
         except Refused:
@@ -76,9 +78,8 @@ class DynamoDBTaskList:
         return made
 
     async def _kept_secret(self) -> bytes | None:
-        key = keys.secret_key("page-tokens")
-        found = await self._dynamodb("get_item", TableName=self._table, Key=key, ConsistentRead=True)
-        secret: bytes | None = found["Item"]["secret"]["B"] if "Item" in found else None
+        item = await self._table.get(keys.secret_key("page-tokens"))
+        secret: bytes | None = item["secret"]["B"] if item is not None else None
         return secret
 
     async def _read(
@@ -121,7 +122,7 @@ class DynamoDBTaskList:
             values[":state"] = items.text(items.state_name(tasks.state))
             names = {"ExpressionAttributeNames": {"#state": "state"}}
         return {
-            "TableName": self._table,
+            "TableName": self._name,
             "IndexName": index,
             "KeyConditionExpression": f"{attribute} = :partition AND listing_at BETWEEN :first AND :last",
             "FilterExpression": only,

@@ -9,6 +9,7 @@ from typing import Any
 from aion_core.aws import items, keys, writes
 from aion_core.aws.client import Calls, Refused, let_others_write
 from aion_core.aws.items import Item
+from aion_core.aws.table import Table
 from aion_core.aws.task_store import TRIES
 from aion_core.aws.writes import Write
 from aion_core.checkpointing.turn import Fence
@@ -39,6 +40,7 @@ class Threads:
     def __init__(self, dynamodb: Calls, clock: Clock, *, table: str, fence: Fence | None, retention: timedelta) -> None:
         self._dynamodb, self._clock, self._table = dynamodb, clock, table
         self._fence, self._retention = fence, retention
+        self._reads = Table(dynamodb, clock, name=table)
 
     def put(self, key: keys.Key, attributes: Item) -> Write:
         """Return the write of a whole item."""
@@ -86,7 +88,7 @@ class Threads:
         written: list[tuple[keys.CheckpointSort, Item]] = []
         async with aclosing(self._pages(thread_id, first, last, ScanIndexForward=False)) as pages:
             async for page in pages:
-                for item in filter(self._lives, page):
+                for item in filter(self._reads.lives, page):
                     place = keys.checkpoint_of(item["sk"]["S"])
                     if place.task_id:
                         written.append((place, item))
@@ -95,31 +97,17 @@ class Threads:
                         written.clear()
                         yield StoredCheckpoint(place, item, own)
 
-    async def _pages(
+    def _pages(
         self, thread_id: str, first: str, last: str | None = None, **options: Any
     ) -> AsyncGenerator[list[Item], None]:
-        start: dict[str, Item] = {}
-        size = FIRST_PAGE
-        while True:
-            page = await self._dynamodb(
-                "query",
-                TableName=self._table,
-                # What the last holder wrote before it lost the context must be seen: a step would run twice.
-                ConsistentRead=True,
-                KeyConditionExpression="pk = :pk AND sk BETWEEN :first AND :last",
-                ExpressionAttributeValues={
-                    ":pk": items.text(keys.thread_partition(thread_id)),
-                    ":first": items.text(first),
-                    ":last": items.text(last or first + keys.LAST),
-                },
-                Limit=size,
-                **options,
-                **start,
-            )
-            yield page["Items"]
-            if "LastEvaluatedKey" not in page:
-                return
-            start, size = {"ExclusiveStartKey": page["LastEvaluatedKey"]}, min(size * 4, LARGEST_PAGE)
+        return self._reads.pages(
+            keys.thread_partition(thread_id),
+            first,
+            last or first + keys.LAST,
+            limit=FIRST_PAGE,
+            largest=LARGEST_PAGE,
+            **options,
+        )
 
     async def _request(self, changes: Sequence[Write]) -> None:
         if self._fence is None and len(changes) == 1:
@@ -142,7 +130,3 @@ class Threads:
     def _keeping(self) -> Item:
         expires = int((self._clock.now() + self._retention).timestamp())
         return {"v": items.number(items.VERSION), "expires": items.number(expires)}
-
-    def _lives(self, item: Item) -> bool:
-        # DynamoDB deletes expired items late, and one by one.
-        return int(item["expires"]["N"]) > self._clock.now().timestamp()

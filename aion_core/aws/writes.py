@@ -35,6 +35,19 @@ def update(table: str, key: Key, expression: str, *, only_if: str | None = None,
     return {"Update": write}
 
 
+def check(table: str, key: Key, only_if: str, **values: object) -> Write:
+    """Return the part of a transaction that changes nothing, and lets the others be made only if the item is so."""
+    # Named and valued as an update is, which needs an expression that a check has not.
+    parameters = update(table, key, "", only_if=only_if, **values)["Update"]
+    del parameters["UpdateExpression"]
+    return {"ConditionCheck": parameters}
+
+
+def delete(table: str, key: Key) -> Write:
+    """Return the removal of an item, there or not."""
+    return {"Delete": {"TableName": table, "Key": key}}
+
+
 def _attribute(value: object) -> Item:
     match value:
         case int():

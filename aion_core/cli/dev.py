@@ -18,6 +18,9 @@ from aion_core.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
 
+CHOSEN = ("AION_LEASE_SECONDS", "AION_MAX_TRIES", "AION_BLOCKING_WAIT", "AION_RETENTION_DAYS")
+"""Parameters of the template that a developer may replace by setting them."""
+
 GRACE_SECONDS = 3
 """How long open streams may take to end after Ctrl-C."""
 
@@ -61,6 +64,7 @@ def dev(port: int, config: Path, store: str) -> None:
         listener = undo.enter_context(_listen(port))
         base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
         environment = {
+            **{name: os.environ[name] for name in CHOSEN if name in os.environ},
             "AION_CONFIG": str(config.resolve()),
             "AION_BASE_URL": base_url,
             "AION_STORE": store,
@@ -70,13 +74,13 @@ def dev(port: int, config: Path, store: str) -> None:
         # It may name a profile that is not on this machine, which boto3 would not forgive.
         os.environ.pop("AWS_PROFILE", None)
         if stack is not None:
-            environment = {**stack.environment("ApiFunction"), **environment}
+            os.environ.update(stack.environment("ApiFunction"))
         # The handlers read their settings when they are imported, as they do on Lambda.
         os.environ.update(environment)
         from handlers.api import app
 
         if stack is not None:
-            stack.poll()
+            stack.poll(environ=environment)
         where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(_serve(app, listener, _greeting(agents, base_url, where)))

@@ -6,38 +6,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aion_core.errors import LeaseLost
+from aion_core.errors import LeaseLost, MoreAsked
 from aion_core.ports import (
     MAX_WAITING,
     Begun,
+    Busy,
     Clock,
     ContextKey,
     Cursor,
     DeltaBatch,
+    Ended,
     FollowUp,
     Head,
+    Held,
     Interrupted,
     Lease,
     Log,
     NewTask,
     Numbered,
+    Overdue,
     Repeated,
     TaskKey,
     Turn,
     Waiting,
+    WhenBusy,
 )
-from aion_core.protocol.types import Event, Message, StreamResponse, stream_response, unwrap
+from aion_core.protocol.types import Event, Message, StreamResponse, Task, stream_response, unwrap
 from aion_core.tasks import ingress, lifecycle
+from aion_core.tasks.contexts import ContextRecord, moment, turn_to_begin
 
-
-@dataclass
-class _Context:
-    fence: int = 0
-    holder: str | None = None
-    until: float = 0.0
-    running: Turn | None = None
-    waiting: list[Turn] = field(default_factory=list)
-    interrupted: str | None = None
+CLAIM_TERMS = 2
+"""For how many terms of a lease whoever has claimed what is overdue is left alone with it."""
 
 
 @dataclass
@@ -53,99 +52,188 @@ class _Task:
     head: Head
     log: list[_Entry]
     deltas: list[DeltaBatch] = field(default_factory=list)
+    asked: dict[str, _Entry] = field(default_factory=dict)
+    """The messages that wait while the task is at work, by their turns."""
+    snapshots: dict[int, bytes] = field(default_factory=dict)
 
 
 class MemoryTaskStore:
     """`ports.TaskStore` for one process; safe to call from several threads."""
 
     def __init__(self, clock: Clock, *, lease_seconds: float = 30.0) -> None:
-        self._clock, self._lease_seconds = clock, lease_seconds
+        self._clock, self._lease = clock, int(lease_seconds * 1000)
         self._lock = threading.Lock()
         self._tasks: dict[TaskKey, _Task] = {}
-        self._contexts: dict[ContextKey, _Context] = {}
+        self._contexts: dict[ContextKey, ContextRecord] = {}
+        self._due: dict[ContextKey, int] = {}
         self._messages: dict[tuple[ContextKey, str], tuple[str, bytes]] = {}
 
-    async def create(self, new: NewTask, *, holder: str) -> Begun | Waiting | Repeated | Interrupted:
+    # ── What comes in ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(
+        self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated | Interrupted:
         """See `ports.TaskStore.create`."""
         with self._lock:
-            repeated = self._known(new.context, new.message_id, new.content_hash)
-            if repeated is not None:
-                return repeated
-            context = self._contexts.setdefault(new.context, _Context())
-            if context.interrupted is not None:
-                return Interrupted(context.interrupted)
-            free = context.running is None and not context.waiting
-            if not free and len(context.waiting) >= MAX_WAITING:
+            for place in _message_places(new):
+                if place in self._messages:
+                    return ingress.repeat_of(new.content_hash, *self._messages[place])
+            record = self._context(new.context)
+            if record.interrupted is not None:
+                return Interrupted(record.interrupted)
+            if record.busy and when_busy is not WhenBusy.ENQUEUE:
+                return Busy(record.at_work)
+            if len(record.waiting) >= MAX_WAITING:
                 raise ingress.too_many_wait()
             head = ingress.first_head(new)
             self._tasks[new.key] = _Task(head, [_Entry(_pack(event)) for event in new.events])
             self._tasks[new.key].log[0].request = new.request
-            self._messages[new.context, new.message_id] = (new.key.task_id, new.content_hash)
-            context.waiting.append(new.turn)
-            return self._begin(new.context, context, holder) if free else Waiting(head)
+            for place in _message_places(new):
+                self._messages[place] = (new.key.task_id, new.content_hash)
+            if holder is not None and not record.busy:
+                return self._begin(new.context, new.turn, holder)
+            self._wait(new.context, new.turn)
+            return Waiting(head, record.held_until())
 
-    async def follow_up(self, follow_up: FollowUp, *, holder: str) -> Begun | Repeated:
+    async def follow_up(
+        self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated:
         """See `ports.TaskStore.follow_up`."""
         with self._lock:
-            key, head = follow_up.head.context, follow_up.head
-            repeated = self._known(key, follow_up.message_id, follow_up.content_hash)
-            if repeated is not None:
-                return repeated
-            context, task = self._contexts[key], self._tasks[head.key]
-            if context.running is not None:
+            key, head, turn = follow_up.head.context, follow_up.head, follow_up.turn
+            place = (key, follow_up.message_id)
+            if place in self._messages:
+                return ingress.repeat_of(follow_up.content_hash, *self._messages[place])
+            record, task = self._context(key), self._tasks[head.key]
+            asks = head.state in lifecycle.INTERRUPTED
+            takes = asks or (when_busy is WhenBusy.INTERRUPT and record.runs(head.key.task_id))
+            if asks and record.running is not None:
                 raise ingress.another_runs()
-            if task.head != head:
+            if not takes and when_busy is WhenBusy.REJECT:
+                return Busy(head.key.task_id)
+            if task.head.state in lifecycle.RESTING if not takes else task.head.generation != head.generation:
                 raise ingress.no_longer_asked()
-            task.log.append(
-                _Entry(_pack(follow_up.event), follow_up.asked.SerializeToString(), request=follow_up.request)
+            if not takes and len(record.waiting) >= MAX_WAITING:
+                raise ingress.too_many_wait()
+            self._messages[place] = (head.key.task_id, follow_up.content_hash)
+            entry = _Entry(_pack(follow_up.event), follow_up.asked.SerializeToString(), request=follow_up.request)
+            if not takes:
+                task.asked[turn.id] = entry
+                self._wait(key, replace(turn, asked=0))
+                return Waiting(task.head, record.held_until())
+            task.log.append(entry)
+            task.head = replace(lifecycle.advance(task.head, follow_up.event), fence=record.fence + 1)
+            record = replace(record, running=None, holder="", until=0, interrupted=None)
+            if holder is not None:
+                self._contexts[key] = record
+                return self._begin(key, turn, holder)
+            self._contexts[key] = replace(
+                record, fence=record.fence + 1, line=record.line + 1, waiting=(turn, *record.waiting)
             )
-            task.head = lifecycle.advance(head, follow_up.event)
-            self._messages[key, follow_up.message_id] = (head.key.task_id, follow_up.content_hash)
-            context.waiting.insert(0, follow_up.turn)
-            return self._begin(key, context, holder)
+            self._due[key] = self._soon()
+            return Waiting(task.head)
 
     async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
         """See `ports.TaskStore.known`."""
         with self._lock:
-            return self._known(context, message_id, content_hash)
+            known = self._messages.get((context, message_id))
+            return ingress.repeat_of(content_hash, *known) if known else None
 
-    async def begin(self, context: ContextKey, *, holder: str) -> Begun | None:
+    # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
         """See `ports.TaskStore.begin`."""
         with self._lock:
-            record = self._contexts.get(context)
-            if record is None or (record.running and record.until > self._now()):
-                return None
-            if record.running is None and (record.interrupted is not None or not record.waiting):
-                return None
-            return self._begin(context, record, holder)
+            turn = turn_to_begin(self._context(context), self._now())
+            return self._begin(context, turn, holder) if isinstance(turn, Turn) else turn
 
     def renew(self, lease: Lease) -> bool:
         """See `ports.TaskStore.renew`."""
         with self._lock:
-            record = self._contexts.get(lease.context)
-            if record is None or record.fence != lease.fence or record.holder != lease.holder:
+            record = self._context(lease.context)
+            if not _is_held(record, lease):
                 return False
-            record.until = self._now() + self._lease_seconds
+            self._contexts[lease.context] = replace(record, until=self._soon())
+            self._due[lease.context] = self._soon()
             return True
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, release: bool = False, key: str = "") -> Head:
+    def holds(self, lease: Lease) -> bool:
+        """See `ports.TaskStore.holds`."""
+        with self._lock:
+            return self._tasks[_task_of(lease.context, lease.turn)].head.fence == lease.fence
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
         """See `ports.TaskStore.append`."""
         with self._lock:
-            task = self._tasks[head.key]
-            if task.head != replace(head, fence=lease.fence) or task.head.state in lifecycle.TERMINAL:
+            return self._append(lease, head, event, key=key)
+
+    async def finish(
+        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+    ) -> Ended:
+        """See `ports.TaskStore.finish`."""
+        with self._lock:
+            record, task = self._context(lease.context), self._tasks[head.key]
+            self._check(lease, head)
+            after = lifecycle.advance(task.head, event)
+            if after.state in lifecycle.TERMINAL and record.waits_for(head.key.task_id):
+                raise MoreAsked("A message waits for this task.")
+            if after.state not in lifecycle.RESTING and not record.waits_for(head.key.task_id):
+                raise ingress.nothing_left_to_do()
+            after = self._append(lease, head, event)
+            if snapshot is not None:
+                task.snapshots[after.generation] = snapshot.SerializeToString()
+            asks = after.state in lifecycle.INTERRUPTED
+            record = replace(
+                record, running=None, holder="", until=0, interrupted=head.key.task_id if asks else record.interrupted
+            )
+            self._contexts[lease.context] = record
+            self._due.pop(lease.context, None)
+            if asks or not record.waiting:
+                return Ended(after)
+            if go_on:
+                return Ended(after, next=self._begin(lease.context, record.waiting[0], lease.holder))
+            self._due[lease.context] = self._soon()
+            return Ended(after, waiting=True)
+
+    async def pause(self, lease: Lease, *, at_boundary: bool) -> None:
+        """See `ports.TaskStore.pause`."""
+        with self._lock:
+            record = self._context(lease.context)
+            if not _is_held(record, lease):
                 raise LeaseLost("Another holder runs this context now.")
-            task.log.append(_Entry(_pack(event), key=key))
-            task.head = lifecycle.advance(task.head, event)
-            if release:
-                context = self._contexts[lease.context]
-                context.holder, context.running = None, None
-                context.interrupted = head.key.task_id if task.head.state in lifecycle.INTERRUPTED else None
-            return task.head
+            turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if at_boundary else lease.turn
+            self._contexts[lease.context] = replace(record, running=turn, holder="", until=self._now())
+            self._due[lease.context] = self._soon()
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
         """See `ports.TaskStore.append_deltas`."""
         with self._lock:
             self._tasks[key].deltas.append(batch)
+
+    async def cancel(self, head: Head, event: Event) -> Ended:
+        """See `ports.TaskStore.cancel`."""
+        with self._lock:
+            task, record, task_id = self._tasks[head.key], self._context(head.context), head.key.task_id
+            if task.head != head:
+                raise ingress.no_longer_asked()
+            after = lifecycle.advance(head, event)
+            waiting = record.without(task_id)
+            # Who only waits writes nothing: a turn of another task, which runs, goes on under its fence.
+            if record.running is None or record.runs(task_id):
+                record = replace(record, fence=record.fence + 1, running=None, holder="", until=0)
+                self._due.pop(head.context, None)
+            interrupted = None if record.interrupted == task_id else record.interrupted
+            self._contexts[head.context] = replace(
+                record, line=record.line + 1, waiting=waiting, interrupted=interrupted
+            )
+            task.log.append(_Entry(_pack(event)))
+            task.head = replace(after, fence=max(record.fence, head.fence))
+            left = bool(waiting) and record.running is None and interrupted is None
+            if left:
+                self._due[head.context] = self._soon()
+            return Ended(task.head, waiting=left)
+
+    # ── What is read ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def head(self, key: TaskKey) -> Head | None:
         """See `ports.TaskStore.head`."""
@@ -164,8 +252,11 @@ class MemoryTaskStore:
             task = self._tasks.get(key)
             if task is None:
                 return None
-            entries = enumerate(task.log[after:], start=after + 1)
-            return Log(task.head, tuple(_numbered(number, entry) for number, entry in entries))
+            base = after or max(task.snapshots, default=0)
+            entries = [_numbered(number, entry) for number, entry in enumerate(task.log[base:], start=base + 1)]
+            if base and not after:
+                entries.insert(0, Numbered(base, Task.FromString(task.snapshots[base])))
+            return Log(task.head, tuple(entries))
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """See `ports.TaskStore.deltas`."""
@@ -174,6 +265,27 @@ class MemoryTaskStore:
             placed = sorted(task.deltas, key=_place) if task else []
             return [batch for batch in placed if _place(batch) >= since]
 
+    # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def overdue(self, *, limit: int) -> Sequence[Overdue]:
+        """See `ports.TaskStore.overdue`."""
+        with self._lock:
+            now = self._now()
+            found = sorted((at, number) for number, at in enumerate(self._due.values()) if at <= now)
+            contexts = list(self._due)
+            return [Overdue(contexts[number], moment(at)) for at, number in found[:limit]]
+
+    async def claim(self, overdue: Overdue) -> bool:
+        """See `ports.TaskStore.claim`."""
+        with self._lock:
+            at = self._due.get(overdue.context)
+            if at is None or at > self._now():
+                return False
+            self._due[overdue.context] = self._now() + self._lease * CLAIM_TERMS
+            return True
+
+    # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
     @contextmanager
     def fenced(self, context: ContextKey, fence: int) -> Iterator[None]:
         """Keep the context's fence where it is for as long as the block runs; raises LeaseLost where it has moved on.
@@ -181,26 +293,69 @@ class MemoryTaskStore:
         For what is written under the fence elsewhere: on DynamoDB both are one transaction.
         """
         with self._lock:
-            record = self._contexts.get(context)
-            if record is None or record.fence != fence:
+            if context not in self._contexts or self._contexts[context].fence != fence:
                 raise LeaseLost("Another holder runs this context now.")
             yield
 
-    def _begin(self, key: ContextKey, context: _Context, holder: str) -> Begun:
-        turn = context.running or context.waiting.pop(0)
-        context.running, context.interrupted = replace(turn, tries=turn.tries + 1), None
-        context.fence += 1
-        context.holder, context.until = holder, self._now() + self._lease_seconds
-        task = self._tasks[TaskKey(key.owner, turn.task_id)]
-        task.head = replace(task.head, fence=context.fence)
-        return Begun(Lease(key, context.running, holder, context.fence), task.head)
+    def _begin(self, key: ContextKey, turn: Turn, holder: str) -> Begun:
+        record = self._context(key)
+        task = self._tasks[_task_of(key, turn)]
+        fence = record.fence + 1
+        waiting = tuple(waiting for waiting in record.waiting if waiting.id != turn.id)
+        line = record.line + (len(waiting) != len(record.waiting))
+        if not turn.asked:
+            # The message has waited for a task at work: now it is taken in.
+            entry = task.asked.pop(turn.id)
+            event = ingress.at_work(task.head, self._clock.now())
+            task.log.append(replace(entry, event=_pack(event)))
+            task.head = lifecycle.advance(task.head, event)
+            turn = replace(turn, asked=task.head.generation)
+        turn = replace(turn, tries=turn.tries + 1)
+        task.head = replace(task.head, fence=fence)
+        self._contexts[key] = ContextRecord(fence, line, holder, self._soon(), turn, waiting, record.interrupted)
+        self._due[key] = self._soon()
+        return Begun(Lease(key, turn, holder, fence), task.head)
 
-    def _known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
-        known = self._messages.get((context, message_id))
-        return ingress.repeat_of(content_hash, *known) if known else None
+    def _append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
+        self._check(lease, head)
+        task = self._tasks[head.key]
+        task.head = lifecycle.advance(task.head, event)
+        task.log.append(_Entry(_pack(event), key=key))
+        return task.head
 
-    def _now(self) -> float:
-        return self._clock.now().timestamp()
+    def _check(self, lease: Lease, head: Head) -> None:
+        task = self._tasks[head.key]
+        if task.head != replace(head, fence=lease.fence) or task.head.state in lifecycle.TERMINAL:
+            raise LeaseLost("Another holder runs this context now.")
+
+    def _wait(self, key: ContextKey, turn: Turn) -> None:
+        record = self._context(key)
+        self._contexts[key] = replace(record, line=record.line + 1, waiting=(*record.waiting, turn))
+        self._due.setdefault(key, self._soon())
+
+    def _context(self, key: ContextKey) -> ContextRecord:
+        return self._contexts.setdefault(key, ContextRecord())
+
+    def _now(self) -> int:
+        return int(self._clock.now().timestamp() * 1000)
+
+    def _soon(self) -> int:
+        return self._now() + self._lease
+
+
+def _is_held(record: ContextRecord, lease: Lease) -> bool:
+    return record.fence == lease.fence and record.holder == lease.holder
+
+
+def _message_places(new: NewTask) -> list[tuple[ContextKey, str]]:
+    places = [(new.context, new.message_id)]
+    if new.idempotency_key:
+        places.insert(0, (replace(new.context, context_id=""), new.idempotency_key))
+    return places
+
+
+def _task_of(context: ContextKey, turn: Turn) -> TaskKey:
+    return TaskKey(context.owner, turn.task_id)
 
 
 def _place(batch: DeltaBatch) -> Cursor:

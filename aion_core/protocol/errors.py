@@ -13,6 +13,7 @@ from aion_core.errors import (
     PushNotSupported,
     StoreUnavailable,
     TaskFinished,
+    TaskNotCancelable,
     TaskNotFound,
 )
 
@@ -20,6 +21,7 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     InvalidMessage: a2a.InvalidParamsError,
     TaskNotFound: a2a.TaskNotFoundError,
     TaskFinished: a2a.UnsupportedOperationError,
+    TaskNotCancelable: a2a.TaskNotCancelableError,
     MessageIdReused: a2a.InvalidParamsError,
     ContextBusy: a2a.UnsupportedOperationError,
     ContentTypeNotSupported: a2a.ContentTypeNotSupportedError,

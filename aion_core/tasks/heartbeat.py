@@ -7,16 +7,29 @@ from types import TracebackType
 from typing import Self
 
 from aion_core.errors import StoreError
-from aion_core.ports import Lease, TaskStore
+from aion_core.ports import Bell, Bells, Lease, TaskStore
 
 logger = logging.getLogger(__name__)
 
+WATCH_SECONDS = 1.0
+"""How often it is looked whether the turn is still its holder's: so long may one run on that was canceled elsewhere."""
+
 
 class Heartbeat:
-    """`async with Heartbeat(...) as beat:` renews the lease every `seconds`; `beat.lost` is set when it is gone."""
+    """`async with Heartbeat(...) as beat:` renews the lease; `beat.lost` is set when it is gone.
 
-    def __init__(self, store: TaskStore, lease: Lease, *, seconds: float) -> None:
-        self._store, self._lease, self._seconds = store, lease, seconds
+    At the first renewal a bell is rung that is heard when the lease could have run out: should this process die,
+    whoever hears it takes the turn over. A turn that ends before costs neither.
+    """
+
+    def __init__(
+        self, store: TaskStore, bells: Bells, lease: Lease, *, renew_seconds: float, bell_seconds: float
+    ) -> None:
+        """`renew_seconds`: how often the lease is renewed; `bell_seconds`: when the bell is heard."""
+        self._store, self._bells, self._lease = store, bells, lease
+        self._ticks = max(1, round(renew_seconds / WATCH_SECONDS))
+        self._tick = min(WATCH_SECONDS, renew_seconds)
+        self._bell_seconds = bell_seconds
         self.lost = asyncio.Event()
         self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -35,12 +48,20 @@ class Heartbeat:
         self._stop.set()
 
     def _beat(self) -> None:
-        while not self._stop.wait(self._seconds):
+        ticks = 0
+        rung = False
+        while not self._stop.wait(self._tick):
+            ticks += 1
+            renews = ticks % self._ticks == 0
             try:
-                kept = self._store.renew(self._lease)
+                kept = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
+                if kept and renews and not rung:
+                    watching = Bell(self._lease.context, self._lease.turn.id)
+                    self._bells.ring_from_thread(watching, delay=self._bell_seconds)
+                    rung = True
             except StoreError as error:
                 # The lease outlives a few missed beats; the next one may come through.
-                logger.warning("The lease could not be renewed: %s", error)
+                logger.warning("The lease could not be looked after: %s", error)
                 continue
             if not kept and not self._stop.is_set():
                 assert self._loop is not None  # noqa: S101  # set before the thread was started

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused
+from uuid_utils.compat import uuid7
+
+from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
 from aion_core.ports import MAX_WAITING, ContextKey, FollowUp, Head, NewTask, Numbered, Repeated, TaskKey, Turn
-from aion_core.protocol.types import Message, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle
 
 
@@ -20,6 +22,7 @@ def new_task(
     at: datetime,
     context_is_new: bool,
     request: Mapping[str, Any] | None = None,
+    idempotency_key: str = "",
 ) -> NewTask:
     """Return what is kept of a message that starts a task: submitted, then working (R32, R33, D12)."""
     asked = Message()
@@ -45,30 +48,56 @@ def new_task(
         events=(submitted, working),
         turn=Turn(id=turn_id, task_id=task_id, asked=1),
         request=request or {},
+        idempotency_key=idempotency_key,
     )
 
 
 def follow_up(
-    message: Message, head: Head, *, turn_id: str, at: datetime, request: Mapping[str, Any] | None = None
+    message: Message,
+    head: Head,
+    task: Task,
+    *,
+    turn_id: str,
+    at: datetime,
+    request: Mapping[str, Any] | None = None,
 ) -> FollowUp:
-    """Return what is kept of a message to an interrupted task: it works again."""
+    """Return what is kept of a message to a task that there is: by it, the task works again, or goes on working."""
     asked = Message()
     asked.CopyFrom(message)
     asked.task_id, asked.context_id = head.key.task_id, head.context.context_id
-    working = TaskStatusUpdateEvent(
-        task_id=asked.task_id,
-        context_id=asked.context_id,
-        status=lifecycle.status_at(TaskState.TASK_STATE_WORKING, at),
-    )
     return FollowUp(
         head=head,
+        task=task,
         message_id=message.message_id,
         content_hash=content_hash(message),
-        event=working,
+        event=at_work(head, at),
         asked=asked,
         turn=Turn(id=turn_id, task_id=head.key.task_id, asked=head.generation + 1),
         request=request or {},
     )
+
+
+def at_work(head: Head, at: datetime) -> TaskStatusUpdateEvent:
+    """Return the event by which a task takes a message in: it works."""
+    return TaskStatusUpdateEvent(
+        task_id=head.key.task_id,
+        context_id=head.context.context_id,
+        status=lifecycle.status_at(TaskState.TASK_STATE_WORKING, at),
+    )
+
+
+def canceled(head: Head, at: datetime, reason: str) -> TaskStatusUpdateEvent:
+    """Return the event by which a task is canceled, and why."""
+    said = Message(
+        message_id=str(uuid7()),
+        role=Role.ROLE_AGENT,
+        task_id=head.key.task_id,
+        context_id=head.context.context_id,
+        parts=[Part(text=reason)],
+    )
+    status = lifecycle.status_at(TaskState.TASK_STATE_CANCELED, at)
+    status.message.CopyFrom(said)
+    return TaskStatusUpdateEvent(task_id=said.task_id, context_id=said.context_id, status=status)
 
 
 def content_hash(message: Message) -> bytes:
@@ -90,7 +119,7 @@ def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Repeated:
     """
     if content_hash != known_hash:
         raise MessageIdReused(
-            "This messageId was used in this context with other content. Give the new message an id of its own."
+            "This messageId, or Idempotency-Key, was used with other content. Give the new message one of its own."
         )
     return Repeated(task_id)
 
@@ -108,6 +137,11 @@ def another_runs() -> ContextBusy:
 def no_longer_asked() -> LeaseLost:
     """Return what happened where a task has gone on meanwhile."""
     return LeaseLost("The task is no longer as it was read.")
+
+
+def nothing_left_to_do() -> IllegalMove:
+    """Return the refusal to leave a task at work for which no turn waits: it would be at work for ever."""
+    return IllegalMove("Nothing waits for the task: its turn has to end it, or to ask.")
 
 
 def first_log(new: NewTask) -> tuple[Numbered, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from aion_core.errors import InvalidMessage, NotSupported, TaskFinished
+from aion_core.errors import InvalidMessage, TaskFinished
 from aion_core.protocol.types import Message, Task
 from aion_core.tasks import lifecycle
 
@@ -18,7 +18,7 @@ INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
 def check_answer(task: Task, message: Message) -> None:
     """Refuse a message that cannot continue the task, before anything runs, and say what would.
 
-    Raises TaskFinished, NotSupported or InvalidMessage.
+    A task at work takes any message. Raises TaskFinished or InvalidMessage.
     """
     if task.status.state in lifecycle.TERMINAL:
         raise TaskFinished(
@@ -26,7 +26,7 @@ def check_answer(task: Task, message: Message) -> None:
             "Send the message without taskId, in the same context, to start a new task."
         )
     if task.status.state not in lifecycle.INTERRUPTED:
-        raise NotSupported("The task is still working. Send the message without taskId, in the same context.")
+        return
     if not any(part.WhichOneof("content") in ("text", "data") for part in message.parts):
         raise InvalidMessage(
             "The answer has neither text nor data: give it a part with one of them.", field="message.parts"

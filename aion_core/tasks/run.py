@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from aion_core.ports import Delta, Numbered
+from aion_core.ports import Cursor, Delta, Numbered
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle, projection
 
@@ -48,7 +48,8 @@ class Run:
         if listen is Listen.FROM_THE_FIRST:
             self._unheard = deque(Spoken(str(entry.generation), entry.event) for entry in self.log)
         elif listen is Listen.FROM_NOW:
-            self._unheard = deque([Spoken(str(len(self.log)), self.task())])
+            self._unheard = deque([Spoken(str(self.log[-1].generation), self.task())])
+        self._last_said = str(self.log[-1].generation) if self.log else ""
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -59,6 +60,7 @@ class Run:
 
     def say(self, id_: str, what: Event | Delta) -> None:
         """Let the reader have an event or a chunk."""
+        self._last_said = id_ or self._last_said
         if self._unheard is not None:
             self._unheard.append(Spoken(id_, what))
             self._news.set()
@@ -85,6 +87,15 @@ class Run:
         """Return when the turn has ended; whoever is cancelled here leaves the turn alone."""
         await self._ended.wait()
 
+    def cursor(self) -> Cursor:
+        """Return where a reader stands who has heard all that was said here."""
+        return cursor_of(self._last_said) or Cursor()
+
+    def entry(self, generation: int) -> Numbered | None:
+        """Return the event of that number, None where it is not known by itself."""
+        first = self.log[0].generation if self.log else 1
+        return self.log[generation - first] if 0 <= generation - first < len(self.log) else None
+
     def rests_or_goes_on(self) -> bool:
         """Tell whether this run knows how its task stands: it has come to rest here, or is still under way."""
         return self.rests() or not self._ended.is_set()
@@ -97,3 +108,14 @@ class Run:
     def task(self) -> Task:
         """Return the task as the log tells it."""
         return projection.fold(self.log)
+
+
+def cursor_of(sse_id: str) -> Cursor | None:
+    """Return where a reader stands whose last SSE id this was; None where it is none of ours."""
+    steps = sse_id.split(".")
+    if len(steps) not in (1, 3) or not all(step.isascii() and step.isdecimal() and len(step) < 12 for step in steps):
+        return None
+    if len(steps) == 1:
+        return Cursor(int(steps[0]))
+    generation, fence, number = (int(step) for step in steps)
+    return Cursor(generation, fence, number + 1)

@@ -2,74 +2,117 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import ContextBusy, InvalidMessage, LeaseLost, StoreUnavailable, TaskFinished, TaskNotFound
+from aion_core.errors import (
+    ContextBusy,
+    InvalidMessage,
+    LeaseLost,
+    StoreError,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+)
 from aion_core.ports import (
     Begun,
+    Bell,
+    Bells,
+    Busy,
     Clock,
     ContextKey,
     Cursor,
-    FollowUp,
+    Head,
     Interrupted,
     Log,
     Numbered,
     Repeated,
     TaskKey,
     TaskStore,
+    Waiting,
+    WhenBusy,
 )
-from aion_core.protocol.types import SendMessageRequest, Task
+from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import ingress, lifecycle, projection, questions, subscription
 from aion_core.tasks.run import Listen, Run, Spoken
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TimeUp
+from aion_core.tasks.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-DRIVE_FOR = timedelta(minutes=15)
-"""How long a call looks after its context at the most: as long as an invocation of Lambda may last."""
-BUSY_SECONDS = 0.25
-"""How often a turn that waits looks whether its time has come."""
+RETRIES = 5
+"""How often a message is looked at anew whose task goes on while it is being taken."""
+
+CANCEL_RETRIES = 50
+"""How often a cancel is tried against an agent that speaks: each of its words may come in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who asks, and for which agent."""
+    """Who asks, for which agent, and how."""
 
     owner: str
     agent: str
     work: set[asyncio.Task[None]] = field(default_factory=set)
     """What the call has set going; it may outlive the answer, so whoever made the call waits for it."""
+    time_up: TimeUp = field(default_factory=TimeUp)
+    """Until when this process serves the call."""
+    idempotency_key: str = ""
+    """What the client calls this request, in the place of a messageId in a context (D17)."""
+    last_heard: str = ""
+    """The SSE id that the client heard last, where it comes back to a stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
     key: TaskKey
-    run: Run | None
+    run: Run | None = None
     """The turn, where this call runs it; else somebody else does, and the log is read."""
+    task: Task | None = None
+    """The task as it was when the message was taken, where that is known."""
+    after: Cursor = Cursor()  # noqa: RUF009  # frozen
+    """Where in the log that is."""
 
 
 class TaskService:
-    """Sends, streams and reads tasks; a turn that it starts goes on when the caller leaves."""
+    """Sends, streams, reads and cancels tasks; a turn that it starts goes on when the caller leaves."""
 
-    def __init__(self, store: TaskStore, runner: TaskRunner, clock: Clock, *, blocking_wait: float = 240.0) -> None:
-        """`blocking_wait`: after so many seconds a blocking send answers with the task as it stands."""
-        self._store, self._runner, self._clock = store, runner, clock
-        self._blocking_wait = blocking_wait
+    def __init__(
+        self,
+        store: TaskStore,
+        worker: Worker,
+        bells: Bells,
+        clock: Clock,
+        *,
+        blocking_wait: float = 240.0,
+        double_texting: Mapping[str, WhenBusy] | None = None,
+    ) -> None:
+        """`blocking_wait`: after so many seconds a blocking send answers with the task as it stands.
+
+        `double_texting`: what becomes of a message whose context is at work, for each agent; it waits where none is
+        said.
+        """
+        self._store, self._worker, self._bells, self._clock = store, worker, bells, clock
+        self._blocking_wait, self._double_texting = blocking_wait, double_texting or {}
+
+    # ── The operations ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def send(self, call: Call, request: SendMessageRequest) -> Task:
         """Answer the message and return its task at rest, or as it stands after `blocking_wait` (R20).
 
-        With `returnImmediately` the task is returned as it was recorded, working, and runs on (R21, D12). A repeated
-        message returns the task that it made the first time. Raises ClientError where the message cannot be taken.
+        With `returnImmediately` the task is returned as it was recorded, working, and another function runs it
+        (R21, D12). A repeated message returns the task that it made the first time. Raises ClientError where the
+        message cannot be taken.
         """
-        accepted = await self._accept(call, request, Listen.NOT)
-        if not request.configuration.return_immediately:
+        at_once = not request.configuration.return_immediately
+        accepted = await self._accept(call, request, Listen.NOT, at_once=at_once)
+        if not at_once and accepted.task is not None:
+            return accepted.task
+        if at_once:
             await self._within(self._rested(accepted), self._blocking_wait)
         if accepted.run is not None and accepted.run.rests_or_goes_on():
             return accepted.run.task()
@@ -79,41 +122,61 @@ class TaskService:
     async def stream(self, call: Call, request: SendMessageRequest) -> AsyncGenerator[list[Spoken], None]:
         """Answer the message; yield what is said, from the task's first event, until the task rests (R22).
 
-        A repeated message subscribes to its task from the first event. Raises ClientError before the first batch.
+        A repeated message subscribes to its task from the first event. Ends early, with what was said until then, when
+        this process has no time left. Raises ClientError before the first batch.
         """
-        accepted = await self._accept(call, request, Listen.FROM_THE_FIRST)
-        heard = 0
+        accepted = await self._accept(call, request, Listen.FROM_THE_FIRST, at_once=True)
+        after = accepted.after
         if accepted.run is not None:
             async for batch in accepted.run.batches():
                 yield batch
             if accepted.run.rests():
                 return
-            # The turn was taken over by somebody else: the log goes on.
-            heard = accepted.run.log[-1].generation
-        async for batch in subscription.tail(self._store, accepted.key, self._clock, after=Cursor(heard)):
+            # The turn was taken over or handed on: the log goes on.
+            after = accepted.run.cursor()
+        elif accepted.task is not None and after.generation:
+            yield [Spoken(str(after.generation), accepted.task)]
+        async for batch in self._tail(call, accepted.key, after):
             yield batch
 
     async def subscribe(self, call: Call, task_id: str) -> AsyncGenerator[list[Spoken], None]:
         """Yield the task as it stands, then what is said until it rests (spec 3.1.6).
 
+        A client that comes back with the last id it heard (`Last-Event-ID`) hears what came after that instead; an id
+        that is none of this task's is as none. Ends early, to be come back to, when this process has no time left.
         Raises TaskNotFound, and TaskFinished where nothing can follow any more.
         """
         log = await self._log(TaskKey(call.owner, task_id), call)
-        if log.head.state in lifecycle.TERMINAL:
+        after = subscription.place_of(call.last_heard, log.head)
+        if log.head.state in lifecycle.TERMINAL and (after is None or after.generation == log.head.generation):
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
-        yield [Spoken(str(log.head.generation), _task(log))]
-        async for batch in subscription.tail(self._store, log.head.key, self._clock, after=Cursor(log.head.generation)):
+        if after is None:
+            after = Cursor(log.head.generation)
+            yield [Spoken(str(after.generation), _task(log))]
+        async for batch in self._tail(call, log.head.key, after):
             yield batch
 
     async def get(self, call: Call, task_id: str) -> Task:
         """Return the task; raises TaskNotFound."""
         return _task(await self._log(TaskKey(call.owner, task_id), call))
 
-    async def _accept(self, call: Call, request: SendMessageRequest, listen: Listen) -> _Accepted:
-        """Keep the message, once, and see to it that its turn runs."""
-        message, metadata = request.message, MessageToDict(request.metadata)
+    async def cancel(self, call: Call, task_id: str) -> Task:
+        """End the task as canceled, from wherever it is asked, and return it (spec 3.1.5).
+
+        Nothing that its agent says after this is recorded; whoever runs it stops within seconds. Raises TaskNotFound,
+        and TaskNotCancelable where it has ended.
+        """
+        key = TaskKey(call.owner, task_id)
+        await self._cancel(call, key, "Canceled.")
+        return _task(await self._log(key, call))
+
+    # ── A message comes in ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _accept(self, call: Call, request: SendMessageRequest, listen: Listen, *, at_once: bool) -> _Accepted:
+        """Keep the message, once, and see to it that its turn runs: here, where it is to be answered `at_once`."""
+        message = request.message
         if message.task_id:
-            return await self._continue(call, request, message.task_id, listen)
+            return await self._continue(call, request, message.task_id, listen, at_once=at_once)
         context = ContextKey(call.owner, call.agent, message.context_id or str(uuid7()))
         new = ingress.new_task(
             message,
@@ -122,99 +185,132 @@ class TaskService:
             turn_id=str(uuid7()),
             at=self._clock.now(),
             context_is_new=not message.context_id,
-            request=metadata,
+            request=MessageToDict(request.metadata),
+            idempotency_key="" if message.context_id else call.idempotency_key,
         )
-        outcome = await self._store.create(new, holder=str(uuid7()))
-        match outcome:
-            case Begun():
-                run = Run(ingress.first_log(new), listen=listen)
-                self._go(call, self._run(outcome, run))
-                return _Accepted(new.key, run)
-            case Interrupted():
-                return await self._continue(call, request, outcome.task_id, listen)
-        key = TaskKey(call.owner, outcome.task_id) if isinstance(outcome, Repeated) else new.key
-        return self._follow(call, context, key)
+        policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
+        for attempt in range(RETRIES):
+            when_busy = WhenBusy.ENQUEUE if policy is WhenBusy.INTERRUPT and attempt + 1 == RETRIES else policy
+            outcome = await self._store.create(new, holder=_holder(at_once), when_busy=when_busy)
+            match outcome:
+                case Begun():
+                    run = Run(ingress.first_log(new), listen=listen)
+                    self._go(call, self._worker.run(outcome, run, call.time_up))
+                    return _Accepted(new.key, run)
+                case Waiting():
+                    await self._see_to(call, outcome, at_once=at_once)
+                    return _Accepted(new.key, task=projection.fold(ingress.first_log(new)))
+                case Repeated():
+                    return _Accepted(TaskKey(call.owner, outcome.task_id))
+                case Interrupted():
+                    return await self._continue(call, request, outcome.task_id, listen, at_once=at_once)
+                case Busy() if policy is WhenBusy.REJECT:
+                    raise _busy()
+                case Busy():
+                    await self._interrupt(call, outcome)
+        raise _busy()
 
-    def _follow(self, call: Call, context: ContextKey, key: TaskKey) -> _Accepted:
-        """Look after a context in which another call may run the task, or nobody yet."""
-        self._go(call, self._drive(context, key))
-        return _Accepted(key, None)
-
-    async def _continue(self, call: Call, request: SendMessageRequest, task_id: str, listen: Listen) -> _Accepted:
-        """Take a message to a task that there is: the answer to its question, or a repeat of it."""
+    async def _continue(
+        self, call: Call, request: SendMessageRequest, task_id: str, listen: Listen, *, at_once: bool
+    ) -> _Accepted:
+        """Take a message to a task that there is: the answer to its question, one more word, or a repeat of either."""
         message = request.message
-        log = await self._log(TaskKey(call.owner, task_id), call)
+        for _ in range(RETRIES):
+            log = await self._log(TaskKey(call.owner, task_id), call)
+            try:
+                return await self._follow_up(call, request, message, log, listen, at_once=at_once)
+            except LeaseLost:
+                # The task went on while the message was being looked at.
+                continue
+        raise ContextBusy("The task goes on faster than a message can be added to it. Send it again in a moment.")
+
+    async def _follow_up(
+        self, call: Call, request: SendMessageRequest, message: Message, log: Log, listen: Listen, *, at_once: bool
+    ) -> _Accepted:
         context = log.head.context
         if message.context_id and message.context_id != context.context_id:
             raise InvalidMessage(
                 "This task belongs to another context. Leave contextId out, or give the task's own.",
                 field="message.contextId",
             )
-        outcome: Begun | Repeated | None = await self._store.known(
-            context, message.message_id, ingress.content_hash(message)
+        if await self._store.known(context, message.message_id, ingress.content_hash(message)) is not None:
+            return _Accepted(log.head.key)
+        task = _task(log)
+        questions.check_answer(task, message)
+        follow_up = ingress.follow_up(
+            message,
+            log.head,
+            task,
+            turn_id=str(uuid7()),
+            at=self._clock.now(),
+            request=MessageToDict(request.metadata),
         )
-        if outcome is None:
-            task = _task(log)
-            questions.check_answer(task, message)
-            follow_up = ingress.follow_up(
-                message,
-                log.head,
-                turn_id=str(uuid7()),
-                at=self._clock.now(),
-                request=MessageToDict(request.metadata),
-            )
-            outcome = await self._follow_up(follow_up)
-        if isinstance(outcome, Repeated):
-            return self._follow(call, context, TaskKey(call.owner, outcome.task_id))
-        entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
-        run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
-        self._go(call, self._run(outcome, run))
-        return _Accepted(log.head.key, run)
+        policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
+        outcome = await self._store.follow_up(follow_up, holder=_holder(at_once), when_busy=policy)
+        match outcome:
+            case Begun():
+                entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
+                run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
+                self._go(call, self._worker.run(outcome, run, call.time_up))
+                return _Accepted(log.head.key, run)
+            case Waiting():
+                await self._see_to(call, outcome, at_once=at_once)
+                if outcome.head.generation != log.head.generation:
+                    log = await self._log(log.head.key, call)
+                return _Accepted(log.head.key, task=_task(log), after=Cursor(log.head.generation))
+            case Busy():
+                raise _busy()
+        return _Accepted(TaskKey(call.owner, outcome.task_id))
 
-    async def _follow_up(self, follow_up: FollowUp) -> Begun | Repeated:
+    async def _see_to(self, call: Call, waiting: Waiting, *, at_once: bool) -> None:
+        """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
+        if not at_once or waiting.until is None or waiting.until <= self._clock.now():
+            await self._ring(waiting.head.context)
+
+    async def _interrupt(self, call: Call, busy: Busy) -> None:
+        """End what is at work, so that the new message can be answered; whoever else has ended it is as good."""
         try:
-            return await self._store.follow_up(follow_up, holder=str(uuid7()))
-        except LeaseLost as error:
-            raise ContextBusy("The task has just been answered by another message. Read it, then decide.") from error
+            await self._cancel(call, TaskKey(call.owner, busy.task_id), "Canceled by a newer message.")
+        except TaskNotCancelable:
+            logger.info("The task that was to be canceled has ended by itself.")
 
-    async def _run(self, begun: Begun, run: Run) -> None:
-        await self._runner.run(begun, run)
-        if not run.rests():
-            # The lease was lost, or the end could not be recorded: see to it that the task comes to rest.
-            await self._drive(begun.lease.context, begun.head.key)
-
-    async def _drive(self, context: ContextKey, key: TaskKey) -> None:
-        """Run whatever turn of the context has its time, until this task rests, or for as long as a call may last."""
-        until = self._clock.now() + DRIVE_FOR
-        while self._clock.now() < until:
+    async def _cancel(self, call: Call, key: TaskKey, reason: str) -> None:
+        for _ in range(CANCEL_RETRIES):
+            head = await self._head(key, call)
+            if head.state in lifecycle.TERMINAL:
+                raise TaskNotCancelable(
+                    f"The task is {lifecycle.state_name(head.state)}: there is nothing left to cancel."
+                )
             try:
-                if await self._drive_once(context, key):
-                    return
-            except StoreUnavailable as error:
-                # The turn waits in the table: the next look may find the store in better health.
-                logger.warning("The store is not to be had just now: %s", error)
-                await self._clock.sleep(BUSY_SECONDS)
+                ended = await self._store.cancel(head, ingress.canceled(head, self._clock.now(), reason))
+            except LeaseLost:
+                continue
+            if ended.waiting:
+                await self._ring(head.context)
+            return
+        raise ContextBusy("The task goes on faster than it can be canceled. Try again in a moment.")
 
-    async def _drive_once(self, context: ContextKey, key: TaskKey) -> bool:
-        """Run the turn whose time has come, if there is one; tell whether the task rests."""
-        begun = await self._store.begin(context, holder=str(uuid7()))
-        if begun is not None:
-            log = await self._store.log(begun.head.key)
-            await self._runner.run(begun, Run(log.events if log else ()))
-        head = await self._store.head(key)
-        if head is None or head.state in lifecycle.RESTING:
-            return True
-        if begun is None:
-            await self._clock.sleep(BUSY_SECONDS)
-        return False
+    async def _ring(self, context: ContextKey) -> None:
+        try:
+            await self._bells.ring(Bell(context))
+        except StoreError as error:
+            # The turn waits in the table, where it is found by its due time.
+            logger.warning("A bell could not be rung: %s", error)
+
+    # ── What is heard ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _rested(self, accepted: _Accepted) -> None:
+        after = accepted.after
         if accepted.run is not None:
             await accepted.run.ended()
             if accepted.run.rests():
                 return
-        async for _ in subscription.tail(self._store, accepted.key, self._clock):
+            after = accepted.run.cursor()
+        async for _ in subscription.tail(self._store, accepted.key, self._clock, after=after):
             pass
+
+    def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[Spoken], None]:
+        return subscription.tail(self._store, key, self._clock, after=after, until=call.time_up.until)
 
     async def _within(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
         """Wait for the work, but so long at the most by this clock; what it raises is raised."""
@@ -235,6 +331,12 @@ class TaskService:
             raise TaskNotFound(key.task_id)
         return log
 
+    async def _head(self, key: TaskKey, call: Call) -> Head:
+        head = await self._store.head(key)
+        if head is None or head.context.agent != call.agent:
+            raise TaskNotFound(key.task_id)
+        return head
+
     def _go(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         call.work.add(task)
@@ -245,6 +347,14 @@ class TaskService:
 def _tell_operator(work: asyncio.Task[None]) -> None:
     if not work.cancelled() and (error := work.exception()) is not None:
         logger.error("Work in the background ended early; its turn is found by its lease.", exc_info=error)
+
+
+def _holder(at_once: bool) -> str | None:
+    return str(uuid7()) if at_once else None
+
+
+def _busy() -> ContextBusy:
+    return ContextBusy("The agent is at work in this context, and takes one message at a time. Send it afterwards.")
 
 
 def _task(log: Log) -> Task:

@@ -1,16 +1,20 @@
 """Reads a task's log as it grows, from any instance: events in order without a gap, and the chunks between them."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from datetime import datetime
 
 from aion_core.errors import TaskNotFound
-from aion_core.ports import Clock, Cursor, DeltaBatch, Numbered, TaskKey, TaskStore
+from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Numbered, TaskKey, TaskStore
 from aion_core.tasks import lifecycle
-from aion_core.tasks.run import Spoken
+from aion_core.tasks.run import Spoken, cursor_of
 
 FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
 """How often the log is read while something comes, and when nothing does."""
 IDLE_SECONDS = 300.0
 """After so long without a word a reader is let go; it may come back to where it stood."""
+
+LEAVE_SECONDS = 6.0
+"""How long before its process ends a reader is let go: its stream is to end cleanly, not to be cut."""
 
 
 async def tail(
@@ -19,10 +23,11 @@ async def tail(
     clock: Clock,
     *,
     after: Cursor = Cursor(),  # noqa: B008  # frozen
+    until: datetime | None = None,
 ) -> AsyncGenerator[list[Spoken], None]:
     """Yield what comes after the cursor, as it is recorded, until the task rests, or says nothing for long.
 
-    Raises TaskNotFound where there is no such task.
+    `until`: when the process ends that reads; a little before, the reader is let go, and may come back. Raises TaskNotFound where there is no such task.
     """
     pause, idle = FAST_SECONDS, 0.0
     # A cursor may point into a batch, which is found by its first chunk: the first read begins at the event.
@@ -41,8 +46,16 @@ async def tail(
         idle = 0.0 if heard else idle + pause
         if idle >= IDLE_SECONDS:
             return
+        if until is not None and (until - clock.now()).total_seconds() < LEAVE_SECONDS:
+            return
         pause = FAST_SECONDS if heard else min(pause * 1.5, SLOW_SECONDS)
         await clock.sleep(pause)
+
+
+def place_of(last_heard: str, head: Head) -> Cursor | None:
+    """Return where a reader of the task stands whose last SSE id this was; None where it is none of this task's."""
+    cursor = cursor_of(last_heard)
+    return cursor if cursor is not None and 0 < cursor.generation <= head.generation else None
 
 
 def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor) -> tuple[list[Spoken], Cursor]:

@@ -84,8 +84,10 @@ class AionRequestHandler(RequestHandler):
             return await self._lister.list_tasks(_call(context), params)
 
     async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> Task | None:
-        """Refused: not offered yet."""
-        raise _not_offered("CancelTask")
+        """See `TaskService.cancel`."""
+        with wire_errors():
+            _require_id(params.id)
+            return await self._service.cancel(_call(context), params.id)
 
     async def on_create_task_push_notification_config(
         self, params: pb.TaskPushNotificationConfig, context: ServerCallContext

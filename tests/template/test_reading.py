@@ -16,7 +16,7 @@ Parameters:
   Zones: {Type: CommaDelimitedList, Default: "a,b,c"}
   Secret: {Type: String}
 Mappings:
-  Limits: {dev: {retries: 3}}
+  Limits: {dev: {retries: 3}, "7": {retries: 4}}
 Conditions:
   IsDev: !Equals [!Ref Stage, dev]
   IsProd: !Equals [!Ref Stage, prod]
@@ -69,6 +69,7 @@ def read(value: str, tmp_path: Path, **parameters: str) -> Any:
         ("!Select [1, !Ref Zones]", "b"),
         ('!Split [":", "a:b"]', ["a", "b"]),
         ("!FindInMap [Limits, !Ref Stage, retries]", 3),
+        ("!FindInMap [Limits, !Ref Size, retries]", 4),
         ("!If [IsDev, yes-dev, !Ref Nothing]", "yes-dev"),
         ("!If [IsNeither, a, !If [IsBoth, b, c]]", "c"),
         ("!If [IsProd, x, !Ref AWS::NoValue]", None),

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from aion_core.settings import Settings
+from infra.build_function import NOWHERE
+from infra.template import FUNCTION, Template
 from infra.template_gate import problems, transformed
 
 ROOT = Path(__file__).parents[2]
@@ -19,11 +22,34 @@ OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
         {},
         OPEN,
         {"FunctionUrlAuth": "AWS_IAM", "Architecture": "x86_64"},
+        {"RetentionDays": "3650", "LeaseSeconds": "5", "TaskConcurrency": "2"},
         {"BaseUrl": "https://agents.example.com", "AwsEndpointUrl": "http://127.0.0.1:4566"},
     ],
 )
 def test_the_template_is_right_however_it_is_deployed(parameters: dict[str, str]) -> None:
     assert problems(TEMPLATE, parameters) == []
+
+
+def test_payloads_outlive_their_rows_however_long_tasks_are_kept() -> None:
+    choices = transformed(TEMPLATE, {})["Parameters"]["RetentionDays"]["AllowedValues"]
+    for days in choices:
+        kept = Template(TEMPLATE, NOWHERE, {"RetentionDays": str(days)}).resolved("Blobs", "LifecycleConfiguration")
+        expiry = [
+            rule["ExpirationInDays"] for rule in kept["LifecycleConfiguration"]["Rules"] if "ExpirationInDays" in rule
+        ]
+        assert expiry == [days + 15]
+
+
+@pytest.mark.parametrize("function", Template(TEMPLATE, NOWHERE).resources(FUNCTION))
+def test_a_functions_environment_is_one_that_aion_starts_with(function: str) -> None:
+    settings = Settings.from_environ(Template(TEMPLATE, NOWHERE).environment(function))
+    assert (settings.lease_seconds, settings.max_tries, settings.blocking_wait, settings.retention_days) == (
+        30,
+        3,
+        240,
+        30,
+    )
+    assert settings.task_queue_url.endswith("-TaskQueue")
 
 
 @pytest.mark.parametrize(
@@ -48,12 +74,19 @@ def test_the_template_is_right_however_it_is_deployed(parameters: dict[str, str]
         (("Handler: handlers.api.handler", "Handler: handlers.app.handler"), "there is no handler in handlers/app.py"),
         (("handlers.api:app", "handlers.api:application"), "there is no application in handlers/api.py"),
         (("lambda_runtime/exec-wrapper.sh", "lambda_runtime/wrapper.sh"), "is not a program of the project"),
+        (("Handler: handlers.sweep.handler", "Handler: handlers.sweep.run"), "there is no run in handlers/sweep.py"),
         (("!Ref TaskQueue", "!Ref TurnQueue"), "TurnQueue"),
+        (("            FunctionResponseTypes: [ReportBatchItemFailures]\n", ""), "takes its batch along"),
+        (("RecursiveLoop: Allow", "RecursiveLoop: Terminate"), "which Lambda ends after 16 times"),
+        (('"30": { Kept: 45 }', '"30": { Kept: 44 }'), "what-no-task-needs-any-more takes payloads away"),
+        (("        AION_TABLE: !Ref Table\n", ""), "SweepFunction: AION_TABLE is missing"),
+        (("AION_MAX_TRIES:", "AION_MAXTRIES:"), "TaskFunction: nothing reads AION_MAXTRIES"),
     ],
 )
 def test_the_gate_notices(mend: tuple[str, str], told: str, tmp_path: Path) -> None:
     for code in ("handlers", "aion_core/lambda_runtime"):
         shutil.copytree(ROOT / code, tmp_path / code)
+    shutil.copy(ROOT / "aion_core" / "settings.py", tmp_path / "aion_core")
     right = TEMPLATE.read_text()
     assert mend[0] in right
     wrong = tmp_path / "template.yaml"

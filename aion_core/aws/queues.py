@@ -1,0 +1,76 @@
+"""Bells on SQS, with the promises of `ports.Bells`; a message holds ids, and nothing that anybody said."""
+
+import hashlib
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from aion_core.errors import UnreadableBell
+from aion_core.ports import Bell, ContextKey
+
+if TYPE_CHECKING:
+    # Whoever only reads bells need not wait for boto3.
+    from aion_core.aws.client import Calls
+
+VERSION = 1
+
+LONGEST_DELAY = 900
+"""More than so many seconds ahead SQS takes no message."""
+
+
+class SQSBells:
+    """`ports.Bells` on one standard queue."""
+
+    def __init__(self, sqs: "Calls", *, queue_url: str) -> None:
+        self._sqs, self._queue_url = sqs, queue_url
+
+    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """See `ports.Bells.ring`."""
+        await self._sqs("send_message", **self._message(bell, delay))
+
+    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """See `ports.Bells.ring_from_thread`."""
+        self._sqs.blocking("send_message", **self._message(bell, delay))
+
+    def _message(self, bell: Bell, delay: float) -> dict[str, Any]:
+        return {
+            "QueueUrl": self._queue_url,
+            "MessageBody": body_of(bell),
+            # Whole seconds only: rather late than early.
+            "DelaySeconds": min(max(math.ceil(delay), 0), LONGEST_DELAY),
+            # On a standard queue a group orders nothing: one owner's many bells do not hold up another's few.
+            # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
+            "MessageGroupId": _group(bell.context.owner),
+        }
+
+
+def body_of(bell: Bell) -> str:
+    """Return the message that holds the bell."""
+    context = bell.context
+    ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "turn_id": bell.turn_id}
+    # ASCII, since SQS refuses some of the characters that an id may hold.
+    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
+
+
+def bell_of(body: str) -> Bell:
+    """Return the bell that the message holds; raises UnreadableBell that says what is wrong with it."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        raise UnreadableBell("The message is not JSON: nothing of aion's has put it into this queue.") from None
+    if not isinstance(said, dict) or "v" not in said:
+        raise UnreadableBell("The message has no version: nothing of aion's has put it into this queue.")
+    if said["v"] != VERSION:
+        raise UnreadableBell(
+            f"The bell is of version {said['v']!r}, and this function reads {VERSION}. Deploy it as new as its sender."
+        )
+    ids = [said.get(name) for name in ("owner", "agent", "context_id", "turn_id")]
+    if not all(isinstance(value, str) for value in ids) or not all(ids[:3]):
+        raise UnreadableBell("The bell does not say in text whose, which agent's and which context it rings in.")
+    owner, agent, context_id, turn_id = ids
+    return Bell(ContextKey(owner, agent, context_id), turn_id)
+
+
+def _group(owner: str) -> str:
+    # A group's name has 128 characters at most, and not every character that an owner may have.
+    return hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32]

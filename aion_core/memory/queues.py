@@ -1,0 +1,95 @@
+"""Bells within one process, with the promises of `ports.Bells`: heard on its event loop, again where that failed."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from aion_core.errors import StoreUnavailable
+from aion_core.ports import Bell, Clock
+
+logger = logging.getLogger(__name__)
+
+LONGEST_DELAY = 900.0
+"""As on SQS."""
+
+TRIES = 5
+"""How often a bell is heard before it is dead, as the template's queue has it."""
+
+FIRST_BACKOFF = 1.0
+"""Seconds until a bell is heard again that could not be answered; each further try waits twice as long."""
+
+
+class MemoryBells:
+    """`ports.Bells` for one process, with the queue and the function behind it in one."""
+
+    def __init__(self, clock: Clock, *, tries: int = TRIES) -> None:
+        self._clock, self._tries = clock, tries
+        self._answer: Callable[[Bell], Awaitable[None]] = _nobody
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ringing: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.dead: list[Bell] = []
+        """The bells that were heard as often as they may be, and never answered."""
+
+    def answered_by(self, answer: Callable[[Bell], Awaitable[None]]) -> None:
+        """Let each bell be answered so; what `answer` raises is logged, and the bell is heard again later."""
+        self._answer = answer
+
+    def open(self) -> None:
+        """Let the bells of threads be heard on the event loop that runs now; the first `ring` does so by itself."""
+        self._loop = asyncio.get_running_loop()
+
+    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """See `ports.Bells.ring`; it is heard on the event loop that runs now."""
+        self.open()
+        if self._closed:
+            raise StoreUnavailable("The bells are closed.")
+        self._start(bell, delay)
+
+    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """See `ports.Bells.ring_from_thread`; it does not wait for the loop, which an agent may block."""
+        if self._closed or self._loop is None:
+            raise StoreUnavailable("The bells are closed, or not open yet.")
+        try:
+            self._loop.call_soon_threadsafe(self._start, bell, delay)
+        except RuntimeError as error:
+            raise StoreUnavailable("The event loop that hears the bells is closed.") from error
+
+    async def quiet(self) -> None:
+        """Return when no bell rings or is being answered, however far ahead it was to be heard."""
+        while True:
+            # What a thread has handed to the loop before this becomes a task first.
+            await asyncio.sleep(0)
+            if not self._ringing:
+                return
+            await asyncio.wait(self._ringing)
+
+    def close(self) -> None:
+        """Let no bell be heard any more; call it on the loop that hears them."""
+        self._closed = True
+        for task in self._ringing:
+            task.cancel()
+
+    def _start(self, bell: Bell, delay: float) -> None:
+        if self._closed:
+            return
+        # A loop itself holds its tasks only weakly.
+        task = asyncio.get_running_loop().create_task(self._ring(bell, delay))
+        self._ringing.add(task)
+        task.add_done_callback(self._ringing.discard)
+
+    async def _ring(self, bell: Bell, delay: float) -> None:
+        await self._clock.sleep(min(max(delay, 0.0), LONGEST_DELAY))
+        for heard in range(self._tries):
+            if heard:
+                await self._clock.sleep(FIRST_BACKOFF * 2 ** (heard - 1))
+            try:
+                await self._answer(bell)
+                return
+            except Exception:  # whatever it was, the bell was not answered
+                logger.exception("A bell was not answered.", extra={"context_id": bell.context.context_id})
+        self.dead.append(bell)
+
+
+async def _nobody(bell: Bell) -> None:
+    raise StoreUnavailable("Nobody answers the bells.")

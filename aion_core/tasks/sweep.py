@@ -1,0 +1,49 @@
+"""Finds what is overdue and wakes it: the net below the bells, any of which may be lost."""
+
+import logging
+from dataclasses import dataclass
+
+from aion_core.errors import StoreError
+from aion_core.ports import Bell, Bells, TaskStore
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 200
+"""How many contexts one sweep wakes at the most, the longest overdue first; the next one follows in a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep came upon."""
+
+    found: int
+    """How many contexts the index called overdue."""
+    rung: int
+    """How many of them were, and have been woken."""
+
+
+class Sweep:
+    """Wakes the contexts for which something was promised that has not happened."""
+
+    def __init__(self, store: TaskStore, bells: Bells) -> None:
+        self._store, self._bells = store, bells
+
+    async def once(self, *, at_once: int = AT_ONCE) -> Swept:
+        """Claim what is overdue and ring for it.
+
+        One that cannot be claimed, or rung for, is left for the next time. Raises StoreError where the index cannot
+        be read.
+        """
+        found = await self._store.overdue(limit=at_once)
+        rung = 0
+        for overdue in found:
+            try:
+                # Claimed first: should the bell get lost, the claim runs out, and the context is overdue again.
+                if await self._store.claim(overdue):
+                    await self._bells.ring(Bell(overdue.context))
+                    rung += 1
+            except StoreError as error:
+                logger.warning("A context that is overdue could not be woken: %s", error)
+        if rung:
+            logger.warning("The sweep has found work: %d contexts were overdue.", rung)
+        return Swept(len(found), rung)

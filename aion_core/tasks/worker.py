@@ -1,0 +1,53 @@
+"""Runs the turns of a context: what a function does that a bell has woken."""
+
+import logging
+from datetime import timedelta
+
+from uuid_utils.compat import uuid7
+
+from aion_core.errors import StoreError
+from aion_core.ports import Begun, Bell, Bells, Clock, Held, TaskStore
+from aion_core.tasks.run import Run
+from aion_core.tasks.runner import TaskRunner, TimeUp
+
+logger = logging.getLogger(__name__)
+
+AFTER = timedelta(seconds=1)
+"""How long after the end of a lease the bell that watches it is heard again."""
+
+
+class Worker:
+    """Answers bells: one turn after the other of a context, for as long as there is time."""
+
+    def __init__(self, store: TaskStore, runner: TaskRunner, bells: Bells, clock: Clock) -> None:
+        self._store, self._runner, self._bells, self._clock = store, runner, bells, clock
+
+    async def answer(self, bell: Bell, time_up: TimeUp | None = None) -> None:
+        """Run whatever turn of the bell's context has its time; where there is none, nothing happens.
+
+        A bell that watches over a turn, which is still held by somebody who lives, is rung again for the end of that
+        lease. Raises StoreError where the table cannot be asked: the bell is to be heard again.
+        """
+        begun = await self._store.begin(bell.context, holder=str(uuid7()))
+        if isinstance(begun, Held):
+            if begun.turn_id == bell.turn_id:
+                delay = (begun.until - self._clock.now() + AFTER).total_seconds()
+                await self._bells.ring(bell, delay=max(0.0, delay))
+        elif begun is not None:
+            await self.run(begun, await self._run_of(begun), time_up)
+
+    async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> None:
+        """Run the turn, and those that wait behind it; `run` tells of the first."""
+        following = await self._runner.run(begun, run, time_up)
+        while following is not None:
+            try:
+                run = await self._run_of(following)
+            except StoreError as error:
+                # The lease runs out, and the turn is found by it.
+                logger.warning("The next turn could not be read: %s", error)
+                return
+            following = await self._runner.run(following, run, time_up)
+
+    async def _run_of(self, begun: Begun) -> Run:
+        log = await self._store.log(begun.head.key)
+        return Run(log.events if log is not None else ())

@@ -1,0 +1,31 @@
+"""SQS batch → a turn for each bell; one that cannot be answered goes back to the queue alone."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from aws_lambda_powertools.utilities.batch import AsyncBatchProcessor, EventType, async_process_partial_response
+from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from aion_core.bootstrap import bell_of, build_worker
+
+logger = logging.getLogger(__name__)
+
+worker = build_worker()
+
+
+# Powertools hands both over by these names: with others each record would fail, and only the queue would know.
+async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
+    """Run the turn of the bell's context whose time has come, as long as this invocation may take."""
+    left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
+    await worker.answer(bell_of(record.body), until=datetime.now(UTC) + left)
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
+    """Answer every bell of the batch."""
+    # Made anew each time, since it keeps what failed, and a process that is not Lambda's may answer two batches at once.
+    # A batch of which nothing was answered is no error of the function's, for which Lambda would slow the others down.
+    processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
+    return async_process_partial_response(event, answer, processor, context)

@@ -1,0 +1,40 @@
+"""The environment is read once, and what cannot be used is named."""
+
+import pytest
+
+from aion_core.errors import ConfigurationError
+from aion_core.settings import Settings
+
+DEPLOYED = {"AION_TABLE": "table", "AION_BUCKET": "bucket", "AION_TASK_QUEUE_URL": "https://sqs/queue"}
+
+
+def test_a_deployment_needs_what_the_template_makes_and_no_more() -> None:
+    settings = Settings.from_environ(DEPLOYED)
+    assert (settings.store, settings.table, settings.bucket) == ("dynamodb", "table", "bucket")
+    assert settings.task_queue_url == "https://sqs/queue"
+    assert (settings.lease_seconds, settings.max_tries, settings.blocking_wait) == (30.0, 3, 240.0)
+
+
+@pytest.mark.parametrize("name", DEPLOYED)
+def test_a_variable_that_is_missing_is_named(name: str) -> None:
+    environ = {key: value for key, value in DEPLOYED.items() if key != name}
+    with pytest.raises(ConfigurationError, match=name):
+        Settings.from_environ(environ)
+    assert Settings.from_environ({**environ, "AION_STORE": "memory"}).store == "memory"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("AION_MAX_TRIES", value) for value in ("0", "-1", "2.5", "many", "²")),
+        *(("AION_LEASE_SECONDS", value) for value in ("0", "-1", "nan", "inf", "soon")),
+        ("AION_STORE", "sqlite"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is {value!r}"):
+        Settings.from_environ({**DEPLOYED, name: value})
+
+
+def test_tries_are_counted_in_whole_numbers() -> None:
+    assert Settings.from_environ({**DEPLOYED, "AION_MAX_TRIES": "7"}).max_tries == 7
