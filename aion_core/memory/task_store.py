@@ -241,6 +241,11 @@ class MemoryTaskStore:
             task = self._tasks.get(key)
             return task.head if task else None
 
+    def heads(self) -> Sequence[Head]:
+        """Return the heads of all tasks, as they are now; `memory.task_list` makes its lists of them."""
+        with self._lock:
+            return [task.head for task in self._tasks.values()]
+
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
         """See `ports.TaskStore.log`."""
         with self._lock:

@@ -6,6 +6,7 @@ from typing import Any
 
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
+from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.aws.task_store import DynamoDBTaskStore
 from aion_core.ports import Clock
 from infra.local_stack import LocalStack
@@ -24,6 +25,12 @@ def dynamodb_store(stack: LocalStack, clock: Clock, **options: Any) -> DynamoDBT
         table=environment["AION_TABLE"],
         **{"lease_seconds": LEASE_SECONDS, **options},
     )
+
+
+def dynamodb_list(stack: LocalStack, clock: Clock) -> DynamoDBTaskList:
+    """The lists of the tasks in the stack's table."""
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=stack.client("dynamodb"))
+    return DynamoDBTaskList(dynamodb, clock, table=stack.environment("ApiFunction")["AION_TABLE"])
 
 
 _owners = itertools.count()
