@@ -73,6 +73,7 @@ class Kept:
         while places := await self.tasks.page(tasks, after=found[-1] if found else None, limit=limit):
             assert len(places) == limit or not await self.tasks.page(tasks, after=places[-1], limit=1)
             found.extend(places)
+            assert len(found) == len(set(found)), "a page leads back"
         return [place.task_id for place in found]
 
 
@@ -237,6 +238,24 @@ async def test_since_takes_in_the_time_itself(kept: Kept, since: float, expected
     assert await kept.all_pages(tasks, 1) == expected
     assert await kept.tasks.count(tasks) == len(expected)
     assert await kept.ids(tasks, after=Place(at(1), "t-1")) == []
+
+
+async def test_no_query_asks_from_later_to_earlier(stack: LocalStack, clock: ManualClock) -> None:
+    """DynamoDB refuses one whose bounds are the wrong way round; the emulators do not."""
+    kept = on_dynamodb(stack, clock)
+    await kept.add("t-1", 1)
+    asked: list[tuple[str, str]] = []
+
+    def bounds(params: dict[str, Any], **_: Any) -> None:
+        values = params["ExpressionAttributeValues"]
+        asked.append((values[":first"]["S"], values[":last"]["S"]))
+
+    assert isinstance(kept.tasks, DynamoDBTaskList)
+    kept.tasks._dynamodb._client.meta.events.register("before-parameter-build.dynamodb.Query", bounds)
+    assert await kept.ids(replace(kept.mine, since=at(2)), after=Place(at(1), "t-1")) == []
+    assert await kept.ids(after=Place(datetime(1960, 1, 1, tzinfo=UTC), "t-1")) == []
+    assert len(asked) == 2
+    assert all(first <= last for first, last in asked)
 
 
 async def test_what_is_counted_is_what_the_pages_hold(kept: Kept) -> None:
