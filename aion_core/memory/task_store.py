@@ -195,13 +195,13 @@ class MemoryTaskStore:
             self._due[lease.context] = self._soon()
             return Ended(after, waiting=True)
 
-    async def pause(self, lease: Lease, *, at_boundary: bool) -> None:
+    async def pause(self, lease: Lease, *, got_on: bool) -> None:
         """See `ports.TaskStore.pause`."""
         with self._lock:
             record = self._context(lease.context)
             if not _is_held(record, lease):
                 raise LeaseLost("Another holder runs this context now.")
-            turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if at_boundary else lease.turn
+            turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if got_on else lease.turn
             self._contexts[lease.context] = replace(record, running=turn, holder="", until=self._now())
             self._due[lease.context] = self._soon()
 

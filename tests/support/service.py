@@ -13,13 +13,15 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.checkpoints import MemorySaver
+from aion_core.memory.queues import MemoryBells
 from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Agent, Clock, TaskList, TaskStore
+from aion_core.ports import Agent, Clock, TaskList, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
+from aion_core.tasks.worker import Worker
 from aion_core.web.app import Served, build_app
 
 
@@ -30,6 +32,9 @@ class Parts:
     service: TaskService
     lister: TaskLister
     agent: Agent
+    worker: Worker
+    bells: MemoryBells
+    store: TaskStore
     streaming: bool = True
 
     def app(self) -> FastAPI:
@@ -52,6 +57,8 @@ def parts(
     store: TaskStore | None = None,
     clock: Clock | None = None,
     *,
+    double_texting: WhenBusy = WhenBusy.ENQUEUE,
+    blocking_wait: float = 240.0,
     task_list: TaskList | None = None,
     **options: Any,
 ) -> Parts:
@@ -74,9 +81,14 @@ def parts(
         )
     )
     store = store or tasks
-    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, **options)
-    lister = TaskLister(store, task_list or MemoryTaskList(tasks))
-    return Parts(TaskService(store, runner, clock), lister, agent)
+    bells = MemoryBells(clock)
+    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, bells, **options)
+    worker = Worker(store, runner, bells, clock)
+    bells.answered_by(worker.answer)
+    policies = {"test": double_texting}
+    service = TaskService(store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait)
+    lister = TaskLister(store, task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks))
+    return Parts(service, lister, agent, worker, bells, store)
 
 
 @asynccontextmanager

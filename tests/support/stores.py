@@ -9,12 +9,12 @@ from aion_core.aws.client import Calls
 from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.aws.task_store import DynamoDBTaskStore
 from aion_core.ports import Clock
-from infra.local_stack import LocalStack
+from tests.support.engines import Stack
 
 LEASE_SECONDS = 30.0
 
 
-def dynamodb_store(stack: LocalStack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
+def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
     """A store on the stack's table; the tests keep apart by their owners."""
     executor = ThreadPoolExecutor(16)
     environment = stack.environment("ApiFunction")
@@ -27,7 +27,7 @@ def dynamodb_store(stack: LocalStack, clock: Clock, **options: Any) -> DynamoDBT
     )
 
 
-def dynamodb_list(stack: LocalStack, clock: Clock) -> DynamoDBTaskList:
+def dynamodb_list(stack: Stack, clock: Clock) -> DynamoDBTaskList:
     """The lists of the tasks in the stack's table."""
     dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=stack.client("dynamodb"))
     return DynamoDBTaskList(dynamodb, clock, table=stack.environment("ApiFunction")["AION_TABLE"])

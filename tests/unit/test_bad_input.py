@@ -241,7 +241,6 @@ async def test_a_message_id_with_other_content(client: httpx.AsyncClient) -> Non
 @pytest.mark.parametrize(
     ("method", "code"),
     [
-        ("CancelTask", -32004),
         ("CreateTaskPushNotificationConfig", -32003),
         ("GetTaskPushNotificationConfig", -32003),
         ("ListTaskPushNotificationConfigs", -32003),
