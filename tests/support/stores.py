@@ -27,7 +27,7 @@ def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskSt
     )
 
 
-def dynamodb_list(stack: LocalStack, clock: Clock) -> DynamoDBTaskList:
+def dynamodb_list(stack: Stack, clock: Clock) -> DynamoDBTaskList:
     """The lists of the tasks in the stack's table."""
     dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=stack.client("dynamodb"))
     return DynamoDBTaskList(dynamodb, clock, table=stack.environment("ApiFunction")["AION_TABLE"])
