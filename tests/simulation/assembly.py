@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Bell
+from aion_core.ports import Bell, TaskKey
+from aion_core.protocol.types import Message
 from aion_core.tasks.runner import TaskRunner, TimeUp
 from aion_core.tasks.service import Call, TaskService
 from aion_core.tasks.sweep import Sweep
@@ -73,6 +74,11 @@ def promised(store: MemoryTaskStore) -> list[str]:
         if record.waiting and record.interrupted is None:
             owed.append(f"{key.context_id} has turns that wait: {[turn.id for turn in record.waiting]}")
     return owed
+
+
+def waiting_messages(store: MemoryTaskStore, key: TaskKey) -> set[str]:
+    """The ids of the messages that wait for the task."""
+    return {Message.FromString(entry.asked or b"").message_id for entry in store._tasks[key].asked.values()}
 
 
 @contextmanager

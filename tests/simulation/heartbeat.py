@@ -19,8 +19,9 @@ class SimHeartbeat:
         self, process: "Process", store: Any, bells: Any, lease: Lease, *, renew_seconds: float, bell_seconds: float
     ) -> None:
         self._process, self._store, self._bells, self._lease = process, store, bells, lease
-        self._ticks = max(1, round(renew_seconds / heartbeat.WATCH_SECONDS))
-        self._tick, self._bell_seconds = min(heartbeat.WATCH_SECONDS, renew_seconds), bell_seconds
+        watch_seconds = heartbeat.WATCH_SECONDS * process.world.watch_seconds
+        self._ticks = max(1, round(renew_seconds / watch_seconds))
+        self._tick, self._bell_seconds = min(watch_seconds, renew_seconds), bell_seconds
         self.lost = asyncio.Event()
         self._beating: asyncio.Task[Any] | None = None
         self._stopped = False

@@ -93,6 +93,7 @@ class Process:
         for life in lives:
             self.world.loop.hold(life)
         self.world.outside(seconds, self._thaw, lives)
+        self.world.thawed = max(self.world.thawed, self.world.loop.time() + seconds)
         await asyncio.sleep(0)
 
     async def block(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """One schedule from its seed: which scenario, which faults, and what is wrong with what came of it."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 
@@ -35,7 +35,9 @@ def play(
     scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False
 ) -> Outcome:
     """Play the scenario with these faults."""
-    world = World(seed, Plan(aims), when_busy=scenario.when_busy, tracing=tracing)
+    world = World(
+        seed, Plan(aims), when_busy=scenario.when_busy, watch_seconds=scenario.watch_seconds, tracing=tracing
+    )
     world.run(scenario.tell)
     return Outcome(
         seed,
@@ -97,6 +99,27 @@ def crashes(scenario: Scenario, seed: int, faults_: Sequence[Fault] = (Fault.CRA
     ]
 
 
-def without_lines(outcome: Outcome) -> Outcome:
-    """The same, to be compared."""
-    return replace(outcome, lines=())
+def pairs_of_crashes(scenario: Scenario, seed: int, *, most: int = 600) -> list[Outcome]:
+    """Crash at one side effect, and at a later one: every pair, or so many drawn from them."""
+    points = play(scenario, seed).points
+    random = Random(f"{seed} pairs")
+    # What comes after a crash is longer than the story was without it.
+    pairs = [(one, two) for one in range(1, len(points) + 1) for two in range(one + 1, 2 * len(points))]
+    chosen = pairs if len(pairs) <= most else random.sample(pairs, most)
+    return [
+        play(scenario, seed, [Aim(fault, "", number) for number in pair])
+        for pair in chosen
+        for fault in (random.choice((Fault.CRASH_BEFORE, Fault.CRASH_AFTER)),)
+    ]
+
+
+def aimed(fault: Fault, kind: str) -> Outcome | None:
+    """Play a scenario that comes to this kind of side effect, with this fault at the first; None where none does."""
+    for name, scenario in SCENARIOS.items():
+        if kind in _reached(name):
+            for seed in range(4):
+                amount = faults.amount_of(fault, Random(f"{seed} amount"))
+                outcome = play(scenario, seed, [Aim(fault, kind, 1, amount)])
+                if outcome.fired:
+                    return outcome
+    return None

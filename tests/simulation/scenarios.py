@@ -24,6 +24,8 @@ class Scenario:
     """How often it is drawn, compared with the others."""
     main: bool = True
     """Whether a crash is tried at each of its side effects."""
+    watch_seconds: float = 1.0
+    """How often a runner looks whether its lease holds; less often where hours pass and nobody cancels."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -242,7 +244,7 @@ async def misbehaving(world: World) -> None:
     await ann.rest(_id(await ann.send("quick", "m-2")))
 
 
-@scenario("past fifteen minutes", weight=1)
+@scenario("past fifteen minutes", weight=1, main=False, watch_seconds=5.0)
 async def long(world: World) -> None:
     """3, 30: forty minutes of work, in steps, or in one that cannot be cut."""
     ann = Client(world)
@@ -254,7 +256,7 @@ async def long(world: World) -> None:
     await ann.rest(task_id)
 
 
-@scenario("an agent that hangs", weight=1, main=False)
+@scenario("an agent that hangs", weight=1, main=False, watch_seconds=5.0)
 async def hangs(world: World) -> None:
     ann = Client(world)
     task = await ann.send("hangs", "m-1", wait=False)

@@ -33,13 +33,19 @@ class World:
     """One schedule: a seed, a plan of faults, and what comes of them."""
 
     def __init__(
-        self, seed: int, plan: Plan | None = None, *, when_busy: WhenBusy = WhenBusy.ENQUEUE, tracing: bool = False
+        self,
+        seed: int,
+        plan: Plan | None = None,
+        *,
+        when_busy: WhenBusy = WhenBusy.ENQUEUE,
+        watch_seconds: float = 1.0,
+        tracing: bool = False,
     ) -> None:
         # Three sources, so that a fault does not change what the clients do, nor they the order in which things run.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.plan = plan or Plan()
-        self.when_busy = when_busy
+        self.when_busy, self.watch_seconds = when_busy, watch_seconds
         self.acting = SimClock(self.loop)
         self.store = MemoryTaskStore(self.acting, lease_seconds=LEASE_SECONDS)
         self.queue = BellQueue(self.outside, self.random, self._deliver)
@@ -49,6 +55,8 @@ class World:
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
         self.skewed = False
+        self.thawed = 0.0
+        """When the last process that was frozen goes on."""
         self.purged = False
         self.over = False
         """Whether the schedule is judged already, and what still runs is only being put away."""
@@ -79,10 +87,10 @@ class World:
                 await scenario(self)
         except TimeoutError:
             self.history.surprises.append("I16: a client waited for sixteen hours.")
-        self.clients_gone = self.loop.time()
-        until = self.clients_gone + MOST_SECONDS
+        gone = self.loop.time()
+        until = max(gone, self.thawed) + MOST_SECONDS
         while not self.quiet() and self.loop.time() < until:
-            await asyncio.sleep(1.0 if self.loop.time() < self.clients_gone + 300 else 30.0)
+            await asyncio.sleep(1.0 if self.loop.time() < gone + 300 else 30.0)
         # Whatever is due in a minute or two would come now.
         await asyncio.sleep(SWEEP_SECONDS * 2 + 1)
         while not self.quiet() and self.loop.time() < until:
@@ -381,11 +389,13 @@ class World:
             for hold in holds:
                 if (hold.context, hold.fence) == (first.context, first.fence) and hold.over is None:
                     hold.over = now
-        if name == "cancel" or (name == "follow_up" and isinstance(result, Begun)):
+        if name == "cancel" or (name == "follow_up" and isinstance(result, Begun | Waiting)):
+            # Either may take the place of the turn that runs; whether it did, the task's own fence tells.
             head: Head = first if name == "cancel" else first.head
+            fence = at_once(self.store.head(head.key)).fence
             for hold in holds:
-                if hold.context == head.context and hold.task_id == head.key.task_id and hold.over is None:
-                    hold.over = now
+                if (hold.context, hold.task_id) == (head.context, head.key.task_id) and hold.fence < fence:
+                    hold.over = now if hold.over is None else hold.over
         begun = result.next if isinstance(result, Ended) else result
         if isinstance(begun, Begun):
             lease = begun.lease
