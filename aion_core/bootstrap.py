@@ -12,18 +12,17 @@ from aion_core.agents.config import AgentConfig, read_config
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
-from aion_core.ports import Agent, Clock, TaskStore
+from aion_core.memory.queues import MemoryBells
+from aion_core.ports import Agent, Bells, Clock, TaskStore
 from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard, AgentSkill
 from aion_core.settings import Settings
-from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.service import TaskService
+from aion_core.tasks.sweep import Sweep
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-RENEWALS = 3
-"""How often a lease is renewed within its term: one or two missed beats do not lose it."""
+    from aion_core.tasks.worker import Worker
 
 
 def build_app(settings: Settings | None = None) -> "FastAPI":
@@ -33,28 +32,72 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     """
     # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    from aion_core.tasks.service import TaskService
     from aion_core.web.app import Served
     from aion_core.web.app import build_app as build_web_app
 
     settings = settings or Settings.from_environ()
+    engine = build_engine(settings)
+    service = TaskService(
+        engine.stores.tasks,
+        engine.worker,
+        engine.stores.bells,
+        engine.clock,
+        blocking_wait=settings.blocking_wait,
+        double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
+    )
+    served = {
+        agent_id: Served(engine.agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
+        for position, (agent_id, config) in enumerate(engine.configs.items())
+    }
+    return build_web_app(service, served)
+
+
+def build_worker(settings: Settings | None = None) -> "Worker":
+    """Return what answers bells with turns, made once per execution environment; raises as `build_app` does."""
+    return build_engine(settings or Settings.from_environ()).worker
+
+
+def build_sweep(settings: Settings | None = None) -> Sweep:
+    """Return what finds overdue work, made once per execution environment; it loads no agent and no framework."""
+    settings = settings or Settings.from_environ()
+    stores = build_stores(settings, SystemClock())
+    return Sweep(stores.tasks, stores.bells)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What runs turns, in whichever function."""
+
+    clock: Clock
+    configs: Mapping[str, AgentConfig]
+    stores: "Stores"
+    agents: Mapping[str, Agent]
+    worker: "Worker"
+
+
+def build_engine(settings: Settings) -> Engine:
+    """Return what runs turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
+    from aion_core.tasks.runner import TaskRunner
+    from aion_core.tasks.worker import Worker
+
     configs = read_config(settings.config)
     clock = SystemClock()
     stores = build_stores(settings, clock)
     agents = build_agents(configs, settings.config.resolve().parent, stores.langgraph)
-    store = stores.tasks
     runner = TaskRunner(
-        store,
+        stores.tasks,
         agents.__getitem__,
         clock,
-        renew_seconds=settings.lease_seconds / RENEWALS,
+        stores.bells,
+        lease_seconds=settings.lease_seconds,
+        max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
     )
-    service = TaskService(store, runner, clock, blocking_wait=settings.blocking_wait)
-    served = {
-        agent_id: Served(agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
-        for position, (agent_id, config) in enumerate(configs.items())
-    }
-    return build_web_app(service, served)
+    worker = Worker(stores.tasks, runner, stores.bells, clock)
+    if isinstance(stores.bells, MemoryBells):
+        stores.bells.answered_by(worker.answer)
+    return Engine(clock, configs, stores, agents, worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +105,7 @@ class Stores:
     """Where a deployment keeps what has to last."""
 
     tasks: TaskStore
+    bells: Bells
     langgraph: AdapterFactory
     """Makes the agent of a graph, with savers that write where the tasks are."""
 
@@ -96,12 +140,13 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             ),
         )
 
-    return Stores(tasks, langgraph)
+    return Stores(tasks, MemoryBells(clock), langgraph)
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.client import WORKERS, Calls
+    from aion_core.aws.queues import SQSBells
     from aion_core.aws.task_store import DynamoDBTaskStore
 
     executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="aws")
@@ -131,7 +176,8 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             ),
         )
 
-    return Stores(tasks, langgraph)
+    bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)
+    return Stores(tasks, bells, langgraph)
 
 
 def _card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:

@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from aion_core.errors import ConfigurationError
+from aion_core.ports import WhenBusy
 
 _TEXT = ["text/plain"]
 
@@ -47,6 +48,8 @@ class AgentConfig(_Strict):
     input_modes: list[str] = [*_TEXT, "application/json", "application/octet-stream"]
     output_modes: list[str] = _TEXT
     capabilities: Capabilities = Capabilities()
+    double_texting: WhenBusy = WhenBusy.ENQUEUE
+    """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
     configuration: dict[str, Any] = {}
     """The author's own settings, for the author's code to read."""
 

@@ -67,7 +67,7 @@ def bell_of(body: str) -> Bell:
     ids = [said.get(name) for name in ("owner", "agent", "context_id", "turn_id")]
     if not all(isinstance(value, str) for value in ids) or not all(ids[:3]):
         raise UnreadableBell("The bell does not say in text whose, which agent's and which context it rings in.")
-    owner, agent, context_id, turn_id = ids
+    owner, agent, context_id, turn_id = map(str, ids)
     return Bell(ContextKey(owner, agent, context_id), turn_id)
 
 

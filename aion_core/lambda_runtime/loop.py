@@ -44,6 +44,7 @@ class InvocationLoop:
             await self._refuse(invocation, refusal)
             return
         scope["state"] = self._lifespan.state.copy()
+        scope["aion.streamed"] = True
         response = Response(lambda: self._api.begin_response(invocation))
         call = asyncio.create_task(self._call(scope, _receive(body, response), response.send))
         # A function may have less time in all than the margin; then half of it is for the app.

@@ -20,8 +20,11 @@ _ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and begin wit
 _CONTENTS = "one of text, raw, url or data"
 
 
-def check_request(request: SendMessageRequest) -> None:
+def check_request(request: SendMessageRequest, idempotency_key: str = "") -> None:
     """Raise InvalidMessage for the first thing that makes the message unusable, and say how to mend it."""
+    if idempotency_key and not is_id(idempotency_key):
+        # One that was cut, or made to fit, would make two requests one.
+        raise InvalidMessage(f"The header Idempotency-Key has to be {_ID_RULE}.", field="Idempotency-Key")
     if not request.HasField("message"):
         raise InvalidMessage(
             'params.message is missing: send {"message": {"messageId": …, "role": "ROLE_USER", "parts": [{"text": …}]}}.',

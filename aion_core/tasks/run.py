@@ -12,11 +12,19 @@ from aion_core.tasks import lifecycle, projection
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """A stream goes on where its reader left it: of this task, which the reader has heard of."""
+
+    id: str
+    context_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Spoken:
     """What a reader hears: an event or a transient chunk, with its SSE id."""
 
     id: str
-    what: Event | Delta
+    what: Event | Delta | Resumed
 
 
 WITH_STATUS = (Task, TaskStatusUpdateEvent)

@@ -38,7 +38,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import ingress, lifecycle, projection, questions, subscription
-from aion_core.tasks.run import Listen, Run, Spoken
+from aion_core.tasks.run import Listen, Resumed, Run, Spoken
 from aion_core.tasks.runner import TimeUp
 from aion_core.tasks.worker import Worker
 
@@ -153,6 +153,8 @@ class TaskService:
         if after is None:
             after = Cursor(log.head.generation)
             yield [Spoken(str(after.generation), _task(log))]
+        else:
+            yield [Spoken("", Resumed(log.head.key.task_id, log.head.context.context_id))]
         async for batch in self._tail(call, log.head.key, after):
             yield batch
 

@@ -1,7 +1,7 @@
 """Runs the turns of a context: what a function does that a bell has woken."""
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from uuid_utils.compat import uuid7
 
@@ -22,10 +22,10 @@ class Worker:
     def __init__(self, store: TaskStore, runner: TaskRunner, bells: Bells, clock: Clock) -> None:
         self._store, self._runner, self._bells, self._clock = store, runner, bells, clock
 
-    async def answer(self, bell: Bell, time_up: TimeUp | None = None) -> None:
+    async def answer(self, bell: Bell, *, until: datetime | None = None) -> None:
         """Run whatever turn of the bell's context has its time; where there is none, nothing happens.
 
-        A bell that watches over a turn, which is still held by somebody who lives, is rung again for the end of that
+        `until`: when this process ends, by which the turn has to be handed on. A bell that watches over a turn, which is still held by somebody who lives, is rung again for the end of that
         lease. Raises StoreError where the table cannot be asked: the bell is to be heard again.
         """
         begun = await self._store.begin(bell.context, holder=str(uuid7()))
@@ -34,7 +34,7 @@ class Worker:
                 delay = (begun.until - self._clock.now() + AFTER).total_seconds()
                 await self._bells.ring(bell, delay=max(0.0, delay))
         elif begun is not None:
-            await self.run(begun, await self._run_of(begun), time_up)
+            await self.run(begun, await self._run_of(begun), TimeUp(until))
 
     async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> None:
         """Run the turn, and those that wait behind it; `run` tells of the first."""

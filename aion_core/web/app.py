@@ -5,26 +5,31 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher  # noqa: F401  # before `rpc`: see there
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
+from aion_core.tasks.runner import TimeUp
 from aion_core.tasks.service import TaskService
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rpc import WORK, Dispatcher
+from aion_core.web.rpc import TIME_UP, WORK, Dispatcher
 
 logger = logging.getLogger(__name__)
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """The card's place since 0.3, and the older one (D3)."""
 CARD_MAX_AGE = 300
+
+STREAMED = "aion.streamed"
+"""What the scope of a request holds whose answer leaves as it is written, on Lambda."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +86,43 @@ class RestsBeforeItReturns:
             await self._app(scope, receive, send)
             return
         work: set[asyncio.Task[None]] = set()
+        time_up = TimeUp(_deadline(scope))
+
+        async def send_and_rest(message: Message) -> None:
+            if not message.get("more_body") and message["type"] == "http.response.body":
+                # Behind this front the answer leaves only when the call returns: what still runs is handed on.
+                time_up.now.set()
+                await _rest(work)
+            await send(message)
+
         try:
-            await self._app({**scope, WORK: work}, receive, send)
-            while work:
-                await asyncio.wait(set(work))
+            await self._app(
+                {**scope, WORK: work, TIME_UP: time_up}, receive, send_and_rest if _is_buffered(scope) else send
+            )
+            await _rest(work)
         except BaseException:
             # The invocation's time is up: nothing of it may go on in the next one. The lease finds the turn an heir.
             for task in work:
                 task.cancel()
             raise
+
+
+async def _rest(work: set[asyncio.Task[None]]) -> None:
+    while work:
+        await asyncio.wait(set(work))
+
+
+def _deadline(scope: Scope) -> datetime | None:
+    """Return when Lambda ends the invocation; None where this is not Lambda."""
+    context = scope.get("aws.context")
+    if context is None:
+        return None
+    return datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
+
+
+def _is_buffered(scope: Scope) -> bool:
+    """Tell whether the answer leaves as a whole: Lambda's, and not by our own loop."""
+    return "aws.context" in scope and STREAMED not in scope
 
 
 async def _warm(agents: list[Agent]) -> None:

@@ -14,7 +14,7 @@ from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.limits import check_request, is_id
 from aion_core.protocol.types import Event, Message, Task
-from aion_core.tasks.run import Spoken
+from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import Call, TaskService
 
 CALL = "aion.call"
@@ -34,8 +34,9 @@ class AionRequestHandler(RequestHandler):
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
         """See `TaskService.send`; the answer's history is as long as the request says."""
         with wire_errors():
-            check_request(params)
-            task = await self._service.send(_call(context), params)
+            call = _call(context)
+            check_request(params, call.idempotency_key)
+            task = await self._service.send(call, params)
         return apply_history_length(task, params.configuration)
 
     async def batches(
@@ -45,12 +46,13 @@ class AionRequestHandler(RequestHandler):
         with wire_errors():
             if not self._streaming:
                 raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
+            call = _call(context)
             if isinstance(params, pb.SendMessageRequest):
-                check_request(params)
-                batches = self._service.stream(_call(context), params)
+                check_request(params, call.idempotency_key)
+                batches = self._service.stream(call, params)
             else:
                 _require_id(params.id)
-                batches = self._service.subscribe(_call(context), params.id)
+                batches = self._service.subscribe(call, params.id)
             async with aclosing(batches):
                 async for batch in batches:
                     yield batch
@@ -120,20 +122,20 @@ class AionRequestHandler(RequestHandler):
     async def _events(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event, None]:
-        task: Task | None = None
+        task: Task | Resumed | None = None
         async with aclosing(self.batches(params, context)) as batches:
             async for batch in batches:
                 for spoken in batch:
-                    if isinstance(spoken.what, Task):
+                    if isinstance(spoken.what, Task | Resumed):
                         task = spoken.what
                     if isinstance(spoken.what, Delta):
                         assert task is not None  # noqa: S101  # the first event is a task (R32)
                         yield as_event(spoken.what, task)
-                    else:
+                    elif not isinstance(spoken.what, Resumed):
                         yield spoken.what
 
 
-def as_event(delta: Delta, task: Task) -> pb.TaskArtifactUpdateEvent:
+def as_event(delta: Delta, task: Task | Resumed) -> pb.TaskArtifactUpdateEvent:
     """Return the chunk as an event of the task."""
     return delta_event(
         task_id=task.id,

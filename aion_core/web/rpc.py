@@ -30,6 +30,9 @@ from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter  # isort: skip
 WORK = "aion.work"
 """Where an ASGI scope holds the set of tasks that a request has set going."""
 
+TIME_UP = "aion.time_up"
+"""Where an ASGI scope says until when this process serves the request."""
+
 _VERSION = "A2A-Version"
 _ANONYMOUS = "anonymous"
 """The owner where nobody is asked who they are."""
@@ -45,7 +48,15 @@ class CallContextBuilder(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         """Return the call's context; the version may come as a query parameter too (spec 3.6.1)."""
         context = self._inner.build(request)
-        context.state[CALL] = Call(_ANONYMOUS, self._agent_id, request.scope[WORK])
+        context.state[CALL] = Call(
+            _ANONYMOUS,
+            self._agent_id,
+            request.scope[WORK],
+            time_up=request.scope[TIME_UP],
+            # A structured header puts its text in quotes (draft-ietf-httpapi-idempotency-key-header).
+            idempotency_key=request.headers.get("Idempotency-Key", "").strip().strip('"'),
+            last_heard=request.headers.get("Last-Event-ID", ""),
+        )
         context.state[_VERSION] = request.headers.get(_VERSION) or request.query_params.get(_VERSION) or ""
         return context
 

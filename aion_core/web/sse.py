@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from aion_core.ports import Delta
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent, stream_response
 from aion_core.tasks import lifecycle
-from aion_core.tasks.run import Spoken
+from aion_core.tasks.run import Resumed, Spoken
 from aion_core.web.errors import error_body
 from aion_core.web.request_handler import as_event
 
@@ -35,6 +35,9 @@ Encode = Callable[[Event, RequestId], str]
 
 HEARTBEAT_SECONDS = 15.0
 """A stream that says nothing sends a comment this often: fronts cut what is silent."""
+
+COMMENT = ": \n\n"
+"""What a client reads past."""
 
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 """No line ends in SSE, yet clients that read lines with `str.splitlines` take them for such; JSON may escape them."""
@@ -66,7 +69,7 @@ class Frames:
 
     def __init__(self, encode: Encode, request_id: RequestId) -> None:
         self._encode, self._request_id = encode, request_id
-        self._task: Task | None = None
+        self._task: Task | Resumed | None = None
         self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[Spoken]) -> bytes:
@@ -87,15 +90,17 @@ class Frames:
         if isinstance(what, Delta):
             before, after = self._templates.get((what.append, what.last, what.reason)) or self._template(what)
             return f"id: {spoken.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
-        if isinstance(what, Task):
+        if isinstance(what, Task | Resumed):
             self._task = what
+        if isinstance(what, Resumed):
+            return COMMENT
         data = f"data: {self._encode(what, self._request_id)}\n\n"
         # What has no place in the log has no id: a reader that comes back asks for what followed the last one.
         return f"id: {spoken.id}\n{data}" if spoken.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:
         """Render a chunk like this one, and split it where its text belongs."""
-        assert self._task is not None  # noqa: S101  # the first event of a stream is a task (R32)
+        assert self._task is not None  # noqa: S101  # a stream begins with its task (R32), or where it was left
         # Unguessable: the context id and the request's id, which stand beside the text, are the client's choice.
         marker = token_hex(16)
         event = as_event(replace(delta, text=marker), self._task)
@@ -130,7 +135,7 @@ class EventStream(Response):
             while True:
                 silent = asyncio.get_running_loop().time() - last_written
                 if silent >= HEARTBEAT_SECONDS:
-                    await write(b": \n\n")
+                    await write(COMMENT.encode())
                 else:
                     await asyncio.sleep(HEARTBEAT_SECONDS - silent)
 

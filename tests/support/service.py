@@ -13,11 +13,13 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.checkpoints import MemorySaver
+from aion_core.memory.queues import MemoryBells
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Agent, Clock, TaskStore
+from aion_core.ports import Agent, Clock, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
+from aion_core.tasks.worker import Worker
 from aion_core.web.app import Served, build_app
 
 
@@ -27,6 +29,9 @@ class Parts:
 
     service: TaskService
     agent: Agent
+    worker: Worker
+    bells: MemoryBells
+    store: TaskStore
     streaming: bool = True
 
     def app(self) -> FastAPI:
@@ -44,7 +49,15 @@ class Parts:
         return build_app(self.service, {"test": Served(self.agent, card)})
 
 
-def parts(agent: Any, store: TaskStore | None = None, clock: Clock | None = None, **options: Any) -> Parts:
+def parts(
+    agent: Any,
+    store: TaskStore | None = None,
+    clock: Clock | None = None,
+    *,
+    double_texting: WhenBusy = WhenBusy.ENQUEUE,
+    blocking_wait: float = 240.0,
+    **options: Any,
+) -> Parts:
     """The service for an agent, or for a graph; in memory unless a store is given."""
     clock = clock or SystemClock()
     tasks = MemoryTaskStore(clock)
@@ -64,8 +77,13 @@ def parts(agent: Any, store: TaskStore | None = None, clock: Clock | None = None
         )
     )
     store = store or tasks
-    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, **options)
-    return Parts(TaskService(store, runner, clock), agent)
+    bells = MemoryBells(clock)
+    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, bells, **options)
+    worker = Worker(store, runner, bells, clock)
+    bells.answered_by(worker.answer)
+    policies = {"test": double_texting}
+    service = TaskService(store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait)
+    return Parts(service, agent, worker, bells, store)
 
 
 @asynccontextmanager
