@@ -57,7 +57,7 @@ def back(call: Call, last_heard: str) -> Call:
 
 def hear(process: "Process", bell: Bell) -> Awaitable[Any]:
     """Do as the function does that a bell has woken."""
-    return process.parts.worker.answer(bell, TimeUp(process.deadline))
+    return process.parts.worker.answer(bell, until=process.deadline)
 
 
 def sweep(process: "Process") -> Awaitable[Any]:

@@ -46,7 +46,8 @@ class Client:
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         request.configuration.return_immediately = not wait
         return await self._asked(
-            "send", lambda service, call: service.send(call, request), message_id=id_, task_id=task
+            "send", lambda service, call: service.send(call, request), message_id=id_, task_id=task,
+            context="" if task else context,
         )
 
     async def get(self, task_id: str) -> Any:
@@ -114,13 +115,15 @@ class Client:
         self.world.history.surprises.append(f"I16: {self.name} came back {4 * TRIES} times and never heard the end.")
         return after
 
-    async def _asked(self, what: str, operation: Any, *, message_id: str = "", task_id: str = "") -> Any:
+    async def _asked(
+        self, what: str, operation: Any, *, message_id: str = "", task_id: str = "", context: str = ""
+    ) -> Any:
         world = self.world
         refused: Any = None
         for tries in range(TRIES):
             known = world.history.log.get(TaskKey(self.owner, task_id), ())
             asking = Asking(
-                self.name, self.owner, what, world.loop.time(), message_id, task_id, before=len(known)
+                self.name, self.owner, what, world.loop.time(), message_id, task_id, context, before=len(known)
             )
             world.history.askings.append(asking)
             connection = world.ask(self.owner, operation)

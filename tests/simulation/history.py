@@ -61,6 +61,7 @@ class Asking:
     at: float
     message_id: str = ""
     task_id: str = ""
+    context: str = ""
     process: str = ""
     answered: float | None = None
     answer: Any = None
@@ -120,6 +121,10 @@ class History:
         self.resting: dict[TaskKey, float] = {}
         self.troubled: set[str] = set()
         """The processes that a fault has met."""
+        self.deaths: dict[str, float] = {}
+        """When which process died."""
+        self.claimed: list[ContextKey] = []
+        """What sweeps have claimed and not rung for yet."""
         self.bells = 0
         self.surprises: list[str] = []
         """Exceptions that nobody expected."""
@@ -127,6 +132,11 @@ class History:
     def fence(self, context: ContextKey) -> int:
         """The newest fence that anybody was given."""
         return max((hold.fence for hold in self.holds if hold.context == context), default=0)
+
+    def holds_still(self, context: ContextKey, fence: int) -> bool:
+        """Whether this is the newest lease of the context, and nobody has given it back or taken it away."""
+        newest = max((hold for hold in self.holds if hold.context == context), key=lambda hold: hold.fence, default=None)
+        return newest is not None and newest.fence == fence and newest.over is None
 
 
 def plain(event: Any) -> bytes:

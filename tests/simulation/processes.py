@@ -29,6 +29,8 @@ class Process:
         self.clock = SimClock(world.loop, skew)
         self.parts: Any = None
         """The engine in it; see `assembly`."""
+        self.buffered = world.random.random() < 0.2
+        """Whether its front takes an answer only as a whole, when the call returns (the Mangum handler)."""
         self.busy = False
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
         self.store = SeenStore(self)
@@ -74,6 +76,7 @@ class Process:
             return
         self.world.trace(self.name, f"dies: {why}")
         self.world.history.troubled.add(self.name)
+        self.world.history.deaths[self.name] = self.world.loop.time()
         self.life.alive = self.beating.alive = False
         if self._death is not None:
             self._death.cancel()

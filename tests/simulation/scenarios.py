@@ -267,8 +267,10 @@ async def hangs(world: World) -> None:
 
 @scenario("two contexts, two owners")
 async def strangers(world: World) -> None:
-    """I13: the same ids of another owner are another's."""
+    """I13: the same ids of another owner are another's, and in another context another message's."""
     ann, eve = Client(world), Client(world, owner="eve")
-    mine, hers = await asyncio.gather(ann.send("steps", "m-1"), eve.send("quick", "m-1"))
+    mine, other, hers = await asyncio.gather(
+        ann.send("steps", "m-1"), ann.send("steps", "m-1", context="c-2", wait=False), eve.send("quick", "m-1")
+    )
     await asyncio.gather(eve.get(_id(mine)), eve.cancel(_id(mine)), eve.send("hi", "m-9", task=_id(mine)))
-    await asyncio.gather(ann.rest(_id(mine)), eve.rest(_id(hers)))
+    await asyncio.gather(ann.rest(_id(mine)), ann.rest(_id(other)), eve.rest(_id(hers)))

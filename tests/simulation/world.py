@@ -215,7 +215,13 @@ class World:
 
     def rings(self, process: Process, bell: Bell, delay: float) -> None:
         """Put a bell into the queue, as the schedule will have it."""
-        self.history.bells += 1
+        history = self.history
+        history.bells += 1
+        if process.name.startswith("sweep"):
+            if bell.context in history.claimed:
+                history.claimed.remove(bell.context)
+            else:
+                history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
         aim = self.aim
         fault = aim.fault if aim is not None else None
         if fault is Fault.LOST:
@@ -304,6 +310,11 @@ class World:
         except Exception as error:
             self.history.surprises.append(f"A request was answered by {error!r}")
             answer = Broken("internal error")
+        if process.buffered:
+            # Behind this front the answer leaves only when the call returns: what still runs is handed on.
+            call.time_up.now.set()
+            while call.work:
+                await asyncio.wait(set(call.work))
         await process.effect("answer.write", lambda: self._writes(connection, answer))
 
     async def _stream(
@@ -389,6 +400,10 @@ class World:
             for hold in holds:
                 if (hold.context, hold.fence) == (first.context, first.fence) and hold.over is None:
                     hold.over = now
+        if name == "claim" and result:
+            self.history.claimed.append(first.context)
+            if not self.history.faults:
+                self.history.surprises.append(f"I16: {process.name} had to wake a context, and nothing had gone wrong.")
         if name == "cancel" or (name == "follow_up" and isinstance(result, Begun | Waiting)):
             # Either may take the place of the turn that runs; whether it did, the task's own fence tells.
             head: Head = first if name == "cancel" else first.head
@@ -438,7 +453,7 @@ class World:
 
     def agent_did(self, process: Process, asked: Asked, what: str, step: int) -> None:
         """Note what an agent does, and whether it still had the right to."""
-        current = asked.fence == self.history.fence(asked.context)
+        current = self.history.holds_still(asked.context, asked.fence)
         self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")
         self.history.agent.append(
             Did(
