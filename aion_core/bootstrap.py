@@ -13,7 +13,7 @@ from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryBells
-from aion_core.ports import Agent, Bells, Clock, TaskStore
+from aion_core.ports import Agent, Bells, Clock, TaskList, TaskStore
 from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard, AgentSkill
 from aion_core.settings import Settings
@@ -32,6 +32,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     """
     # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    from aion_core.tasks.listing import TaskLister
     from aion_core.tasks.service import TaskService
     from aion_core.web.app import Served
     from aion_core.web.app import build_app as build_web_app
@@ -50,7 +51,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         agent_id: Served(engine.agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
         for position, (agent_id, config) in enumerate(engine.configs.items())
     }
-    return build_web_app(service, served)
+    return build_web_app(service, TaskLister(engine.stores.tasks, engine.stores.task_list), served)
 
 
 def build_worker(settings: Settings | None = None) -> "Worker":
@@ -106,6 +107,7 @@ class Stores:
 
     tasks: TaskStore
     bells: Bells
+    task_list: TaskList
     langgraph: AdapterFactory
     """Makes the agent of a graph, with savers that write where the tasks are."""
 
@@ -121,6 +123,7 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
 
 
 def _memory_stores(settings: Settings, clock: Clock) -> Stores:
+    from aion_core.memory.task_list import MemoryTaskList
     from aion_core.memory.task_store import MemoryTaskStore
 
     tasks = MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
@@ -140,13 +143,14 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             ),
         )
 
-    return Stores(tasks, MemoryBells(clock), langgraph)
+    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), langgraph)
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.client import WORKERS, Calls
     from aion_core.aws.queues import SQSBells
+    from aion_core.aws.task_list import DynamoDBTaskList
     from aion_core.aws.task_store import DynamoDBTaskStore
 
     executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="aws")
@@ -177,7 +181,7 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
         )
 
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)
-    return Stores(tasks, bells, langgraph)
+    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), langgraph)
 
 
 def _card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:

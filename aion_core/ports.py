@@ -73,7 +73,7 @@ class Turn:
     tries: int = 0
     """How often a runner has begun it, and not come to its end nor handed it on."""
     hops: int = 0
-    """How often it was handed on at a step boundary, because its runner's time was up."""
+    """How often it was handed on because its runner's time was up, and had got on until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,10 +347,10 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def pause(self, lease: Lease, *, at_boundary: bool) -> None:
+    async def pause(self, lease: Lease, *, got_on: bool) -> None:
         """Leave the turn, whose runner's time is up, to whoever begins it next; it is due at once.
 
-        At a step boundary this counts as a hop, and the tries begin anew: the turn got on. Raises LeaseLost.
+        Where it has got on this counts as a hop, and its tries begin anew. Raises LeaseLost.
         """
         ...
 
@@ -561,8 +561,13 @@ class Paused:
     """How a turn ends for now that was asked to drain: at a step boundary, to go on from there in another process."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """A step of the turn is finished, and kept: a turn that is cut after it goes on from there."""
+
+
 Ending = Reply | Asks | Paused
-Emission = Chunk | Said | Noted | Emitted | Typing | Ending
+Emission = Stepped | Chunk | Said | Noted | Emitted | Typing | Ending
 
 
 class Agent(Protocol):

@@ -1,6 +1,7 @@
 """SQS batch → a turn for each bell; one that cannot be answered goes back to the queue alone."""
 
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 worker = build_worker()
 
+Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
+
 
 # Powertools hands both over by these names: with others each record would fail, and only the queue would know.
 async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
@@ -23,7 +26,7 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     await worker.answer(bell_of(record.body), until=datetime.now(UTC) + left)
 
 
-def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
+def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:
     """Answer every bell of the batch."""
     # Made anew each time, since it keeps what failed, and a process that is not Lambda's may answer two batches at once.
     # A batch of which nothing was answered is no error of the function's, for which Lambda would slow the others down.

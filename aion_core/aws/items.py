@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from aion_core.aws import keys
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Cursor, Delta, DeltaBatch, Head, TaskKey, Turn
 from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
@@ -49,7 +50,15 @@ def head_attributes(head: Head) -> Item:
         "timestamp": number(milliseconds(head.timestamp)),
         "generation": number(head.generation),
         "fence": number(head.fence),
+        "listing_agent": text(keys.listing_agent(head.context.owner, head.context.agent)),
+        "listing_context": text(keys.listing_context(head.context)),
+        "listing_at": text(listing_at(head)),
     }
+
+
+def listing_at(head: Head) -> str:
+    """Return where the task stands in the lists of tasks."""
+    return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
 
 
 def head_of(key: TaskKey, item: Item) -> Head:

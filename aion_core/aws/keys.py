@@ -114,6 +114,43 @@ def quoted(owner: str) -> str:
     return quote(owner, safe=":/@|. ")
 
 
+def listing_agent(owner: str, agent: str) -> str:
+    """Return what the tasks of an owner and agent have in common: the partition of the index `by_agent`."""
+    # What stands before the last has its own "#" escaped: no two owners and agents come to the same text.
+    return f"{quote(owner, safe='')}#{quote(agent, safe='')}"
+
+
+def listing_context(context: ContextKey) -> str:
+    """Return what the tasks of a context have in common: the partition of the index `by_context`."""
+    return f"{listing_agent(context.owner, context.agent)}#{context.context_id}"
+
+
+def listing_at(milliseconds: int, task_id: str = "") -> str:
+    """Return where a task stands in the two indexes: by the time of its status, then by its id.
+
+    Without an id it sorts before every task of that time.
+    """
+    return f"{max(milliseconds, 0):015d}#{task_id}"
+
+
+class Listed(NamedTuple):
+    """What `listing_at` says."""
+
+    milliseconds: int
+    task_id: str
+
+
+def listed(at: str) -> Listed:
+    """Return what the sort key of a listing says."""
+    milliseconds, _, task_id = at.partition("#")
+    return Listed(int(milliseconds), task_id)
+
+
+def secret_key(name: str) -> Key:
+    """Return the key of a secret of this deployment."""
+    return _key(f"SECRET#{name}", HEAD)
+
+
 def thread_partition(thread_id: str) -> str:
     """Return the partition that holds a LangGraph thread: its checkpoints, subgraphs' included."""
     return f"THREAD#{thread_id}"

@@ -64,11 +64,12 @@ def bell_of(body: str) -> Bell:
         raise UnreadableBell(
             f"The bell is of version {said['v']!r}, and this function reads {VERSION}. Deploy it as new as its sender."
         )
-    ids = [said.get(name) for name in ("owner", "agent", "context_id", "turn_id")]
-    if not all(isinstance(value, str) for value in ids) or not all(ids[:3]):
-        raise UnreadableBell("The bell does not say in text whose, which agent's and which context it rings in.")
-    owner, agent, context_id, turn_id = map(str, ids)
-    return Bell(ContextKey(owner, agent, context_id), turn_id)
+    match said:
+        case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "turn_id": str(turn_id)} if (
+            owner and agent and context_id
+        ):
+            return Bell(ContextKey(owner, agent, context_id), turn_id)
+    raise UnreadableBell("The bell does not say in text whose, which agent's and which context it rings in.")
 
 
 def _group(owner: str) -> str:

@@ -410,9 +410,9 @@ class DynamoDBTaskStore:
                 )
         return Ended(after, waiting=record.running is None and record.interrupted is None and bool(record.waiting))
 
-    async def pause(self, lease: Lease, *, at_boundary: bool) -> None:
+    async def pause(self, lease: Lease, *, got_on: bool) -> None:
         """See `ports.TaskStore.pause`."""
-        turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if at_boundary else lease.turn
+        turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if got_on else lease.turn
         write = self._writes.put_down(lease, turn)["Update"]
         for attempt in range(TRIES):
             try:

@@ -97,12 +97,16 @@ class TaskWrites:
 
     def move_head(self, head: Head, after: Head, only_if: str, *, keep: bool = False) -> Write:
         """One more event: the head moves on, where it is as the condition says; `keep` it for another retention."""
-        changes = "generation = :generation, #state = :state, #timestamp = :timestamp, fence = :fence"
+        changes = (
+            "generation = :generation, #state = :state, #timestamp = :timestamp, listing_at = :listing_at, "
+            "fence = :fence"
+        )
         values: dict[str, object] = {
             "known": head.generation,
             "generation": after.generation,
             "state": items.state_name(after.state),
             "timestamp": items.milliseconds(after.timestamp),
+            "listing_at": items.listing_at(after),
             "fence": after.fence,
         }
         if "known_fence" in only_if:

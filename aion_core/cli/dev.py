@@ -7,7 +7,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ CHOSEN = ("AION_LEASE_SECONDS", "AION_MAX_TRIES", "AION_BLOCKING_WAIT", "AION_RE
 """Parameters of the template that a developer may replace by setting them."""
 
 GRACE_SECONDS = 3
-"""How long open streams may take to end after Ctrl-C."""
+"""How long open streams may take to end after Ctrl-C, and then turns that nobody waits for."""
 
 
 @click.command()
@@ -79,11 +80,9 @@ def dev(port: int, config: Path, store: str) -> None:
         os.environ.update(environment)
         from handlers.api import app
 
-        if stack is not None:
-            stack.poll(environ=environment)
         where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve(app, listener, _greeting(agents, base_url, where)))
+            asyncio.run(_serve(app, listener, _greeting(agents, base_url, where), stack, environment))
 
 
 def find_project() -> Path:
@@ -116,13 +115,42 @@ def _stack(project: Path) -> Any:
     return LocalStack.start(project / "template.yaml")
 
 
-async def _serve(app: Any, listener: socket.socket, greeting: str) -> None:
+def task_function_on(loop: asyncio.AbstractEventLoop) -> Callable[[Any, Any], Any]:
+    """Return TaskFunction's handler, with its turns on this event loop.
+
+    What runs in this process shares the agents' modules, and a client in one of them (httpx', say) belongs to the event
+    loop that has used it first. On Lambda each function has a process, and keeps its event loop.
+    """
+    from handlers import run_task
+
+    async def answer(record: Any, lambda_context: Any) -> None:
+        turn = asyncio.run_coroutine_threadsafe(run_task.answer(record, lambda_context), loop)
+        try:
+            await asyncio.wrap_future(turn)
+        except asyncio.CancelledError:
+            raise InterruptedError("The server was stopped in the middle of a turn.") from None
+
+    return partial(run_task.handler, answer=answer)
+
+
+async def _serve(
+    app: Any, listener: socket.socket, greeting: str, stack: Any | None, environment: Mapping[str, str]
+) -> None:
     import uvicorn
+
+    if stack is not None:
+        stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop())}, environ=environment)
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             click.echo(greeting)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().shutdown(sockets)
+            if stack is not None:
+                # While there is a loop for their turns to end on.
+                await asyncio.to_thread(stack.stop_polling, GRACE_SECONDS)
 
     server = Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS))
     await server.serve([listener])

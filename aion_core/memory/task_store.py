@@ -195,13 +195,13 @@ class MemoryTaskStore:
             self._due[lease.context] = self._soon()
             return Ended(after, waiting=True)
 
-    async def pause(self, lease: Lease, *, at_boundary: bool) -> None:
+    async def pause(self, lease: Lease, *, got_on: bool) -> None:
         """See `ports.TaskStore.pause`."""
         with self._lock:
             record = self._context(lease.context)
             if not _is_held(record, lease):
                 raise LeaseLost("Another holder runs this context now.")
-            turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if at_boundary else lease.turn
+            turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if got_on else lease.turn
             self._contexts[lease.context] = replace(record, running=turn, holder="", until=self._now())
             self._due[lease.context] = self._soon()
 
@@ -240,6 +240,11 @@ class MemoryTaskStore:
         with self._lock:
             task = self._tasks.get(key)
             return task.head if task else None
+
+    def heads(self) -> Sequence[Head]:
+        """Return the heads of all tasks, as they are now; `memory.task_list` makes its lists of them."""
+        with self._lock:
+            return [task.head for task in self._tasks.values()]
 
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
         """See `ports.TaskStore.log`."""

@@ -15,7 +15,8 @@ MAX_TEXT_BYTES = 1024 * 1024
 MAX_METADATA_BYTES = 64 * 1024
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/+=~-]{0,127}")
-_ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and begin with a letter or a digit"
+ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and begin with a letter or a digit"
+"""What `is_id` says yes to."""
 
 _CONTENTS = "one of text, raw, url or data"
 
@@ -24,7 +25,7 @@ def check_request(request: SendMessageRequest, idempotency_key: str = "") -> Non
     """Raise InvalidMessage for the first thing that makes the message unusable, and say how to mend it."""
     if idempotency_key and not is_id(idempotency_key):
         # One that was cut, or made to fit, would make two requests one.
-        raise InvalidMessage(f"The header Idempotency-Key has to be {_ID_RULE}.", field="Idempotency-Key")
+        raise InvalidMessage(f"The header Idempotency-Key has to be {ID_RULE}.", field="Idempotency-Key")
     if not request.HasField("message"):
         raise InvalidMessage(
             'params.message is missing: send {"message": {"messageId": …, "role": "ROLE_USER", "parts": [{"text": …}]}}.',
@@ -61,7 +62,7 @@ def _check_message(message: Message) -> None:
         *(("referenceTaskIds", reference) for reference in message.reference_task_ids),
     ):
         if value and not is_id(value):
-            raise InvalidMessage(f"message.{name} has to be {_ID_RULE}.", field=f"message.{name}")
+            raise InvalidMessage(f"message.{name} has to be {ID_RULE}.", field=f"message.{name}")
     if message.role != Role.ROLE_USER:
         raise InvalidMessage('message.role has to be "ROLE_USER" ("user" in v0.3).', field="message.role")
     if not message.parts:

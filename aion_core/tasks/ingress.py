@@ -112,6 +112,18 @@ def content_hash(message: Message) -> bytes:
     return hashlib.sha256(content.SerializeToString(deterministic=True)).digest()
 
 
+def is_in(task: Task, message: Message) -> bool:
+    """Tell whether the task has taken the message in already: its record outlives the message's own key.
+
+    Raises MessageIdReused where it holds another one under its id.
+    """
+    held = next((said for said in task.history if said.message_id == message.message_id), None)
+    if held is None or held.role != Role.ROLE_USER:
+        return False
+    repeat_of(content_hash(message), task.id, content_hash(held))
+    return True
+
+
 def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Repeated:
     """Return the task of a message that is known.
 

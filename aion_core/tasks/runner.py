@@ -33,6 +33,7 @@ from aion_core.ports import (
     Paused,
     Reply,
     Said,
+    Stepped,
     TaskKey,
     TaskStore,
     Turn,
@@ -164,7 +165,7 @@ class TaskRunner:
                         work.cancel()
                         await asyncio.wait({work}, timeout=STOP_SECONDS)
                 if end.done() and not end.cancelled() and turn.ended is None and not turn.over:
-                    await self._put_down(turn, at_boundary=False)
+                    await self._put_down(turn)
         finally:
             turn.close()
             run.end()
@@ -177,7 +178,8 @@ class TaskRunner:
             try:
                 ending = await self._ask(turn)
                 if isinstance(ending, Paused):
-                    await self._put_down(turn, at_boundary=True)
+                    turn.got_on = True
+                    await self._put_down(turn)
                 else:
                     await turn.end(ending, go_on=self._has_time(time_up))
             except (LeaseLost, StoreError):
@@ -191,7 +193,7 @@ class TaskRunner:
         except StoreError:
             # Whoever begins the turn next finds what is recorded.
             logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
-            await self._put_down(turn, at_boundary=False)
+            await self._put_down(turn)
 
     async def _time_ends(self, turn: "_Turn", time_up: TimeUp) -> None:
         """Ask the agent to stop at a step boundary when the time is nearly up; return when it has to be cut."""
@@ -222,11 +224,11 @@ class TaskRunner:
             return not time_up.now.is_set()
         return not time_up.now.is_set() and (time_up.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
-    async def _put_down(self, turn: "_Turn", *, at_boundary: bool) -> None:
+    async def _put_down(self, turn: "_Turn") -> None:
         """Hand the turn on; where even that cannot be recorded, its lease runs out."""
         turn.over = True
         try:
-            await turn.pause(at_boundary=at_boundary)
+            await turn.pause()
         except (LeaseLost, StoreError) as error:
             logger.warning("The turn could not be handed on: %s", error, extra={"task_id": turn.key.task_id})
         else:
@@ -258,6 +260,8 @@ class TaskRunner:
                     turn.speak(emission)
                 elif isinstance(emission, Typing):
                     turn.type()
+                elif isinstance(emission, Stepped):
+                    turn.got_on = True
                 elif isinstance(emission, Reply | Asks | Paused):
                     ending = emission
                 else:
@@ -293,6 +297,8 @@ class _Turn:
         """Whether the turn is recording its end, and giving its lease back with it."""
         self.over = False
         """Whether the turn is somebody else's now, or was handed on."""
+        self.got_on = False
+        """Whether this try has brought the turn further: what is recorded, or kept, the next one need not do again."""
         self.ended: Ended | None = None
         """How the turn ended, once that is recorded."""
         self.drain = asyncio.Event()
@@ -375,11 +381,11 @@ class _Turn:
         said = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
         await self.end(Reply(said, TaskState.TASK_STATE_FAILED, {"error": reason}), go_on=go_on)
 
-    async def pause(self, *, at_boundary: bool) -> None:
+    async def pause(self) -> None:
         """Leave the turn to whoever begins it next."""
         self._close_delta(CUT)
         await self._deltas.flush()
-        await self._store.pause(self.lease, at_boundary=at_boundary)
+        await self._store.pause(self.lease, got_on=self.got_on)
 
     def close(self) -> None:
         """Leave nothing running behind; a turn that has recorded its end has nothing left to write."""
@@ -399,6 +405,7 @@ class _Turn:
         self._close_delta(COMPLETE)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
+        self.got_on = True
         self._tell(event, key)
         # Let the readers write before the agent goes on: the first event leaves in half the time.
         await asyncio.sleep(0)

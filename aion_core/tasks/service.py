@@ -203,7 +203,7 @@ class TaskService:
                     await self._see_to(call, outcome, at_once=at_once)
                     return _Accepted(new.key, task=projection.fold(ingress.first_log(new)))
                 case Repeated():
-                    return _Accepted(TaskKey(call.owner, outcome.task_id))
+                    return self._repeated(call, context, outcome.task_id, at_once=at_once)
                 case Interrupted():
                     return await self._continue(call, request, outcome.task_id, listen, at_once=at_once)
                 case Busy() if policy is WhenBusy.REJECT:
@@ -235,9 +235,10 @@ class TaskService:
                 "This task belongs to another context. Leave contextId out, or give the task's own.",
                 field="message.contextId",
             )
-        if await self._store.known(context, message.message_id, ingress.content_hash(message)) is not None:
-            return _Accepted(log.head.key)
         task = _task(log)
+        known = await self._store.known(context, message.message_id, ingress.content_hash(message))
+        if known is not None or ingress.is_in(task, message):
+            return self._repeated(call, context, task.id, at_once=at_once)
         questions.check_answer(task, message)
         follow_up = ingress.follow_up(
             message,
@@ -262,12 +263,21 @@ class TaskService:
                 return _Accepted(log.head.key, task=_task(log), after=Cursor(log.head.generation))
             case Busy():
                 raise _busy()
-        return _Accepted(TaskKey(call.owner, outcome.task_id))
+        return self._repeated(call, context, outcome.task_id, at_once=at_once)
+
+    def _repeated(self, call: Call, context: ContextKey, task_id: str, *, at_once: bool) -> _Accepted:
+        """Follow a task that there is; should its turn have lost its holder, this call is as good a one as any."""
+        if at_once:
+            self._go(call, self._worker.answer(Bell(context), until=call.time_up.until))
+        return _Accepted(TaskKey(call.owner, task_id))
 
     async def _see_to(self, call: Call, waiting: Waiting, *, at_once: bool) -> None:
         """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
-        if not at_once or waiting.until is None or waiting.until <= self._clock.now():
-            await self._ring(waiting.head.context)
+        context = waiting.head.context
+        if not at_once:
+            await self._ring(context)
+        elif waiting.until is None or waiting.until <= self._clock.now():
+            self._go(call, self._worker.answer(Bell(context), until=call.time_up.until))
 
     async def _interrupt(self, call: Call, busy: Busy) -> None:
         """End what is at work, so that the new message can be answered; whoever else has ended it is as good."""

@@ -36,8 +36,8 @@ def _spoken(error: Exception) -> A2AError | JSONRPCError:
     if isinstance(error, JSONRPCError) and error.code == METHOD_NOT_FOUND_CODE:
         return JSONRPCError(
             code=METHOD_NOT_FOUND_CODE,
-            message="There is no such method. This server has SendMessage, SendStreamingMessage, GetTask and "
-            "SubscribeToTask, and v0.3's message/send, message/stream, tasks/get and tasks/resubscribe.",
+            message="There is no such method. This server has SendMessage, SendStreamingMessage, GetTask, ListTasks "
+            "and SubscribeToTask, and v0.3's message/send, message/stream, tasks/get and tasks/resubscribe.",
         )
     if isinstance(error, JSONParseError):
         # Missing from the SDK's own table of errors.

@@ -14,6 +14,7 @@ from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.limits import check_request, is_id
 from aion_core.protocol.types import Event, Message, Task
+from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import Call, TaskService
 
@@ -27,9 +28,9 @@ class AionRequestHandler(RequestHandler):
     Every method raises the SDK's `A2AError`s and nothing else on purpose.
     """
 
-    def __init__(self, service: TaskService, *, streaming: bool = True) -> None:
+    def __init__(self, service: TaskService, lister: TaskLister, *, streaming: bool = True) -> None:
         """`streaming`: whether the agent's card offers it; what it does not offer is refused."""
-        self._service, self._streaming = service, streaming
+        self._service, self._lister, self._streaming = service, lister, streaming
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
         """See `TaskService.send`; the answer's history is as long as the request says."""
@@ -80,8 +81,9 @@ class AionRequestHandler(RequestHandler):
         return apply_history_length(task, params)
 
     async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
-        """Refused: not offered yet."""
-        raise _not_offered("ListTasks")
+        """See `TaskLister.list_tasks`."""
+        with wire_errors():
+            return await self._lister.list_tasks(_call(context), params)
 
     async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> Task | None:
         """See `TaskService.cancel`."""

@@ -18,6 +18,8 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from aion_core.protocol.types import TaskState
+from aion_core.tasks.listing import unknown_status
 from aion_core.tasks.service import Call
 from aion_core.web.body import MAX_BODY_BYTES, StrictRequest, TooLarge
 from aion_core.web.errors import error_body
@@ -79,6 +81,7 @@ class Dispatcher(JsonRpcDispatcher):
             request_id = _request_id(body)
             _check_envelope(body)
             _check_raw(body)
+            _check_status(body)
         except A2AError as error:
             return self._generate_error_response(request_id, error)
         except TooLarge:
@@ -178,6 +181,16 @@ def _check_raw(body: dict[str, Any]) -> None:
             field = f"message.parts[{index}].raw"
             sentence = f"{field} is no base64."
             raise InvalidParamsError(sentence, data={"errors": [{"field": field, "message": sentence}]})
+
+
+def _check_status(body: dict[str, Any]) -> None:
+    """Refuse to list by a status that is none: the SDK's parser leaves it out, and lists everything."""
+    status = body.get("params", {}).get("status") if body["method"] == "ListTasks" else None
+    if isinstance(status, int) and not isinstance(status, bool):
+        return  # protobuf takes numbers too, and passes on those that mean nothing
+    if status is not None and status not in TaskState.keys():  # noqa: SIM118  # no mapping
+        sentence = unknown_status(str(status))
+        raise InvalidParamsError(sentence, data={"errors": [{"field": "status", "message": sentence}]})
 
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")

@@ -79,6 +79,15 @@ def test_the_projects_template_becomes_a_table_queues_and_a_bucket() -> None:
 
         table = dynamodb.describe_table(TableName=environment["AION_TABLE"])["Table"]
         assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
+        indexes = {index["IndexName"]: index for index in table["GlobalSecondaryIndexes"]}
+        told = {name: [key["AttributeName"] for key in index["KeySchema"]] for name, index in indexes.items()}
+        assert told == {
+            "due": ["due_shard", "due_at"],
+            "by_agent": ["listing_agent", "listing_at"],
+            "by_context": ["listing_context", "listing_at"],
+        }
+        assert indexes["due"]["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+        assert indexes["by_agent"]["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["state"]}
         expiry = dynamodb.describe_time_to_live(TableName=environment["AION_TABLE"])["TimeToLiveDescription"]
         assert expiry == {"AttributeName": "expires", "TimeToLiveStatus": "ENABLED"}
 
@@ -187,6 +196,29 @@ def test_a_handler_is_imported_from_beside_its_template(tmp_path: Path, monkeypa
         send(stack, "work")
         url = stack.physical_id("DeadLetters")
         assert stack.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"][0]["Body"] == "done"
+
+
+def test_each_function_is_imported_with_the_environment_that_the_template_gives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setenv("TABLE", "of-another-function")
+    monkeypatch.delenv("DEAD_LETTERS_URL", raising=False)
+    (tmp_path / "reads_at_import.py").write_text(
+        "import os\n"
+        "names = ('TABLE', 'WHERE', 'DEAD_LETTERS_URL')\n"
+        "imported_with = [os.environ[name] for name in names]\n"
+        "def handler(event, context):\n"
+        "    raise AssertionError\n"
+    )
+    template = tmp_path / "template.yaml"
+    template.write_text(TEMPLATE.read_text().replace("a_module_that_is_not_there.handler", "reads_at_import.handler"))
+    with LocalStack.start(template) as stack:
+        stack.poll({"TickFunction": lambda event, context: None}, environ={"WHERE": "on this machine"})
+        url = stack.physical_id("DeadLetters")
+    assert sys.modules["reads_at_import"].imported_with == ["local-Table", "on this machine", url]
+    assert os.environ["TABLE"] == "of-another-function"
+    assert "DEAD_LETTERS_URL" not in os.environ
 
 
 # --- How it calls functions ---

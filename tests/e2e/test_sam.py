@@ -6,18 +6,27 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from aion_core.aws.queues import bell_of, body_of
+from aion_core.clock import SystemClock
+from aion_core.ports import Bell, Head
+from aion_core.protocol.types import Task, TaskState
+from aion_core.tasks import projection
 from infra import sam_cli
 from infra.local_stack import LocalStack
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.api_process import api_process
+from tests.support.recorded import recorded_event
 from tests.support.runtime_emulator import emulated, lambda_python
+from tests.support.stores import dynamodb_store
+from tests.support.tasks import orphan
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template.yaml"
@@ -64,17 +73,31 @@ def built(sam: Path, copied: Path) -> Path:
     return copied / ".aws-sam" / "build"
 
 
+Invoked = Callable[[str], AbstractContextManager[str]]
+
+
 @pytest.fixture(scope="module")
-def api(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def invoked(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Invoked:
+    """Serves a built function as SAM's container would: `with invoked("ApiFunction") as url`."""
+
+    @contextmanager
+    def invoked(function: str) -> Iterator[str]:
+        scratch = tmp_path_factory.mktemp("runtime")
+        env_vars = scratch / "env.json"
+        write_env_vars(stack, None, "http://127.0.0.1:3000", env_vars)
+        command = [str(sam / "python"), str(SAM_API), "environment", str(built / "template.yaml"), str(env_vars)]
+        environment = json.loads(run(command))[function]
+        with emulated(built / function, environment["AWS_LAMBDA_FUNCTION_HANDLER"], environment, scratch) as url:
+            yield url
+
+    return invoked
+
+
+@pytest.fixture(scope="module")
+def api(sam: Path, built: Path, invoked: Invoked) -> Iterator[str]:
     """The URL of SAM's local API server in front of the built function."""
-    scratch = tmp_path_factory.mktemp("runtime")
-    env_vars = scratch / "env.json"
-    write_env_vars(stack, None, "http://127.0.0.1:3000", env_vars)
-    template, python = str(built / "template.yaml"), str(sam / "python")
-    environment = json.loads(run([python, str(SAM_API), "environment", template, str(env_vars)]))["ApiFunction"]
-    handler = environment["AWS_LAMBDA_FUNCTION_HANDLER"]
-    with emulated(built / "ApiFunction", handler, environment, scratch) as url:
-        command = [python, str(SAM_API), "serve", template, url]
+    with invoked("ApiFunction") as url:
+        command = [str(sam / "python"), str(SAM_API), "serve", str(built / "template.yaml"), url]
         with subprocess.Popen(command, env=sam_environment(), stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None
@@ -90,6 +113,13 @@ def call(url: str, method: str, params: dict[str, Any]) -> httpx.Response:
 
 def message(message_id: str, text: str) -> dict[str, Any]:
     return {"message": {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}}
+
+
+async def read_log(stack: LocalStack, head: Head) -> Task:
+    """Read the task from its log."""
+    log = await dynamodb_store(stack, SystemClock()).log(head.key)
+    assert log is not None
+    return projection.fold(log.events)
 
 
 def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
@@ -194,6 +224,57 @@ def test_the_card_is_answered_and_names_the_base_url(api: str) -> None:
 def test_what_is_not_a_request_is_refused_in_the_protocols_words(api: str) -> None:
     answer = httpx.post(api, content=b"{", headers={"Content-Type": "application/json"}, timeout=60)
     assert answer.json()["error"]["code"] == -32700
+
+
+# --- The built functions that a queue or a schedule calls ---
+
+
+async def test_the_built_function_runs_the_turn_of_a_bell(invoked: Invoked, stack: LocalStack) -> None:
+    head = await orphan(stack, TEXT)
+    event = recorded_event("sqs")
+    event["Records"][0]["body"] = body_of(Bell(head.context))
+    poison = {**event["Records"][0], "messageId": "m-2", "body": "poison"}
+    with invoked("TaskFunction") as url:
+        answer = httpx.post(url, json=event, timeout=120)
+        assert answer.json() == {"batchItemFailures": []}
+        task = await read_log(stack, head)
+        assert task.status.state == TaskState.TASK_STATE_COMPLETED
+        assert task.status.message.parts[0].text == TEXT
+        # The same environment again, whose event loop is the first one's: a bell in vain, and a message that is none.
+        answer = httpx.post(url, json={"Records": [*event["Records"], poison]}, timeout=120)
+        assert answer.json() == {"batchItemFailures": [{"itemIdentifier": "m-2"}]}
+        assert await read_log(stack, head) == task
+
+
+async def test_the_built_sweep_rings_for_a_turn_that_everybody_has_forgotten(
+    invoked: Invoked, stack: LocalStack
+) -> None:
+    head = await orphan(stack, TEXT)
+    sqs, queue = stack.client("sqs"), stack.environment("SweepFunction")["AION_TASK_QUEUE_URL"]
+    with invoked("SweepFunction") as url:
+        answer = httpx.post(url, json=recorded_event("eventbridge_schedule"), timeout=120).json()
+    assert answer["found"] >= answer["rung"] >= 1
+    rung = []
+    while messages := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
+        rung += [bell_of(message["Body"]).context for message in messages]
+    assert head.context in rung
+
+
+def test_a_function_carries_no_framework_that_it_does_not_serve(built: Path) -> None:
+    task, sweep = ({path.name for path in (built / name).iterdir()} for name in ("TaskFunction", "SweepFunction"))
+    assert task >= {
+        "aion_core",
+        "handlers",
+        "examples",
+        "aion.yaml",
+        "a2a",
+        "langgraph",
+        "aws_lambda_powertools",
+        "boto3",
+    }
+    assert not task & {"fastapi", "starlette", "mangum", "uvicorn", "moto", "infra", "tests"}
+    assert sweep >= {"aion_core", "handlers", "a2a", "boto3"}
+    assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
 
 
 # --- make sam-local ---

@@ -55,6 +55,8 @@ def test_only_aws_and_infra_know_boto() -> None:
         # A card is served, and a task stored, without a framework; a graph's author pays for no database driver.
         ("aion_core.bootstrap", {"langgraph", "google.adk", "fastapi", "sqlalchemy", "moto", "uvicorn"}),
         ("handlers.api", {"langgraph", "google.adk", "sqlalchemy", "moto", "grpc"}),
+        ("handlers.run_task", {"langgraph", "google.adk", "fastapi", "mangum", "sqlalchemy", "moto", "grpc"}),
+        ("handlers.sweep", {"langgraph", "google.adk", "fastapi", "mangum", "aws_lambda_powertools", "moto", "grpc"}),
         ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "fastapi", "httpx", "a2a"}),
         ("aion_core.tasks.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
         ("aion_core.aws.task_store", {"fastapi", "langgraph", "a2a.server"}),

@@ -17,9 +17,9 @@ from infra.sam_local import machine_architecture
 CLIENT = Path(__file__).with_name("runtime-client.txt")
 LAMBDA_PYTHON = "3.13"
 
-# What /var/runtime/bootstrap does with a wrapper.
+# What /var/runtime/bootstrap does with a wrapper, where there is one.
 BOOTSTRAP = """#!/bin/sh
-exec "$AWS_LAMBDA_EXEC_WRAPPER" "$@"
+exec ${AWS_LAMBDA_EXEC_WRAPPER:+"$AWS_LAMBDA_EXEC_WRAPPER"} "$@"
 """
 
 

@@ -14,9 +14,11 @@ from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.checkpoints import MemorySaver
 from aion_core.memory.queues import MemoryBells
+from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Agent, Clock, TaskStore, WhenBusy
+from aion_core.ports import Agent, Clock, TaskList, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
+from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.worker import Worker
@@ -28,6 +30,7 @@ class Parts:
     """What meets in a service."""
 
     service: TaskService
+    lister: TaskLister
     agent: Agent
     worker: Worker
     bells: MemoryBells
@@ -46,7 +49,7 @@ class Parts:
             input_modes=["text/plain"],
             output_modes=["text/plain"],
         )
-        return build_app(self.service, {"test": Served(self.agent, card)})
+        return build_app(self.service, self.lister, {"test": Served(self.agent, card)})
 
 
 def parts(
@@ -56,9 +59,10 @@ def parts(
     *,
     double_texting: WhenBusy = WhenBusy.ENQUEUE,
     blocking_wait: float = 240.0,
+    task_list: TaskList | None = None,
     **options: Any,
 ) -> Parts:
-    """The service for an agent, or for a graph; in memory unless a store is given."""
+    """The service for an agent, or for a graph; in memory unless a store is given, and the list of its tasks."""
     clock = clock or SystemClock()
     tasks = MemoryTaskStore(clock)
     threads = InMemorySaver()
@@ -83,7 +87,8 @@ def parts(
     bells.answered_by(worker.answer)
     policies = {"test": double_texting}
     service = TaskService(store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait)
-    return Parts(service, agent, worker, bells, store)
+    lister = TaskLister(store, task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks))
+    return Parts(service, lister, agent, worker, bells, store)
 
 
 @asynccontextmanager

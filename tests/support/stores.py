@@ -6,14 +6,15 @@ from typing import Any
 
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
+from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.aws.task_store import DynamoDBTaskStore
 from aion_core.ports import Clock
-from infra.local_stack import LocalStack
+from tests.support.engines import Stack
 
 LEASE_SECONDS = 30.0
 
 
-def dynamodb_store(stack: LocalStack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
+def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
     """A store on the stack's table; the tests keep apart by their owners."""
     executor = ThreadPoolExecutor(16)
     environment = stack.environment("ApiFunction")
@@ -24,6 +25,12 @@ def dynamodb_store(stack: LocalStack, clock: Clock, **options: Any) -> DynamoDBT
         table=environment["AION_TABLE"],
         **{"lease_seconds": LEASE_SECONDS, **options},
     )
+
+
+def dynamodb_list(stack: Stack, clock: Clock) -> DynamoDBTaskList:
+    """The lists of the tasks in the stack's table."""
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=stack.client("dynamodb"))
+    return DynamoDBTaskList(dynamodb, clock, table=stack.environment("ApiFunction")["AION_TABLE"])
 
 
 _owners = itertools.count()

@@ -241,8 +241,6 @@ async def test_a_message_id_with_other_content(client: httpx.AsyncClient) -> Non
 @pytest.mark.parametrize(
     ("method", "code"),
     [
-        ("ListTasks", -32004),
-        ("CancelTask", -32004),
         ("CreateTaskPushNotificationConfig", -32003),
         ("GetTaskPushNotificationConfig", -32003),
         ("ListTaskPushNotificationConfigs", -32003),

@@ -472,7 +472,7 @@ async def test_a_graph_that_blocks_the_loop_for_longer_than_its_lease_keeps_it()
     from aion_core.memory.task_store import MemoryTaskStore
 
     clock = SystemClock()
-    made = parts(one_node(blocks), MemoryTaskStore(clock, lease_seconds=1), clock, renew_seconds=0.2)
+    made = parts(one_node(blocks), MemoryTaskStore(clock, lease_seconds=1), clock, lease_seconds=0.6)
     async with http(made.app()) as client:
         task = await ask(client)
     assert said(task) == "still here"

@@ -3,15 +3,16 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aion_core.errors import TaskNotFound
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Asked, Chunk, Cursor, Emission, Reply, TaskKey
-from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState
-from aion_core.tasks import subscription
+from aion_core.ports import Asked, Begun, Chunk, Cursor, Emission, Reply, TaskKey
+from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
+from aion_core.tasks import lifecycle, subscription
 from aion_core.tasks.service import Call
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
@@ -42,12 +43,14 @@ def request(**configuration: Any) -> SendMessageRequest:
 async def test_a_send_that_does_not_wait_answers_working_and_runs_on() -> None:
     """R21, D12."""
     agent = Held()
-    service = parts(agent).service
+    made = parts(agent)
+    service = made.service
     call = Call("owner", "test")
     task = await service.send(call, request(return_immediately=True))
     assert task.status.state == TaskState.TASK_STATE_WORKING
+    assert not call.work, "another function runs it"
     agent.go.set()
-    await asyncio.wait(call.work)
+    await made.bells.quiet()
     assert (await service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
@@ -84,18 +87,17 @@ async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -
     clock = ManualClock()
     store = MemoryTaskStore(clock, lease_seconds=30)
     agent = Held()
-    service = parts(agent, store, clock, renew_seconds=0.01).service
+    service = parts(agent, store, clock, lease_seconds=0.03).service
     call = Call("owner", "test")
     sending = asyncio.create_task(service.send(call, request()))
     await agent.spoke.wait()
-    (context,) = store._contexts
-    store._contexts[context].until = 0.0
+    ((context, record),) = store._contexts.items()
+    store._contexts[context] = replace(record, until=0)
     heir = await store.begin(context, holder="heir")
-    assert heir is not None
-    from tests.contract.test_task_store import says
-
-    ended = says(heir, "by the heir", TaskState.TASK_STATE_COMPLETED)
-    await store.append(heir.lease, heir.head, ended, release=True)
+    assert isinstance(heir, Begun)
+    status = lifecycle.status_at(TaskState.TASK_STATE_COMPLETED, clock.now())
+    status.message.CopyFrom(Message(message_id="heirs", parts=[Part(text="by the heir")]))
+    await store.finish(heir.lease, heir.head, TaskStatusUpdateEvent(status=status))
     for _ in range(200):
         clock.move(0.3)
         await asyncio.sleep(0.005)

@@ -1,0 +1,464 @@
+"""What `ports.TaskList` promises, over each adapter; and a list that lags behind, which is DynamoDB's way."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+
+from aion_core.aws import keys, task_list
+from aion_core.aws.task_list import DynamoDBTaskList
+from aion_core.errors import StoreUnavailable
+from aion_core.memory.task_list import MemoryTaskList
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Begun, ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
+from aion_core.tasks import ingress, lifecycle
+from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.service import Call
+from infra.local_stack import LocalStack
+from tests.support.clock import ManualClock
+from tests.support.stores import LEASE_SECONDS, dynamodb_list, dynamodb_store, new_owner
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
+DAY = 24 * 3600
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+@dataclass
+class Kept:
+    """Tasks in a store, and the list of them."""
+
+    store: TaskStore
+    tasks: TaskList
+    mine: TaskFilter = field(default_factory=lambda: TaskFilter(new_owner(), "echo"))
+    turns: dict[TaskKey, Begun] = field(default_factory=dict)
+
+    async def add(self, task_id: str, seconds: float, *, of: ContextKey | None = None) -> TaskKey:
+        """A task that has worked since then."""
+        of = of or ContextKey(self.mine.owner, self.mine.agent, f"c-{task_id}")
+        message = Message(message_id=f"m-{task_id}", role=Role.ROLE_USER, parts=[Part(text="hi")])
+        new = ingress.new_task(
+            message, of, task_id=task_id, turn_id=f"turn-{task_id}", at=at(seconds), context_is_new=False
+        )
+        begun = await self.store.create(new, holder="holder-1")
+        if isinstance(begun, Begun):
+            self.turns[new.key] = begun
+        return new.key
+
+    async def move(self, key: TaskKey, seconds: float, state: TaskState = WORKING) -> None:
+        """The task's status changes then."""
+        begun = self.turns[key]
+        status = lifecycle.status_at(state, at(seconds))
+        event = TaskStatusUpdateEvent(task_id=key.task_id, context_id=begun.head.context.context_id, status=status)
+        head = await self.store.append(begun.lease, begun.head, event)
+        self.turns[key] = Begun(begun.lease, head)
+
+    async def ids(self, tasks: TaskFilter | None = None, *, limit: int = 100, after: Place | None = None) -> list[str]:
+        places = await self.tasks.page(tasks or self.mine, after=after, limit=limit)
+        assert len(places) <= limit
+        assert list(places) == sorted(places, reverse=True)
+        return [place.task_id for place in places]
+
+    async def all_pages(self, tasks: TaskFilter, limit: int) -> list[str]:
+        found: list[Place] = []
+        while places := await self.tasks.page(tasks, after=found[-1] if found else None, limit=limit):
+            assert len(places) == limit or not await self.tasks.page(tasks, after=places[-1], limit=1)
+            found.extend(places)
+        return [place.task_id for place in found]
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def kept(request: pytest.FixtureRequest, clock: ManualClock) -> Kept:
+    if request.param == "memory":
+        store = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
+        return Kept(store, MemoryTaskList(store))
+    return on_dynamodb(request.getfixturevalue("stack"), clock)
+
+
+def on_dynamodb(stack: LocalStack, clock: ManualClock) -> Kept:
+    return Kept(dynamodb_store(stack, clock), dynamodb_list(stack, clock))
+
+
+# ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_tasks_are_listed_by_their_last_status_newest_first_and_ties_by_their_ids(kept: Kept) -> None:
+    first = await kept.add("t-1", 1)
+    await kept.add("t-3", 2)
+    await kept.add("t-4", 2)
+    await kept.add("t-2", 2)
+    assert await kept.ids() == ["t-4", "t-3", "t-2", "t-1"]
+    await kept.move(first, 1.999)
+    assert await kept.ids() == ["t-4", "t-3", "t-2", "t-1"]
+    await kept.move(first, 2.001)
+    assert await kept.ids() == ["t-1", "t-4", "t-3", "t-2"]
+
+
+async def test_a_place_says_when_the_status_changed_to_the_millisecond(kept: Kept) -> None:
+    key = await kept.add("t-1", 1.0019)
+    head = await kept.store.head(key)
+    assert head is not None
+    assert list(await kept.tasks.page(kept.mine, after=None, limit=1)) == [Place(head.timestamp, "t-1")]
+    assert head.timestamp == at(1.001)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
+async def test_pages_hold_each_task_once(kept: Kept, limit: int) -> None:
+    for number in range(7):
+        await kept.add(f"t-{number}", number // 3)
+    assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
+
+
+async def test_a_page_begins_after_a_place_where_no_task_stands_any_more(kept: Kept) -> None:
+    tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
+    place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
+    assert place.task_id == "t-2"
+    await kept.move(tasks[2], 9)
+    assert await kept.ids(after=place) == ["t-1", "t-0"]
+    assert await kept.ids(after=Place(at(1), "t-")) == ["t-0"]
+    assert await kept.ids(after=Place(at(1), "t-9")) == ["t-1", "t-0"]
+    assert await kept.ids(after=Place(at(-1), "")) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_task_is_seen_twice_while_tasks_change_between_pages(kept: Kept, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311  # no secret
+    now, moved = 100.0, set[str]()
+    tasks = [await kept.add(f"t-{number:02d}", chance.randrange(50)) for number in range(24)]
+    before = await kept.ids()
+    found: list[str] = []
+    after: Place | None = None
+    while places := await kept.tasks.page(kept.mine, after=after, limit=5):
+        found.extend(place.task_id for place in places)
+        after = places[-1]
+        for task in chance.sample(tasks, 3):
+            now += chance.randrange(2)
+            await kept.move(task, now, chance.choice([WORKING, TaskState.TASK_STATE_INPUT_REQUIRED]))
+            moved.add(task.task_id)
+        await kept.add(f"new-{now}-{len(found)}", now)
+    assert len(found) == len(set(found))
+    assert [task for task in found if task not in moved] == [task for task in before if task not in moved]
+
+
+# ── Which tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("a#b", "c", "x"), ("a", "b#c", "x")),
+        (("a#", "b", "x"), ("a", "#b", "x")),
+        (("a", "b", "c#d"), ("a", "b#c", "d")),
+        (("a#b", "c", "d"), ("a", "b", "c#d")),
+        (("a", "b", "c"), ("a", "b#c", "c")),
+        (("a%23b", "c", "x"), ("a#b", "c", "x")),
+        (("a", "b%23c", "x"), ("a", "b#c", "x")),
+        (("a", "b", "x"), ("A", "b", "x")),
+        (("a", "b", "c/d é"), ("a", "b/c", "d é")),
+    ],
+)
+async def test_owners_agents_and_contexts_cannot_be_taken_for_one_another(
+    kept: Kept, one: tuple[str, str, str], other: tuple[str, str, str]
+) -> None:
+    owner = new_owner()
+    mine, others = (ContextKey(f"{owner}{who[0]}", *who[1:]) for who in (one, other))
+    await kept.add("t-mine", 1, of=mine)
+    await kept.add("t-other", 2, of=others)
+    for context, task_id in ((mine, "t-mine"), (others, "t-other")):
+        tasks = TaskFilter(context.owner, context.agent)
+        in_context = replace(tasks, context_id=context.context_id)
+        assert await kept.ids(tasks) == await kept.ids(in_context) == [task_id]
+        assert await kept.tasks.count(tasks) == await kept.tasks.count(in_context) == 1
+
+
+async def test_a_context_is_listed_by_itself_and_an_unknown_one_is_empty(kept: Kept) -> None:
+    context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
+    for number in range(3):
+        await kept.add(f"in-{number}", number, of=context)
+    await kept.add("out", 1.5)
+    shared = replace(kept.mine, context_id="shared")
+    assert await kept.ids() == ["in-2", "out", "in-1", "in-0"]
+    assert await kept.all_pages(shared, 2) == ["in-2", "in-1", "in-0"]
+    for unknown in (
+        replace(kept.mine, context_id="unknown"),
+        replace(shared, agent="another"),
+        replace(shared, owner=new_owner()),
+    ):
+        assert await kept.ids(unknown) == []
+        assert await kept.tasks.count(unknown) == 0
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+async def test_a_state_is_found_however_far_apart_its_tasks_are(
+    kept: Kept, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_list, "READ", 4)
+    tasks = [await kept.add(f"t-{number:02d}", number) for number in range(30)]
+    for number in (0, 1, 2, 17, 29):
+        await kept.move(tasks[number], number, COMPLETED)
+    completed = replace(kept.mine, state=COMPLETED)
+    assert await kept.all_pages(completed, limit) == ["t-29", "t-17", "t-02", "t-01", "t-00"]
+    assert await kept.tasks.count(completed) == 5
+    assert await kept.tasks.count(replace(kept.mine, state=WORKING)) == 25
+    assert await kept.ids(replace(kept.mine, state=TaskState.TASK_STATE_FAILED)) == []
+    await kept.move(tasks[20], 40, COMPLETED)
+    assert (await kept.ids(completed))[0] == "t-20", "its new state is listed at once"
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        (0.0, ["t-3", "t-2", "t-1"]),
+        (1.0, ["t-3", "t-2", "t-1"]),
+        (1.000001, ["t-3", "t-2"]),
+        (1.001, ["t-3", "t-2"]),
+        (2.0, ["t-3", "t-2"]),
+        (2.5, ["t-3"]),
+        (3.0, ["t-3"]),
+        (3.001, []),
+        (DAY, []),
+        (-DAY * 365 * 100, ["t-3", "t-2", "t-1"]),
+    ],
+)
+async def test_since_takes_in_the_time_itself(kept: Kept, since: float, expected: list[str]) -> None:
+    for number in (1, 2, 3):
+        await kept.add(f"t-{number}", number)
+    tasks = replace(kept.mine, since=at(since))
+    assert await kept.ids(tasks) == expected
+    assert await kept.all_pages(tasks, 1) == expected
+    assert await kept.tasks.count(tasks) == len(expected)
+    assert await kept.ids(tasks, after=Place(at(1), "t-1")) == []
+
+
+async def test_what_is_counted_is_what_the_pages_hold(kept: Kept) -> None:
+    context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
+    for number in range(20):
+        key = await kept.add(f"t-{number:02d}", number, of=context if number % 2 else None)
+        if number % 4 == 0:
+            await kept.move(key, number, COMPLETED)
+    for tasks, count in (
+        (kept.mine, 20),
+        (replace(kept.mine, context_id="shared"), 10),
+        (replace(kept.mine, state=COMPLETED), 5),
+        (replace(kept.mine, since=at(10)), 10),
+        (replace(kept.mine, state=COMPLETED, since=at(10)), 2),
+        (replace(kept.mine, state=WORKING, since=at(10), context_id="shared"), 5),
+    ):
+        assert await kept.tasks.count(tasks) == len(await kept.all_pages(tasks, 3)) == count
+
+
+# ── The secret ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_secret_is_random_and_stays(kept: Kept) -> None:
+    secret = await kept.tasks.secret()
+    assert len(secret) >= 32
+    assert len(set(secret)) > 8
+    assert await kept.tasks.secret() == secret
+
+
+def forgotten_secret(stack: LocalStack) -> Callable[[], bytes]:
+    """Take the table's secret away; returns what reads the one that is there."""
+    client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
+    client.delete_item(TableName=table, Key=keys.secret_key("page-tokens"))
+    return lambda: client.get_item(TableName=table, Key=keys.secret_key("page-tokens"))["Item"]["secret"]["B"]
+
+
+async def test_of_many_that_make_the_secret_at_once_one_is_heard(stack: LocalStack, clock: ManualClock) -> None:
+    kept = forgotten_secret(stack)
+    secrets = await asyncio.gather(*(dynamodb_list(stack, clock).secret() for _ in range(12)))
+    assert set(secrets) == {kept()}
+
+
+async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: LocalStack, clock: ManualClock) -> None:
+    kept = forgotten_secret(stack)
+    mine, other = dynamodb_list(stack, clock), dynamodb_list(stack, clock)
+    others: list[bytes] = []
+
+    def meanwhile(**_: Any) -> None:
+        if not others:
+            others.append(asyncio.run(other.secret()))
+
+    mine._dynamodb._client.meta.events.register("before-call.dynamodb.PutItem", meanwhile)
+    assert [await mine.secret()] == others == [kept()]
+
+
+async def test_a_secret_whose_making_went_unheard_is_read(stack: LocalStack, clock: ManualClock) -> None:
+    kept = forgotten_secret(stack)
+    mine = dynamodb_list(stack, clock)
+    lost: list[bool] = []
+
+    def lose(**_: Any) -> None:
+        if not lost:
+            lost.append(True)
+            raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
+
+    mine._dynamodb._client.meta.events.register("after-call.dynamodb.PutItem", lose)
+    with pytest.raises(StoreUnavailable):
+        await mine.secret()
+    assert await mine.secret() == kept()
+
+
+# ── What has expired ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_has_expired_is_not_listed_though_dynamodb_has_yet_to_delete_it(
+    stack: LocalStack, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_list, "READ", 2)
+    kept = on_dynamodb(stack, clock)
+    for number in range(7):
+        # Later statuses than those that are kept longer: they stand before them in the list.
+        await kept.add(f"old-{number}", 10 + number)
+    clock.move(10 * DAY)
+    for number in range(3):
+        await kept.add(f"new-{number}", number)
+    assert len(await kept.ids()) == await kept.tasks.count(kept.mine) == 10
+    clock.move(25 * DAY)
+    assert await kept.ids() == ["new-2", "new-1", "new-0"]
+    assert await kept.all_pages(kept.mine, 1) == ["new-2", "new-1", "new-0"]
+    assert await kept.ids(replace(kept.mine, state=WORKING), limit=2) == ["new-2", "new-1"]
+    assert await kept.tasks.count(kept.mine) == 3
+
+
+# ── An index that lags behind ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Lag:
+    """Lets the list's index stand still: while it does, a query that was made before gets the answer that it got."""
+
+    def __init__(self, tasks: TaskList) -> None:
+        assert isinstance(tasks, DynamoDBTaskList)
+        self.stands_still = False
+        self._answers: dict[bytes, Any] = {}
+        events = tasks._dynamodb._client.meta.events
+        events.register("before-call.dynamodb.Query", self._before)
+        events.register("after-call.dynamodb.Query", self._after)
+
+    def _before(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> Any:
+        asked = context["asked"] = params["body"]
+        # The log is read consistently, whatever the index does.
+        if not self.stands_still or b"IndexName" not in asked:
+            return None
+
+        class Response:
+            status_code = 200
+
+        assert asked in self._answers, "only what was asked before can be asked of an index that stands still"
+        return Response(), self._answers[asked]
+
+    def _after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        self._answers.setdefault(context["asked"], parsed)
+
+
+@pytest.fixture
+def lagging(stack: LocalStack, clock: ManualClock) -> tuple[Kept, Lag, TaskLister]:
+    kept = on_dynamodb(stack, clock)
+    return kept, Lag(kept.tasks), TaskLister(kept.store, kept.tasks)
+
+
+async def listed(lister: TaskLister, kept: Kept, **request: Any) -> list[str]:
+    answer = await lister.list_tasks(Call(kept.mine.owner, kept.mine.agent), ListTasksRequest(**request))
+    for task in answer.tasks:
+        assert request.get("status") in (None, task.status.state)
+    times = [task.status.timestamp.ToNanoseconds() for task in answer.tasks]
+    assert times == sorted(times, reverse=True)
+    return [task.id for task in answer.tasks]
+
+
+async def test_a_task_that_has_moved_since_is_on_the_first_page_as_it_is_now(
+    lagging: tuple[Kept, Lag, TaskLister],
+) -> None:
+    kept, lag, lister = lagging
+    tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
+    assert await listed(lister, kept) == ["t-3", "t-2", "t-1", "t-0"]
+    lag.stands_still = True
+    await kept.move(tasks[1], 9, COMPLETED)
+    assert await listed(lister, kept) == ["t-1", "t-3", "t-2", "t-0"]
+
+
+async def test_a_task_whose_state_has_changed_since_is_not_listed_by_the_old_one(
+    lagging: tuple[Kept, Lag, TaskLister],
+) -> None:
+    kept, lag, lister = lagging
+    tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
+    assert len(await listed(lister, kept, status=WORKING)) == 3
+    lag.stands_still = True
+    await kept.move(tasks[1], 1, COMPLETED)
+    assert await listed(lister, kept, status=WORKING) == ["t-2", "t-0"]
+
+
+async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLister], stack: LocalStack) -> None:
+    kept, lag, lister = lagging
+    tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
+    await listed(lister, kept)
+    lag.stands_still = True
+    table = stack.environment("ApiFunction")["AION_TABLE"]
+    stack.client("dynamodb").delete_item(TableName=table, Key=keys.head_key(tasks[2]))
+    stack.client("dynamodb").delete_item(TableName=table, Key=keys.event_key(tasks[1], 1))
+    assert await listed(lister, kept) == ["t-0"], "nor is one listed whose log has a gap"
+
+
+async def test_a_task_that_was_on_an_earlier_page_is_not_listed_again_at_its_old_place(
+    lagging: tuple[Kept, Lag, TaskLister],
+) -> None:
+    kept, lag, lister = lagging
+    tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
+    call = Call(kept.mine.owner, kept.mine.agent)
+    token = (await lister.list_tasks(call, ListTasksRequest(page_size=2))).next_page_token
+    old = ListTasksRequest(page_size=2, page_token=token)
+    assert [task.id for task in (await lister.list_tasks(call, old)).tasks] == ["t-1", "t-0"]
+    await kept.move(tasks[1], 9)
+    assert await listed(lister, kept, page_size=1) == ["t-1"], "here it is now"
+    lag.stands_still = True
+    answer = await lister.list_tasks(call, old)
+    assert [task.id for task in answer.tasks] == ["t-0"]
+    assert answer.next_page_token == ""
+
+
+async def test_a_page_is_filled_with_what_follows_those_that_are_gone(
+    lagging: tuple[Kept, Lag, TaskLister], stack: LocalStack
+) -> None:
+    kept, _, lister = lagging
+    tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
+    table = stack.environment("ApiFunction")["AION_TABLE"]
+    for number in (19, 18, 17, *range(1, 14)):
+        # As DynamoDB does where a task has expired: its items go one by one.
+        stack.client("dynamodb").delete_item(TableName=table, Key=keys.event_key(tasks[number], 1))
+    assert await listed(lister, kept, page_size=3) == ["t-16", "t-15", "t-14"]
+    found: list[str] = []
+    token = ""
+    for _ in range(20):
+        call = Call(kept.mine.owner, kept.mine.agent)
+        answer = await lister.list_tasks(call, ListTasksRequest(page_size=2, page_token=token))
+        found.extend(task.id for task in answer.tasks)
+        token = answer.next_page_token
+        if not token:
+            break
+    assert found == ["t-16", "t-15", "t-14", "t-00"], "short pages in between lead on to the end"
+    assert not token
+
+
+async def test_an_entry_at_both_places_is_one_task(stack: LocalStack, clock: ManualClock) -> None:
+    """An index puts the new entry before it has taken the old one away."""
+    kept = on_dynamodb(stack, clock)
+    tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
+    await kept.move(tasks[0], 9)
+
+    def both(parsed: dict[str, Any], **_: Any) -> None:
+        old = keys.listing_at(int(at(0).timestamp() * 1000), "t-0")
+        if len(parsed.get("Items", ())) == 3:
+            parsed["Items"].append({**parsed["Items"][0], "listing_at": {"S": old}})
+
+    assert isinstance(kept.tasks, DynamoDBTaskList)
+    kept.tasks._dynamodb._client.meta.events.register("after-call.dynamodb.Query", both)
+    assert await kept.ids() == ["t-0", "t-2", "t-1"]

@@ -1,0 +1,143 @@
+"""The functions of the template that a queue or a schedule calls, in this process, as `aion dev` runs them."""
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import handlers
+from aion_core.aws.client import Calls
+from aion_core.aws.queues import SQSBells, body_of
+from aion_core.cli.dev import task_function_on
+from aion_core.clock import SystemClock
+from aion_core.ports import Bell, ContextKey, Head
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import projection
+from infra.lambda_events import LambdaContext, sqs_event
+from infra.local_stack import LocalStack
+from tests.support.stores import dynamodb_store
+from tests.support.tasks import orphan
+
+PATIENCE = 60
+AGENTS = Path(__file__).parents[1] / "support" / "agents"
+NOTHING_TO_DO = Bell(ContextKey("nobody", "echo", "c-0"))
+
+
+@pytest.fixture
+def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStack]:
+    """A stack of its own, whose functions are imported anew; nothing is polled yet."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in ("run_task", "sweep"):
+        monkeypatch.delitem(sys.modules, f"handlers.{name}", raising=False)
+        monkeypatch.delattr(handlers, name, raising=False)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    with LocalStack.start("template.yaml") as stack:
+        for name, value in stack.environment("TaskFunction").items():
+            monkeypatch.setenv(name, value)
+        yield stack
+
+
+async def ring(stack: LocalStack, bell: Bell) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        bells = SQSBells(Calls("sqs", executor, client=stack.client("sqs")), queue_url=stack.physical_id("TaskQueue"))
+        await bells.ring(bell)
+
+
+async def answer_of(stack: LocalStack, head: Head) -> str:
+    """Return what the task's agent says last, once the task has completed."""
+    store = dynamodb_store(stack, SystemClock())
+    end = time.monotonic() + PATIENCE
+    while True:
+        log = await store.log(head.key)
+        assert log is not None
+        if log.head.state == TaskState.TASK_STATE_COMPLETED:
+            return projection.fold(log.events).status.message.parts[0].text
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+
+
+def messages_in(stack: LocalStack, queue: str) -> int:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    answer = stack.client("sqs").get_queue_attributes(QueueUrl=stack.physical_id(queue), AttributeNames=names)
+    return sum(int(number) for number in answer["Attributes"].values())
+
+
+async def test_a_turn_whose_worker_is_gone_is_run_by_whoever_hears_its_bell(stack: LocalStack) -> None:
+    stack.poll()
+    head = await orphan(stack, "who is there?")
+    await ring(stack, Bell(head.context))
+    assert "who is there?" in await answer_of(stack, head)
+    await asyncio.to_thread(stack.stop_polling)
+    assert messages_in(stack, "TaskQueue") == 0
+
+
+async def test_several_turns_are_run_at_once_and_each_by_itself(stack: LocalStack) -> None:
+    stack.poll()
+    heads = [await orphan(stack, f"this is {n}") for n in range(4)]
+    await asyncio.gather(*(ring(stack, Bell(head.context)) for head in heads))
+    for n, head in enumerate(heads):
+        assert f"this is {n}" in await answer_of(stack, head)
+
+
+async def test_aion_dev_runs_every_turn_on_the_servers_event_loop(
+    stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that an agent's module keeps belongs to the event loop that has used it first."""
+    monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
+    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop())})
+    for _ in range(2):
+        head = await orphan(stack, "where do you run?", agent="where")
+        await ring(stack, Bell(head.context))
+        assert await answer_of(stack, head) == f"on {id(asyncio.get_running_loop())}"
+
+
+async def test_the_sweep_rings_for_a_turn_that_everybody_has_forgotten(
+    stack: LocalStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = await orphan(stack, "hello?")
+    stack.poll()
+    with caplog.at_level(logging.INFO, "handlers.sweep"):
+        while not (swept := [record for record in caplog.records if getattr(record, "rung", 0)]):
+            await asyncio.to_thread(stack.call_schedules, "SweepFunction")
+    assert (swept[0].message, swept[0].found, swept[0].rung) == ("swept", 1, 1)  # type: ignore[attr-defined]
+    assert "hello?" in await answer_of(stack, head)
+
+
+async def test_a_message_that_is_no_bell_ends_in_the_dead_letter_queue(
+    stack: LocalStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    stack.poll(retry_after=0)
+    sqs = stack.client("sqs")
+    sqs.send_message(QueueUrl=stack.physical_id("TaskQueue"), MessageBody="poison")
+    dead_letters = stack.physical_id("TaskDeadLetters")
+    (dead,) = (await asyncio.to_thread(sqs.receive_message, QueueUrl=dead_letters, WaitTimeSeconds=20))["Messages"]
+    assert dead["Body"] == "poison"
+    await asyncio.to_thread(stack.stop_polling)
+    assert messages_in(stack, "TaskQueue") == 0
+    told = [record for record in caplog.records if record.name == "handlers.run_task"]
+    assert len(told) == 5
+    assert "UnreadableBell: The message is not JSON" in caplog.text
+
+
+def test_of_a_batch_only_what_failed_goes_back(stack: LocalStack) -> None:
+    stack.poll()
+    stack.stop_polling()
+    from handlers.run_task import handler
+
+    def message(number: int, body: str) -> dict[str, Any]:
+        return {"MessageId": f"m-{number}", "ReceiptHandle": "r", "Body": body, "MD5OfBody": "0"}
+
+    bodies = [body_of(NOTHING_TO_DO), "poison", body_of(NOTHING_TO_DO), json.dumps({"v": 2})]
+    event = sqs_event([message(n, body) for n, body in enumerate(bodies)], "arn:aws:sqs:us-east-1:0:TaskQueue")
+    context: Any = LambdaContext("TaskFunction", "arn", 512, 900)
+    assert handler(event, context) == {"batchItemFailures": [{"itemIdentifier": "m-1"}, {"itemIdentifier": "m-3"}]}
+    only_poison = {"Records": event["Records"][1:2]}
+    assert handler(only_poison, context) == {"batchItemFailures": [{"itemIdentifier": "m-1"}]}
+    assert handler(event, context) == {"batchItemFailures": [{"itemIdentifier": "m-1"}, {"itemIdentifier": "m-3"}]}

@@ -1,0 +1,91 @@
+"""Agents that a test leads by the hand: they stop where it wants, and note what happens to them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+
+from aion_core.ports import Asked, Asks, Chunk, Emission, Paused, Reply, Said
+from aion_core.protocol.types import Message, Part
+
+
+def says(text: str) -> Message:
+    return Message(message_id=f"said-{text}", parts=[Part(text=text)])
+
+
+class Held:
+    """Speaks a word, waits to be let go, and answers with what it was asked."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.spoke = asyncio.Event()
+        self.asked: list[str] = []
+        self.stopped = 0
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        text = asked.message.parts[0].text
+        self.asked.append(text)
+        try:
+            yield Chunk("word", f"call-{text}")
+            self.spoke.set()
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+        yield Reply(says(f"answer to {text}"))
+
+
+class Stubborn(Held):
+    """Does not stop when it is told to."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        self.spoke.set()
+        while not self.go.is_set():
+            try:
+                await self.go.wait()
+            except asyncio.CancelledError:
+                self.stopped += 1
+        yield Said(says("still talking"))
+        yield Reply(says("and answering"))
+
+
+class Asking:
+    """Asks before it answers."""
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        if asked.turn.asked == 1:
+            yield Asks(says("really?"))
+        else:
+            yield Reply(says(f"{asked.message.parts[0].text} it is"))
+
+
+class Stepping:
+    """Takes steps, each a message, and stops between two of them when it is asked to drain, as a graph does.
+
+    What it has done it knows by what is recorded, as a checkpoint would tell it.
+    """
+
+    def __init__(self, steps: int, clock_sleep: float, clock: object) -> None:
+        self.steps, self._seconds, self._clock = steps, clock_sleep, clock
+        self.ran: Counter[int] = Counter()
+        self.hops: list[int] = []
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        self.hops.append(asked.turn.hops)
+        done = sum(entry.key.startswith("step") for entry in asked.recorded)
+        for step in range(done, self.steps):
+            if asked.drain.is_set():
+                yield Paused()
+                return
+            self.ran[step] += 1
+            await self._clock.sleep(self._seconds)  # type: ignore[attr-defined]
+            yield Said(says(f"step {step}"), key=f"step/{step}")
+        yield Reply(says("done"))

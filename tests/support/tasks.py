@@ -1,0 +1,24 @@
+"""Tasks to test with, that somebody has begun and nobody ends."""
+
+from datetime import UTC, datetime
+
+from aion_core.clock import SystemClock
+from aion_core.ports import Begun, ContextKey, Head
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks import ingress
+from infra.local_stack import LocalStack
+from tests.support.stores import dynamodb_store, new_owner
+
+
+async def orphan(stack: LocalStack, text: str, *, agent: str = "echo") -> Head:
+    """A task at work whose worker is gone: its lease has run out."""
+    store = dynamodb_store(stack, SystemClock(), lease_seconds=0.001)
+    context = ContextKey(new_owner(), agent, "c-1")
+    message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
+    task_id = f"t-{context.owner}"
+    new = ingress.new_task(
+        message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
+    )
+    begun = await store.create(new, holder="gone")
+    assert isinstance(begun, Begun)
+    return begun.head

@@ -1,0 +1,162 @@
+"""A task is canceled from wherever it is asked, whatever it is at, and nothing follows."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aion_core.clock import SystemClock
+from aion_core.errors import TaskNotCancelable, TaskNotFound
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import TaskKey
+from aion_core.protocol.types import Task, TaskState
+from aion_core.tasks.service import Call
+from tests.support.agents.scripted import Asking, Held, Stubborn
+from tests.support.requests import request
+from tests.support.service import http, parts, send
+
+CANCELED = TaskState.TASK_STATE_CANCELED
+COMPLETED = TaskState.TASK_STATE_COMPLETED
+
+
+async def task_id_of(store: Any) -> str:
+    """The one task of the store."""
+    (key,) = store._tasks
+    return str(key.task_id)
+
+
+async def test_a_running_task_is_canceled_and_its_agent_stops() -> None:
+    agent = Held()
+    made = parts(agent, lease_seconds=3)
+    sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
+    await agent.spoke.wait()
+    elsewhere = Call("owner", "test")
+    task = await made.service.cancel(elsewhere, await task_id_of(made.store))
+    assert task.status.state == CANCELED
+    assert task.status.message.parts[0].text == "Canceled."
+    assert task.status.HasField("timestamp")
+    answer = await asyncio.wait_for(sending, 10)
+    assert answer.status.state == CANCELED, "who waited for the answer is told"
+    assert agent.stopped == 1
+    assert await made.service.get(elsewhere, task.id) == task, "nothing follows"
+
+
+async def test_an_agent_that_does_not_stop_is_left_to_talk_to_itself() -> None:
+    agent = Stubborn()
+    made = parts(agent, lease_seconds=3)
+    call = Call("owner", "test")
+    sending = asyncio.create_task(made.service.send(call, request()))
+    await agent.spoke.wait()
+    task = await made.service.cancel(Call("owner", "test"), await task_id_of(made.store))
+    assert (await asyncio.wait_for(sending, 15)).status.state == CANCELED
+    agent.go.set()
+    await asyncio.sleep(0.1)
+    assert await made.service.get(call, task.id) == task
+
+
+async def test_a_task_that_waits_is_canceled_before_it_has_begun() -> None:
+    """D12: it was answered `working`, and never ran."""
+    agent = Held()
+    made = parts(agent)
+    call = Call("owner", "test")
+    first = asyncio.create_task(made.service.send(call, request("one", message_id="m-1")))
+    await agent.spoke.wait()
+    waiting = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
+    canceled = await made.service.cancel(call, waiting.id)
+    assert canceled.status.state == CANCELED
+    agent.go.set()
+    assert (await first).status.state == COMPLETED, "the one that ran goes on under its lease"
+    await made.bells.quiet()
+    assert agent.asked == ["one"]
+
+
+async def test_a_task_that_asks_is_canceled_and_the_next_message_starts_anew() -> None:
+    made = parts(Asking())
+    call = Call("owner", "test")
+    asking = await made.service.send(call, request("a"))
+    assert asking.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+    assert (await made.service.cancel(call, asking.id)).status.state == CANCELED
+    again = await made.service.send(call, request("b", message_id="m-2"))
+    assert again.id != asking.id
+    assert again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+
+
+async def test_what_waits_behind_a_canceled_task_runs() -> None:
+    agent = Held()
+    made = parts(agent, lease_seconds=3)
+    call = Call("owner", "test")
+    first = asyncio.create_task(made.service.send(call, request("one")))
+    await agent.spoke.wait()
+    second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
+    agent.spoke.clear()
+    running = next(key.task_id for key in made.store._tasks if key.task_id != second.id)  # type: ignore[attr-defined]
+    await made.service.cancel(call, running)
+    await asyncio.wait_for(agent.spoke.wait(), 5)
+    agent.go.set()
+    assert (await first).status.state == CANCELED
+    await made.bells.quiet()
+    assert (await made.service.get(call, second.id)).status.state == COMPLETED
+
+
+async def test_of_ten_cancels_one_wins_and_the_others_are_told() -> None:
+    agent = Held()
+    made = parts(agent, lease_seconds=3)
+    sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
+    await agent.spoke.wait()
+    task_id = await task_id_of(made.store)
+    answers = await asyncio.gather(
+        *(made.service.cancel(Call("owner", "test"), task_id) for _ in range(10)), return_exceptions=True
+    )
+    assert sum(isinstance(answer, Task) for answer in answers) == 1
+    assert sum(isinstance(answer, TaskNotCancelable) for answer in answers) == 9
+    await sending
+
+
+async def test_a_task_is_canceled_by_its_owner_and_agent_only() -> None:
+    agent = Held()
+    agent.go.set()
+    made = parts(Asking())
+    task = await made.service.send(Call("owner", "test"), request())
+    for stranger in (Call("other", "test"), Call("owner", "another")):
+        with pytest.raises(TaskNotFound):
+            await made.service.cancel(stranger, task.id)
+    head = await made.store.head(TaskKey("owner", task.id))
+    assert head is not None
+    assert head.state == TaskState.TASK_STATE_INPUT_REQUIRED
+
+
+@pytest.mark.parametrize(("method", "get"), [("CancelTask", "GetTask"), ("tasks/cancel", "tasks/get")])
+async def test_both_dialects_cancel(method: str, get: str) -> None:
+    """R45: a task that has ended is not cancelable, -32002; one that there is not is not found, -32001."""
+    clock = SystemClock()
+    made = parts(Asking(), MemoryTaskStore(clock), clock)
+    async with http(made.app()) as client:
+        old = "/" in method
+        asked = (await client.post("/", json=send(method="message/send" if old else "SendMessage"))).json()["result"]
+        task_id = (asked if old else asked["task"])["id"]
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": task_id}}
+        canceled = (await client.post("/", json=body)).json()["result"]
+        assert canceled["status"]["state"] == ("canceled" if old else "TASK_STATE_CANCELED")
+        again = (await client.post("/", json=body)).json()["error"]
+        assert again["code"] == -32002
+        got = (await client.post("/", json={**body, "method": get})).json()["result"]
+        assert got == canceled
+        body["params"] = {"id": "no-such-task"}
+        assert (await client.post("/", json=body)).json()["error"]["code"] == -32001
+
+
+async def test_a_stream_of_a_canceled_task_ends_with_its_cancellation() -> None:
+    """R35: the last event of the stream is the terminal status."""
+    agent = Held()
+    made = parts(agent, lease_seconds=3)
+    heard: list[Any] = []
+
+    async def listen() -> None:
+        async for batch in made.service.stream(Call("owner", "test"), request()):
+            heard.extend(spoken.what for spoken in batch)
+
+    listening = asyncio.create_task(listen())
+    await agent.spoke.wait()
+    await made.service.cancel(Call("owner", "test"), await task_id_of(made.store))
+    await asyncio.wait_for(listening, 10)
+    assert heard[-1].status.state == CANCELED

@@ -1,0 +1,158 @@
+"""A turn longer than its process is handed on, as often as it takes, and nobody who listens can tell."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Begun, ContextKey, TaskKey
+from aion_core.protocol.types import Task, TaskState
+from aion_core.tasks import runner, subscription
+from aion_core.tasks.runner import TimeUp
+from aion_core.tasks.service import Call
+from tests.support.agents.scripted import Held, Stepping
+from tests.support.clock import ManualClock
+from tests.support.requests import request
+from tests.support.service import Parts, parts
+
+COMPLETED = TaskState.TASK_STATE_COMPLETED
+INVOCATION = timedelta(minutes=15)
+
+
+async def let_time_pass(clock: ManualClock, until: "asyncio.Task[object]", *, step: float = 5.0) -> None:
+    """Move the clock until the task is done."""
+    for _ in range(5000):
+        if until.done():
+            return
+        clock.move(step)
+        for _ in range(12):
+            await asyncio.sleep(0)
+    raise AssertionError("it does not end")
+
+
+async def let_all_end(made: Parts, call: Call, clock: ManualClock) -> None:
+    """Move the clock until neither the call's process nor any that a bell has woken has anything left to do."""
+    for work in list(call.work):
+        await let_time_pass(clock, work)
+    await let_time_pass(clock, asyncio.create_task(made.bells.quiet()))
+
+
+def with_invocations(made: Parts, clock: ManualClock) -> None:
+    """Let each bell be answered by a process that ends after 15 minutes."""
+    made.bells.answered_by(lambda bell: made.worker.answer(bell, until=clock.now() + INVOCATION))
+
+
+async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> None:
+    clock = ManualClock()
+    agent = Stepping(240, 10.0, clock)
+    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    with_invocations(made, clock)
+    call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION))
+    heard: list[str] = []
+
+    async def watch(task_id: str) -> None:
+        async for batch in subscription.tail(made.store, TaskKey("owner", task_id), clock):
+            heard.extend(spoken.id for spoken in batch)
+
+    sending = asyncio.create_task(made.service.send(call, request()))
+    await asyncio.sleep(0.01)
+    (key,) = made.store._tasks  # type: ignore[attr-defined]
+    watching = asyncio.create_task(watch(key.task_id))
+    await let_time_pass(clock, sending)
+    assert (await sending).status.state == TaskState.TASK_STATE_WORKING, "after blocking_wait"
+    await let_all_end(made, call, clock)
+    task = await made.service.get(call, key.task_id)
+    assert task.status.state == COMPLETED
+    assert agent.ran == Counter(range(240)), "each step once"
+    assert agent.hops == [0, 1, 2]
+    said = [message.parts[0].text for message in task.history]
+    assert said == ["hi", *(f"step {n}" for n in range(240))]
+    await let_time_pass(clock, watching)
+    assert heard == [str(n) for n in range(1, 244)]
+
+
+async def test_a_turn_that_does_not_stop_is_cut_and_fails_after_its_tries() -> None:
+    clock = ManualClock()
+    agent = Held()
+    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, max_tries=3)
+    with_invocations(made, clock)
+    call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION))
+    sending = asyncio.create_task(made.service.send(call, request()))
+    await agent.spoke.wait()
+    await let_time_pass(clock, sending)
+    await let_all_end(made, call, clock)
+    task = await made.service.get(call, (await sending).id)
+    assert task.status.state == TaskState.TASK_STATE_FAILED
+    assert "3 times" in task.status.message.parts[0].text
+    assert agent.asked == ["hi"] * 3
+    assert agent.stopped == 3
+
+
+async def test_a_turn_is_handed_on_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that drains at once, each time, gets nowhere."""
+    monkeypatch.setattr(runner, "MAX_HOPS", 5)
+    clock = ManualClock()
+    agent = Stepping(1000, 600.0, clock)
+    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    with_invocations(made, clock)
+    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    await let_time_pass(clock, asyncio.create_task(made.bells.quiet()))
+    task = await made.service.get(Call("owner", "test"), task.id)
+    assert task.status.state == TaskState.TASK_STATE_FAILED
+    assert "handed on too often" in task.status.message.parts[0].text
+
+
+async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to() -> None:
+    clock = ManualClock()
+    agent = Stepping(30, 60.0, clock)
+    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    with_invocations(made, clock)
+    ids: list[str] = []
+
+    async def listen(last: str) -> None:
+        call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION), last_heard=last)
+        stream = made.service.subscribe(call, key.task_id) if last else made.service.stream(call, request())
+        async for batch in stream:
+            ids.extend(spoken.id for spoken in batch if spoken.id)
+
+    first = asyncio.create_task(listen(""))
+    await asyncio.sleep(0.01)
+    (key,) = made.store._tasks  # type: ignore[attr-defined]
+    await let_time_pass(clock, first)
+    assert 0 < len(ids) < 30
+    rounds = 1
+    while ids[-1] != "33":
+        await let_time_pass(clock, asyncio.create_task(listen(ids[-1])))
+        rounds += 1
+    assert ids == [str(n) for n in range(1, 34)], "every event once, over as many connections as it takes"
+    assert rounds >= 3
+
+
+async def test_a_turn_that_cannot_be_recorded_is_put_down_for_the_next() -> None:
+    """A store in trouble costs a try, not the task."""
+    from aion_core.errors import StoreUnavailable
+
+    clock = ManualClock()
+
+    class Troubled(MemoryTaskStore):
+        trouble = 1
+
+        async def append(self, *args: object, **kwargs: object) -> object:  # type: ignore[override]
+            if self.trouble:
+                self.trouble -= 1
+                raise StoreUnavailable("throttled")
+            return await super().append(*args, **kwargs)  # type: ignore[arg-type]
+
+    store = Troubled(clock)
+    agent = Stepping(3, 0.0, clock)
+    made = parts(agent, store, clock)
+    call = Call("owner", "test")
+    sending = asyncio.create_task(made.service.send(call, request()))
+    await let_time_pass(clock, sending, step=0.2)
+    task: Task = await sending
+    assert task.status.state == COMPLETED
+    assert agent.ran == Counter({0: 2, 1: 1, 2: 1})
+    record = await store.begin(ContextKey("owner", "test", "c"), holder="x")
+    assert not isinstance(record, Begun)

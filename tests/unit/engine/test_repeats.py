@@ -1,0 +1,52 @@
+"""A request that comes again is one request, also where no context tells it: by the client's Idempotency-Key."""
+
+import asyncio
+
+import pytest
+
+from aion_core.errors import MessageIdReused
+from aion_core.tasks.service import Call
+from tests.support.agents.scripted import Held
+from tests.support.requests import request
+from tests.support.service import http, parts, send
+
+
+async def test_an_idempotency_key_makes_two_requests_without_a_context_one() -> None:
+    """D17."""
+    agent = Held()
+    agent.go.set()
+    made = parts(agent)
+    again = [Call("owner", "test", idempotency_key="key-1") for _ in range(3)]
+    tasks = await asyncio.gather(*(made.service.send(call, request(context_id="")) for call in again))
+    assert len({task.id for task in tasks}) == 1
+    assert len({task.context_id for task in tasks}) == 1
+    assert agent.asked == ["hi"]
+    with pytest.raises(MessageIdReused):
+        await made.service.send(again[0], request("other words", context_id=""))
+    other = await made.service.send(Call("another owner", "test", idempotency_key="key-1"), request(context_id=""))
+    assert other.id != tasks[0].id
+
+
+async def test_the_header_is_read_in_both_dialects_and_must_be_an_id() -> None:
+    """D17, spec-less: draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
+    agent = Held()
+    agent.go.set()
+    async with http(parts(agent).app()) as client:
+        ids = set()
+        for method, key in (("SendMessage", '"k-1"'), ("message/send", "k-1")):
+            answer = await client.post("/", json=send(method=method), headers={"Idempotency-Key": key})
+            result = answer.json()["result"]
+            ids.add(result.get("task", result)["id"])
+        assert len(ids) == 1
+        for method in ("SendMessage", "message/send", "SendStreamingMessage", "message/stream"):
+            bad = await client.post("/", json=send(method=method), headers={"Idempotency-Key": "x" * 300})
+            assert bad.json()["error"]["code"] == -32602
+
+
+async def test_without_context_and_key_the_same_message_is_two_tasks() -> None:
+    """D17: there is nothing by which to know it."""
+    agent = Held()
+    agent.go.set()
+    made = parts(agent)
+    one, two = [await made.service.send(Call("owner", "test"), request(context_id="")) for _ in range(2)]
+    assert one.id != two.id

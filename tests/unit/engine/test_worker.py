@@ -1,0 +1,135 @@
+"""Bells and the sweep: who is woken, who is left alone, and what becomes of a turn whose holder is gone."""
+
+import asyncio
+
+from aion_core.errors import StoreUnavailable
+from aion_core.memory.queues import MemoryBells
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Begun, Bell, ContextKey
+from aion_core.protocol.types import TaskState
+from aion_core.tasks.service import Call
+from aion_core.tasks.sweep import Sweep
+from tests.support.agents.scripted import Held
+from tests.support.clock import ManualClock
+from tests.support.requests import request
+from tests.support.service import parts
+
+CONTEXT = ContextKey("owner", "test", "c")
+COMPLETED = TaskState.TASK_STATE_COMPLETED
+
+
+class Deaf(MemoryBells):
+    """Bells that ring nowhere, and remember that they were rung."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.rung: list[tuple[Bell, float]] = []
+
+    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+        self.rung.append((bell, delay))
+
+    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
+        self.rung.append((bell, delay))
+
+
+async def test_a_lost_bell_is_rung_again_by_the_sweep() -> None:
+    clock = ManualClock()
+    agent = Held()
+    agent.go.set()
+    made = parts(agent, MemoryTaskStore(clock), clock)
+    made.bells.close()
+    call = Call("owner", "test")
+    task = await made.service.send(call, request(return_immediately=True))
+    assert task.status.state == TaskState.TASK_STATE_WORKING, "a bell that cannot be rung fails no request"
+    bells = Deaf(clock)
+    sweep = Sweep(made.store, bells)
+    assert (await sweep.once()).found == 0, "not before the bell has had its time"
+    clock.move(31)
+    assert await sweep.once() == await _swept(1, 1)
+    assert bells.rung == [(Bell(CONTEXT), 0.0)]
+    assert (await sweep.once()).rung == 0, "what is claimed is left alone for a while"
+    await made.worker.answer(Bell(CONTEXT))
+    assert (await made.service.get(call, task.id)).status.state == COMPLETED
+    clock.move(1000)
+    assert (await sweep.once()).found == 0
+
+
+async def _swept(found: int, rung: int) -> object:
+    from aion_core.tasks.sweep import Swept
+
+    return Swept(found, rung)
+
+
+async def test_a_bell_that_cannot_be_rung_leaves_the_context_for_the_next_sweep() -> None:
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    made = parts(Held(), store, clock)
+    made.bells.close()
+    await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    clock.move(31)
+    broken = MemoryBells(clock)
+    broken.close()
+    swept = await Sweep(store, broken).once()
+    assert (swept.found, swept.rung) == (1, 0)
+    clock.move(61)
+    assert (await Sweep(store, Deaf(clock)).once()).rung == 1
+
+
+async def test_a_turn_whose_holder_died_is_taken_over_by_the_bell_that_watches_it() -> None:
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    agent = Held()
+    agent.go.set()
+    made = parts(agent, store, clock)
+    made.bells.close()
+    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    begun = await store.begin(CONTEXT, holder="dies")
+    assert isinstance(begun, Begun)
+    bells = Deaf(clock)
+    made.worker._bells = bells
+    watching = Bell(CONTEXT, begun.lease.turn.id)
+    await made.worker.answer(watching)
+    ((again, delay),) = bells.rung
+    assert again == watching
+    assert 30 <= delay <= 32, "it is heard again when the lease has run out"
+    await made.worker.answer(Bell(CONTEXT, "another turn"))
+    await made.worker.answer(Bell(CONTEXT))
+    assert len(bells.rung) == 1, "no other bell watches"
+    clock.move(delay)
+    await made.worker.answer(watching)
+    got = await made.service.get(Call("owner", "test"), task.id)
+    assert got.status.state == COMPLETED
+    assert agent.asked == ["hi"]
+
+
+async def test_a_bell_in_vain_does_nothing() -> None:
+    made = parts(Held())
+    for bell in (Bell(CONTEXT), Bell(ContextKey("nobody", "test", "c")), Bell(CONTEXT, "turn")):
+        await made.worker.answer(bell)
+
+
+async def test_a_bell_that_cannot_be_answered_is_for_the_queue_to_ring_again() -> None:
+    clock = ManualClock()
+
+    class Down(MemoryTaskStore):
+        async def begin(self, context: ContextKey, *, holder: str) -> Begun:
+            raise StoreUnavailable("down")
+
+    made = parts(Held(), Down(clock), clock)
+    try:
+        await made.worker.answer(Bell(CONTEXT))
+    except StoreUnavailable:
+        return
+    raise AssertionError("it was swallowed")
+
+
+async def test_many_that_wait_are_answered_in_their_order_by_one_bell() -> None:
+    agent = Held()
+    agent.go.set()
+    made = parts(agent)
+    call = Call("owner", "test")
+    await asyncio.gather(
+        *(made.service.send(call, request(f"{n}", message_id=f"m-{n}", return_immediately=True)) for n in range(5))
+    )
+    await made.bells.quiet()
+    assert agent.asked == [f"{n}" for n in range(5)]

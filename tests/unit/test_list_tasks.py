@@ -1,0 +1,452 @@
+"""ListTasks over JSON-RPC: a caller's tasks, by page, and what is said to a request that cannot be served."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import ClientConfig, ClientFactory
+from a2a.client.card_resolver import A2ACardResolver
+from a2a.types import ListTasksRequest
+from a2a.utils.errors import InvalidParamsError
+
+from aion_core.errors import InvalidMessage
+from aion_core.memory.task_list import MemoryTaskList
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Asked, Asks, ContextKey, Emission, Emitted, Reply
+from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
+from aion_core.tasks import ingress, listing
+from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.service import Call
+from tests.support.clock import ManualClock
+from tests.support.service import http, parts, send
+
+PARAMS = -32602
+STATES = [name for name, state in TaskState.items() if state]
+
+
+class Clerk:
+    """Does what it is told: asks back, fails, rejects, hands out a file; otherwise it answers."""
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        said = Message(message_id=f"a-{asked.turn.id}", role=Role.ROLE_AGENT, parts=[Part(text="answer")])
+        match asked.message.parts[0].text:
+            case "ask":
+                yield Asks(said)
+            case "fail":
+                raise RuntimeError("the secret reason")
+            case "reject":
+                yield Reply(said, TaskState.TASK_STATE_REJECTED)
+            case "file":
+                yield Emitted(Artifact(artifact_id="file", parts=[Part(text="content")]))
+                yield Reply(said)
+            case _:
+                yield Reply(said)
+
+
+@dataclass
+class Desk:
+    """A client of the app, and what is behind the app."""
+
+    http: httpx.AsyncClient
+    store: MemoryTaskStore
+    lister: TaskLister
+    clock: ManualClock
+
+    async def ask(self, text: str = "hi", **message: Any) -> str:
+        """Send a message a second after the last one; returns its task's id."""
+        self.clock.move(1)
+        body = send(text, message_id=f"m-{self.clock.now().isoformat()}", **message)
+        return str((await self.http.post("/", json=body)).json()["result"]["task"]["id"])
+
+    async def keep(self, number: int, *, owner: str = "anonymous", agent: str = "test", context_id: str = "") -> str:
+        """A task that somebody else's message has made, and that is at work."""
+        message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
+        context = ContextKey(owner, agent, context_id or f"{agent}-{number}")
+        at = self.clock.now() + timedelta(seconds=number)
+        task_id = f"task-{number:03d}"
+        await self.store.create(
+            ingress.new_task(message, context, task_id=task_id, turn_id="turn", at=at, context_is_new=True), holder="h"
+        )
+        return task_id
+
+    async def call(self, **params: Any) -> dict[str, Any]:
+        answer = await self.http.post("/", json={"jsonrpc": "2.0", "id": 7, "method": "ListTasks", "params": params})
+        assert answer.status_code == 200
+        body: dict[str, Any] = answer.json()
+        assert body["id"] == 7
+        return body
+
+    async def list(self, **params: Any) -> dict[str, Any]:
+        result: dict[str, Any] = (await self.call(**params))["result"]
+        assert result.keys() == {"tasks", "nextPageToken", "pageSize", "totalSize"}
+        return result
+
+    async def ids(self, **params: Any) -> Any:
+        return [task["id"] for task in (await self.list(**params))["tasks"]]
+
+    async def refused(self, field: str = "", **params: Any) -> str:
+        error = (await self.call(**params))["error"]
+        assert error["code"] == PARAMS, error
+        if field:
+            violations = error["data"][1]["fieldViolations"]
+            assert [violation["field"] for violation in violations] == [field]
+        assert len(error["message"]) > 20, "a sentence, not a label"
+        return str(error["message"])
+
+
+@pytest.fixture
+async def desk(clock: ManualClock) -> AsyncIterator[Desk]:
+    store = MemoryTaskStore(clock)
+    made = parts(Clerk(), store, clock, task_list=MemoryTaskList(store))
+    async with http(made.app()) as client:
+        yield Desk(client, store, made.lister, clock)
+
+
+# ── Which tasks, and in which order ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_whoever_has_no_tasks_gets_an_empty_list(desk: Desk) -> None:
+    assert await desk.list() == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
+
+
+async def test_tasks_are_listed_by_their_last_status(desk: Desk) -> None:
+    """R12."""
+    first = await desk.ask("ask", contextId="c-1")
+    second, third = await desk.ask(), await desk.ask("fail")
+    assert await desk.ids() == [third, second, first]
+    assert await desk.ask("the answer", taskId=first) == first
+    listed = await desk.list()
+    assert [task["id"] for task in listed["tasks"]] == [first, third, second]
+    assert listed["totalSize"] == 3
+    times = [task["status"]["timestamp"] for task in listed["tasks"]]
+    assert times == sorted(times, reverse=True)
+
+
+async def test_a_listed_task_is_the_task_that_is_read(desk: Desk) -> None:
+    """R12, R99: but for what a list leaves out, and says of empty fields."""
+    task_id = await desk.ask("file")
+    get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
+    read = (await desk.http.post("/", json=get)).json()["result"]
+    [listed] = (await desk.list(includeArtifacts=True))["tasks"]
+    assert listed["status"]["state"] == "TASK_STATE_COMPLETED"
+    for field in ("id", "contextId"):
+        assert listed[field] == read[field]
+    assert [said["messageId"] for said in listed["history"]] == [said["messageId"] for said in read["history"]]
+    assert listed["status"]["timestamp"] == read["status"]["timestamp"]
+    assert listed["artifacts"][0]["parts"][0]["text"] == read["artifacts"][0]["parts"][0]["text"] == "content"
+
+
+async def test_artifacts_are_there_only_when_they_are_asked_for(desk: Desk) -> None:
+    """The key is absent, not empty (spec 3.1.4)."""
+    await desk.ask("file")
+    await desk.ask()
+    for params in ({}, {"includeArtifacts": False}, {"includeArtifacts": None}):
+        assert all("artifacts" not in task for task in (await desk.list(**params))["tasks"])
+    without, with_one = (await desk.list(includeArtifacts=True))["tasks"]
+    assert with_one["artifacts"][0]["artifactId"] == "file"
+    assert without["artifacts"] == []
+
+
+async def test_history_is_as_long_as_asked_for(desk: Desk) -> None:
+    """R24."""
+    task = await desk.ask("ask")
+    await desk.ask("the answer", taskId=task)
+    lengths = {}
+    for asked in (None, 0, 1, 2, 100):
+        [listed] = (await desk.list(historyLength=asked))["tasks"]
+        lengths[asked] = [said["parts"][0]["text"] for said in listed["history"]]
+    assert lengths[None] == lengths[100] == ["ask", "answer", "the answer"]
+    assert lengths[0] == []
+    assert lengths[1] == ["the answer"]
+    assert lengths[2] == ["answer", "the answer"]
+
+
+async def test_a_context_is_listed_by_itself(desk: Desk) -> None:
+    mine = [await desk.ask(contextId="c-1") for _ in range(3)]
+    await desk.ask(contextId="c-2")
+    assert await desk.ids(contextId="c-1") == mine[::-1]
+    assert (await desk.list(contextId="c-1", pageSize=1))["totalSize"] == 3
+
+
+@pytest.mark.parametrize("context_id", ["unknown", "other-3", "c-", "x" * 128])
+async def test_an_unknown_context_is_an_empty_list(desk: Desk, context_id: str) -> None:
+    """R42: and so is another's."""
+    await desk.ask(contextId="c-1")
+    await desk.keep(3, owner="somebody", context_id="other-3")
+    listed = await desk.list(contextId=context_id)
+    assert listed == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
+
+
+async def test_another_agents_and_another_owners_tasks_are_never_listed(desk: Desk) -> None:
+    mine = [await desk.keep(number, context_id="shared") for number in (1, 4)]
+    await desk.keep(2, agent="another", context_id="shared")
+    await desk.keep(3, owner="somebody", context_id="shared")
+    for params in ({}, {"contextId": "shared"}, {"status": "TASK_STATE_WORKING"}, {"pageSize": 1}):
+        listed = await desk.list(**params)
+        assert listed["totalSize"] == 2
+        found = [task["id"] for task in listed["tasks"]]
+        while listed["nextPageToken"]:
+            listed = await desk.list(**params, pageToken=listed["nextPageToken"])
+            found.extend(task["id"] for task in listed["tasks"])
+        assert found == mine[::-1]
+
+
+async def test_a_state_is_listed_by_itself(desk: Desk) -> None:
+    """R44."""
+    tasks = {
+        "TASK_STATE_COMPLETED": await desk.ask(),
+        "TASK_STATE_FAILED": await desk.ask("fail"),
+        "TASK_STATE_REJECTED": await desk.ask("reject"),
+        "TASK_STATE_INPUT_REQUIRED": await desk.ask("ask", contextId="c-1"),
+        "TASK_STATE_WORKING": await desk.keep(1),
+    }
+    for state in STATES:
+        expected = [tasks[state]] if state in tasks else []
+        assert await desk.ids(status=state) == expected
+        assert await desk.ids(status=TaskState.Value(state)) == expected, "protobuf's JSON has numbers too"
+    for every in (None, "TASK_STATE_UNSPECIFIED", 0):
+        assert len(await desk.ids(status=every)) == 5
+    assert await desk.ids(status="TASK_STATE_INPUT_REQUIRED", contextId="c-1") == [tasks["TASK_STATE_INPUT_REQUIRED"]]
+    assert await desk.ids(status="TASK_STATE_FAILED", contextId="c-1") == []
+
+
+def wire(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+async def test_what_has_changed_since_a_time_is_listed_the_time_included(desk: Desk) -> None:
+    for _ in range(3):
+        await desk.ask()
+    tasks = (await desk.list())["tasks"]
+    ids = [task["id"] for task in tasks]
+    at = datetime.fromisoformat(tasks[1]["status"]["timestamp"])
+    assert await desk.ids(statusTimestampAfter=tasks[1]["status"]["timestamp"]) == ids[:2]
+    assert await desk.ids(statusTimestampAfter=wire(at - timedelta(milliseconds=1))) == ids[:2]
+    assert await desk.ids(statusTimestampAfter=wire(at + timedelta(microseconds=1))) == ids[:1]
+    nanosecond_later = at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond:06d}001Z"
+    assert await desk.ids(statusTimestampAfter=nanosecond_later) == ids[:1]
+    assert await desk.ids(statusTimestampAfter=at.astimezone(tz=None).isoformat()) == ids[:2]
+    assert await desk.ids(statusTimestampAfter="9999-12-31T23:59:59.999999999Z") == []
+    assert await desk.ids(statusTimestampAfter="0001-01-01T00:00:00Z") == ids
+    assert (await desk.list(statusTimestampAfter=wire(at), pageSize=1))["totalSize"] == 2
+
+
+# ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_hundred_tasks_come_in_pages(desk: Desk) -> None:
+    expected = [await desk.keep(number) for number in range(101)][::-1]
+    found: list[str] = []
+    token = ""
+    for size in (30, 30, 30, 11):
+        listed = await desk.list(pageSize=30, pageToken=token)
+        assert (len(listed["tasks"]), listed["pageSize"], listed["totalSize"]) == (size, 30, 101)
+        found.extend(task["id"] for task in listed["tasks"])
+        token = listed["nextPageToken"]
+    assert found == expected
+    assert token == ""
+
+    plain = await desk.list()
+    assert (len(plain["tasks"]), plain["pageSize"]) == (50, 50)
+    assert await desk.ids(pageSize=100) == expected[:100]
+    assert await desk.ids(pageSize="100") == expected[:100], "protobuf's JSON has numbers in strings"
+    assert await desk.ids(pageSize=7, pageToken=plain["nextPageToken"]) == expected[50:57], "pages may change size"
+
+
+async def test_a_full_last_page_is_the_last(desk: Desk) -> None:
+    for number in range(4):
+        await desk.keep(number)
+    token = (await desk.list(pageSize=2))["nextPageToken"]
+    assert (await desk.list(pageSize=2, pageToken=token))["nextPageToken"] == ""
+    assert (await desk.list(pageSize=4))["nextPageToken"] == ""
+    assert (await desk.list(pageSize=1))["nextPageToken"] != ""
+
+
+async def test_a_page_ends_before_it_is_too_large_to_be_sent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 2000)
+    expected = [await desk.ask("x" * 300) for _ in range(9)][::-1]
+    expected.insert(0, await desk.ask("x" * 3000))
+    found: list[str] = []
+    pages: list[int] = []
+    token = ""
+    while not pages or token:
+        listed = await desk.list(pageToken=token)
+        assert listed["totalSize"] == 10
+        pages.append(len(listed["tasks"]))
+        found.extend(task["id"] for task in listed["tasks"])
+        token = listed["nextPageToken"]
+    assert found == expected
+    assert pages[0] == 1, "one that is too large by itself is a page by itself"
+    assert max(pages) > 1
+    assert await desk.ids(historyLength=0, pageSize=3) == expected[:3], "what is not asked for does not count"
+
+
+async def test_a_task_that_moves_between_pages_is_not_listed_twice(desk: Desk) -> None:
+    moved = await desk.ask("ask")
+    others = [await desk.ask() for _ in range(3)]
+    first = await desk.list(pageSize=2)
+    await desk.ask("the answer", taskId=moved)
+    second = await desk.list(pageSize=2, pageToken=first["nextPageToken"])
+    assert [task["id"] for page in (first, second) for task in page["tasks"]] == others[::-1]
+    assert second["nextPageToken"] == ""
+    assert (await desk.ids(pageSize=1)) == [moved], "here it is now"
+
+
+# ── What cannot be served ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"pageSize": 0}, "pageSize"),
+        ({"pageSize": -1}, "pageSize"),
+        ({"pageSize": 101}, "pageSize"),
+        ({"pageSize": 2**31 - 1}, "pageSize"),
+        ({"historyLength": -1}, "historyLength"),
+        ({"contextId": "a b"}, "contextId"),
+        ({"contextId": "a#b"}, "contextId"),
+        ({"contextId": "x" * 129}, "contextId"),
+        ({"contextId": "\0"}, "contextId"),
+        ({"status": "TASK_STATE_NOPE"}, "status"),
+        ({"status": "completed"}, "status"),
+        ({"status": ""}, "status"),
+        ({"status": "3"}, "status"),
+        ({"status": 99}, "status"),
+        ({"status": -1}, "status"),
+        ({"status": 1.5}, "status"),
+        ({"status": True}, "status"),
+        ({"status": []}, "status"),
+        ({"status": {}}, "status"),
+    ],
+    ids=str,
+)
+async def test_a_field_that_cannot_be_used_is_named(desk: Desk, params: dict[str, Any], field: str) -> None:
+    """R98, R99."""
+    await desk.keep(1)
+    assert field in await desk.refused(field, **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"pageSize": "x"}, "pageSize"),
+        ({"pageSize": 1.5}, "pageSize"),
+        ({"pageSize": True}, "pageSize"),
+        ({"pageSize": 10**12}, "pageSize"),
+        ({"historyLength": "x"}, "historyLength"),
+        ({"historyLength": 10**12}, "historyLength"),
+        ({"statusTimestampAfter": "x"}, "statusTimestampAfter"),
+        ({"statusTimestampAfter": ""}, "statusTimestampAfter"),
+        ({"statusTimestampAfter": 5}, "statusTimestampAfter"),
+        ({"statusTimestampAfter": "2026-13-01T00:00:00Z"}, "statusTimestampAfter"),
+        ({"statusTimestampAfter": "10000-01-01T00:00:00Z"}, "statusTimestampAfter"),
+        ({"contextId": 5}, "contextId"),
+        ({"pageToken": 5}, "pageToken"),
+        ({"pageToken": []}, "pageToken"),
+        ({"includeArtifacts": "x"}, "includeArtifacts"),
+    ],
+    ids=str,
+)
+async def test_a_field_of_another_type_is_named_too(desk: Desk, params: dict[str, Any], field: str) -> None:
+    """R98."""
+    assert field in await desk.refused(**params)
+
+
+async def test_an_unknown_status_is_told_the_known_ones(desk: Desk) -> None:
+    sentence = await desk.refused("status", status="completed")
+    assert all(state in sentence for state in STATES)
+
+
+async def test_unknown_fields_are_passed_over(desk: Desk) -> None:
+    task = await desk.keep(1)
+    assert await desk.ids(color="blue", page_size=None) == [task]
+
+
+async def test_a_page_token_that_is_no_longer_what_it_was_is_refused(desk: Desk) -> None:
+    for number in range(3):
+        await desk.keep(number)
+    token = (await desk.list(pageSize=1))["nextPageToken"]
+    assert await desk.ids(pageSize=1, pageToken=token) == ["task-001"]
+    for bad in (
+        "garbage",
+        "task-001",
+        token[:-1],
+        token[1:],
+        token + "=",
+        token + token,
+        token.swapcase(),
+        token[:20] + ("A" if token[20] != "A" else "B") + token[21:],
+        "é\u202e\0",
+        "A" * 1_000_000,
+    ):
+        assert "leave it out" in await desk.refused("pageToken", pageToken=bad)
+
+
+async def test_a_page_token_is_good_for_its_own_list_only(desk: Desk) -> None:
+    for number in range(3):
+        await desk.keep(number, context_id="c-1")
+    token = (await desk.list(pageSize=1))["nextPageToken"]
+    for params in (
+        {"contextId": "c-1"},
+        {"status": "TASK_STATE_WORKING"},
+        {"statusTimestampAfter": "2020-01-01T00:00:00Z"},
+    ):
+        assert "another list" in await desk.refused("pageToken", pageToken=token, **params)
+        own = (await desk.list(pageSize=1, **params))["nextPageToken"]
+        assert await desk.ids(pageSize=1, pageToken=own, **params) == ["task-001"]
+        assert "another list" in await desk.refused("pageToken", pageToken=own)
+
+
+@pytest.mark.parametrize("other", [Call("somebody", "test"), Call("anonymous", "another")], ids=["owner", "agent"])
+async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: Call) -> None:
+    for number in range(3):
+        await desk.keep(number)
+        await desk.keep(number + 10, owner=other.owner, agent=other.agent)
+    token = (await desk.list(pageSize=1))["nextPageToken"]
+    with pytest.raises(InvalidMessage, match="another list"):
+        await desk.lister.list_tasks(other, ListTasksRequest(page_token=token))
+
+
+async def test_v03_has_no_list(desk: Desk) -> None:
+    """D1: not on JSON-RPC."""
+    for method in ("tasks/list", "tasks/listTasks"):
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
+        error = (await desk.http.post("/", json=body)).json()["error"]
+        assert error["code"] == -32601
+        assert "ListTasks" in error["message"]
+
+
+# ── A client that we did not write ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_official_client_lists_page_by_page(desk: Desk) -> None:
+    """R18."""
+    expected = [await desk.ask() for _ in range(5)][::-1]
+    failed = await desk.ask("fail", contextId="c-1")
+    card = await A2ACardResolver(desk.http, "http://test").get_agent_card()
+    client = ClientFactory(ClientConfig(httpx_client=desk.http, streaming=False)).create(card)
+    found: list[str] = []
+    request = ListTasksRequest(page_size=2)
+    while True:
+        page = await client.list_tasks(request)
+        assert (page.page_size, page.total_size) == (2, 6)
+        found.extend(task.id for task in page.tasks)
+        if not page.next_page_token:
+            break
+        request.page_token = page.next_page_token
+    assert found == [failed, *expected]
+    filtered = await client.list_tasks(
+        ListTasksRequest(context_id="c-1", status=TaskState.TASK_STATE_FAILED, history_length=0, include_artifacts=True)
+    )
+    assert [task.id for task in filtered.tasks] == [failed]
+    assert not filtered.tasks[0].history
+    with pytest.raises(InvalidParamsError, match="pageSize"):
+        await client.list_tasks(ListTasksRequest(page_size=101))
+    with pytest.raises(InvalidParamsError, match="pageToken"):
+        await client.list_tasks(ListTasksRequest(page_token="garbage"))
