@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Paused, Reply, Said
+from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Paused, Reply, Said, Stepped
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class ScriptedAgent:
             finished = replace(state, position=state.position + 1, asking=asks)
             await self._process.effect("agent.checkpoint", lambda kept=finished: self._keep(asked, kept))
             state = finished
+            yield Stepped()
         if state.asking:
             question = Message(message_id=f"{state.turn}.{state.position}.ask", parts=[Part(text="Which one?")])
             auth = state.asking == "auth"

@@ -17,7 +17,7 @@ WRITES = (
     "store.claim",
     "store.renew",
 )
-READS = ("store.known", "store.head", "store.log", "store.deltas", "store.overdue", "store.holds", "list.page")
+READS = ("store.known", "store.head", "store.log", "store.deltas", "store.overdue", "store.holds")
 STORE = (*WRITES, *READS)
 AGENT = ("agent.effect", "agent.checkpoint", "agent.read")
 SPEECH = ("sse.write", "answer.write")
@@ -35,6 +35,7 @@ class Fault(StrEnum):
     TIME_IS_SHORT = "time is short"  # 3, with notice
     FROZEN_BEFORE = "frozen before"  # 4
     FROZEN_AFTER = "frozen after"  # 4
+    OVERTAKEN = "overtaken"  # 4, 8: frozen until somebody else has the lease, and then a little longer
     DOUBLED = "doubled"  # 5 of a bell; of a write, a client that tries again what had succeeded
     LATE = "late"  # 6, 7, 45
     SEEN_AGAIN = "seen again"  # 8: the message becomes visible while its function still runs
@@ -62,6 +63,7 @@ APPLIES: Mapping[Fault, tuple[str, ...]] = {
     Fault.TIME_IS_SHORT: ("invoke",),
     Fault.FROZEN_BEFORE: _EVERYWHERE,
     Fault.FROZEN_AFTER: _EVERYWHERE,
+    Fault.OVERTAKEN: _EVERYWHERE,
     Fault.DOUBLED: (*WRITES, "bell.ring", "agent.checkpoint", "queue.receive"),
     Fault.LATE: ("bell.ring", "queue.receive"),
     Fault.SEEN_AGAIN: ("queue.receive",),
@@ -73,7 +75,7 @@ APPLIES: Mapping[Fault, tuple[str, ...]] = {
     Fault.THROTTLED: (*STORE, "bell.ring", "agent.checkpoint", "agent.read"),
     Fault.BURST: (*STORE,),
     Fault.ANSWER_LOST: (*WRITES, "bell.ring", "agent.checkpoint"),
-    Fault.STALE: ("store.overdue", "list.page"),
+    Fault.STALE: ("store.overdue"),
     Fault.SLOW: (*STORE, "bell.ring", "agent.checkpoint"),
     Fault.CLIENT_LEAVES: SPEECH,
     Fault.CLIENT_SLOW: ("sse.write",),
@@ -104,6 +106,7 @@ WHY_NOT: Mapping[Fault, str] = {
     Fault.SKEWED: "it is drawn at a call of the store, whose clock it is",
     Fault.CRASH_BEFORE: "before this there is nothing of the process",
     Fault.FROZEN_BEFORE: "before this there is nothing of the process",
+    Fault.OVERTAKEN: "before this there is nothing of the process",
     Fault.FROZEN_AFTER: "before this there is nothing of the process",
 }
 """Why a fault has no meaning at the other kinds."""
@@ -146,6 +149,8 @@ def amount_of(fault: Fault, random: Random) -> float:
     match fault:
         case Fault.FROZEN_BEFORE | Fault.FROZEN_AFTER:
             return random.choice((1.0, 5.0, 29.0, 31.0, 45.0, 95.0, 400.0, 21_600.0))
+        case Fault.OVERTAKEN:
+            return random.choice((0.0, 0.003, 0.02, 0.5, 3.0))
         case Fault.CRASH_IN_FLIGHT:
             return random.choice((0.005, 0.5, 3.0))
         case Fault.KILLED_SOON:

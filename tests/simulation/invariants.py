@@ -308,6 +308,11 @@ def i16_it_does_not_take_for_ever(world: "World") -> Iterator[str]:
 def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
     """Within 60 s where the bell that watches the turn was rung, within 120 s in any case."""
     faults = [(fault, kind) for _, fault, kind, _ in world.history.faults]
+    for write in world.history.writes:
+        if write.how == "pause" and write.taken and not faults:
+            later = [one.at for one in world.history.holds if one.context == write.context and one.at > write.at]
+            if not later or min(later) > write.at + 5.0:
+                yield f"{write.process} handed a turn on at {write.at:.1f} s, and nobody took it up for 5 s."
     if any(fault not in _DEADLY for fault, _ in faults):
         return
     deaths = sorted(world.history.deaths.values())

@@ -50,7 +50,7 @@ class SimLoop(asyncio.BaseEventLoop):
     that is held waits until that is released.
     """
 
-    def __init__(self, random: Random, *, most_steps: int = 400_000) -> None:
+    def __init__(self, random: Random, *, most_steps: int = 150_000) -> None:
         super().__init__()
         self._random, self._now, self._left = random, 0.0, most_steps
         self.everything: list[SimTask] = []

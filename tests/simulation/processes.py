@@ -84,8 +84,11 @@ class Process:
         for tell in self._at_death:
             self.world.outside(0.01, tell)
 
-    async def freeze(self, seconds: float) -> None:
-        """Stand still for so long, all threads; the clock goes on."""
+    async def freeze(self, seconds: float, *, after_takeover: float | None = None) -> None:
+        """Stand still for so long, all threads; the clock goes on.
+
+        With `after_takeover` only until so many seconds after another process has been given a lease.
+        """
         self.world.trace(self.name, f"is frozen for {seconds:g} s")
         self.world.history.troubled.add(self.name)
         if self._death is not None and self._death.when() < self.world.loop.time() + seconds + 60:
@@ -95,7 +98,9 @@ class Process:
         lives = [life for life in (self.life, self.beating) if life.held is None]
         for life in lives:
             self.world.loop.hold(life)
-        self.world.outside(seconds, self._thaw, lives)
+        thaw = self.world.outside(seconds, self._thaw, lives)
+        if after_takeover is not None:
+            self.world.waits_for_takeover(self, lambda: (thaw.cancel(), self._thaw(lives)), after_takeover)
         self.world.thawed = max(self.world.thawed, self.world.loop.time() + seconds)
         await asyncio.sleep(0)
 
@@ -168,6 +173,8 @@ class Process:
                 await self._die(f"while {kind} is under way")
             case Fault.FROZEN_BEFORE:
                 await self.freeze(aim.amount)
+            case Fault.OVERTAKEN:
+                await self.freeze(400.0, after_takeover=aim.amount)
             case Fault.SLOW:
                 await asyncio.sleep(aim.amount)
             case Fault.THROTTLED:

@@ -54,6 +54,7 @@ class World:
         self.history = History()
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
+        self._overtaken: list[tuple[Process, Callable[[], Any], float]] = []
         self.skewed = False
         self.thawed = 0.0
         """When the last process that was frozen goes on."""
@@ -416,6 +417,10 @@ class World:
             lease = begun.lease
             known = any((hold.context, hold.fence) == (lease.context, lease.fence) for hold in holds)
             if not known:
+                for process_, thaw, seconds in self._overtaken:
+                    if process_ is not process:
+                        self.outside(seconds, thaw)
+                self._overtaken = [waits for waits in self._overtaken if waits[0] is process]
                 self.trace(process.name, f"has the lease {lease.fence} of {lease.turn}")
                 holds.append(
                     Hold(
@@ -442,6 +447,10 @@ class World:
                     Entry(self.loop.time(), process.name, how, numbered, state, plain(numbered.event))
                 )
             self.history.resting[key] = self.loop.time()
+
+    def waits_for_takeover(self, process: Process, thaw: Callable[[], Any], seconds: float) -> None:
+        """Call `thaw` so many seconds after another process has been given a lease."""
+        self._overtaken.append((process, thaw, seconds))
 
     def _lagging(self, now: Any) -> Any:
         """Return the index as it was, where the schedule says that it lags."""
