@@ -79,6 +79,7 @@ class Engine:
 
 def build_engine(settings: Settings) -> Engine:
     """Return what runs turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
+    from aion_core.tasks.history import ContextHistory
     from aion_core.tasks.runner import TaskRunner
     from aion_core.tasks.worker import Worker
 
@@ -94,6 +95,7 @@ def build_engine(settings: Settings) -> Engine:
         lease_seconds=settings.lease_seconds,
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
+        history=ContextHistory(stores.tasks, stores.task_list).of,
     )
     worker = Worker(stores.tasks, runner, stores.bells, clock)
     if isinstance(stores.bells, MemoryBells):

@@ -128,7 +128,8 @@ def task_function_on(loop: asyncio.AbstractEventLoop) -> Callable[[Any, Any], An
         try:
             await asyncio.wrap_future(turn)
         except asyncio.CancelledError:
-            raise InterruptedError("The server was stopped in the middle of a turn.") from None
+            # The server has ended, and the process with this thread is about to: nothing is left to be said.
+            await asyncio.get_running_loop().create_future()
 
     return partial(run_task.handler, answer=answer)
 

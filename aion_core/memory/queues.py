@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 from aion_core.errors import StoreUnavailable
@@ -26,6 +27,8 @@ class MemoryBells:
         self._clock, self._tries = clock, tries
         self._answer: Callable[[Bell], Awaitable[None]] = _nobody
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._early: deque[tuple[Bell, float]] = deque()
+        """What threads have rung before there was a loop to hear it."""
         self._ringing: set[asyncio.Task[None]] = set()
         self._closed = False
         self.dead: list[Bell] = []
@@ -36,8 +39,10 @@ class MemoryBells:
         self._answer = answer
 
     def open(self) -> None:
-        """Let the bells of threads be heard on the event loop that runs now; the first `ring` does so by itself."""
+        """Let the bells of threads be heard on the event loop that runs now; each `ring` does so by itself."""
         self._loop = asyncio.get_running_loop()
+        while self._early:
+            self._start(*self._early.popleft())
 
     async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
         """See `ports.Bells.ring`; it is heard on the event loop that runs now."""
@@ -48,8 +53,11 @@ class MemoryBells:
 
     def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
         """See `ports.Bells.ring_from_thread`; it does not wait for the loop, which an agent may block."""
-        if self._closed or self._loop is None:
-            raise StoreUnavailable("The bells are closed, or not open yet.")
+        if self._closed:
+            raise StoreUnavailable("The bells are closed.")
+        if self._loop is None:
+            self._early.append((bell, delay))
+            return
         try:
             self._loop.call_soon_threadsafe(self._start, bell, delay)
         except RuntimeError as error:

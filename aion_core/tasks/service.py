@@ -40,6 +40,7 @@ from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import ingress, lifecycle, projection, questions, subscription
 from aion_core.tasks.run import Listen, Resumed, Run, Spoken
 from aion_core.tasks.runner import TimeUp
+from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class TaskService:
         """
         self._store, self._worker, self._bells, self._clock = store, worker, bells, clock
         self._blocking_wait, self._double_texting = blocking_wait, double_texting or {}
+        self._reads = SharedReads(store, clock)
 
     # ── The operations ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -318,11 +320,11 @@ class TaskService:
             if accepted.run.rests():
                 return
             after = accepted.run.cursor()
-        async for _ in subscription.tail(self._store, accepted.key, self._clock, after=after):
+        async for _ in subscription.tail(self._reads, accepted.key, self._clock, after=after):
             pass
 
     def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[Spoken], None]:
-        return subscription.tail(self._store, key, self._clock, after=after, until=call.time_up.until)
+        return subscription.tail(self._reads, key, self._clock, after=after, until=call.time_up.until)
 
     async def _within(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
         """Wait for the work, but so long at the most by this clock; what it raises is raised."""

@@ -4,9 +4,10 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime
 
 from aion_core.errors import TaskNotFound
-from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Numbered, TaskKey, TaskStore
+from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Numbered, TaskKey
 from aion_core.tasks import lifecycle
 from aion_core.tasks.run import Spoken, cursor_of
+from aion_core.tasks.shared_reads import SharedReads
 
 FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
 """How often the log is read while something comes, and when nothing does."""
@@ -18,7 +19,7 @@ LEAVE_SECONDS = 6.0
 
 
 async def tail(
-    store: TaskStore,
+    reads: SharedReads,
     key: TaskKey,
     clock: Clock,
     *,
@@ -33,11 +34,11 @@ async def tail(
     # A cursor may point into a batch, which is found by its first chunk: the first read begins at the event.
     since = Cursor(after.generation)
     while True:
-        log = await store.log(key, after=after.generation)
-        if log is None:
+        read = await reads.after(key, after.generation, since)
+        if read.log is None:
             raise TaskNotFound(key.task_id)
-        batches = await store.deltas(key, since=since)
-        heard, after = merge(log.events, batches, after)
+        log = read.log
+        heard, after = merge(log.events, read.deltas, after)
         since = after
         if heard:
             yield heard

@@ -17,8 +17,8 @@ from aion_core.aws.queues import SQSBells, bell_of, body_of
 from aion_core.errors import StoreError, StoreUnavailable, UnreadableBell
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Bell, Bells, ContextKey
-from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 
 PATIENCE = 20
 BELL = Bell(ContextKey("owner", "echo", "c-1"), "turn-1")
@@ -72,7 +72,7 @@ _queues = itertools.count()
 
 
 class SQSBelfry:
-    def __init__(self, stack: LocalStack, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, stack: Stack, executor: ThreadPoolExecutor) -> None:
         self._client, self._executor = stack.client("sqs"), executor
         self.url = self._client.create_queue(QueueName=f"bells-{next(_queues)}")["QueueUrl"]
         self.bells = SQSBells(Calls("sqs", executor, client=self._client), queue_url=self.url)
@@ -108,19 +108,19 @@ class SQSBelfry:
         return await asyncio.to_thread(self._client.receive_message, QueueUrl=self.url, MaxNumberOfMessages=10)
 
 
-@pytest_asyncio.fixture(params=["memory", "sqs"])
-async def belfry(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Belfry]:
-    if request.param == "memory":
+@pytest_asyncio.fixture
+async def belfry(adapter: Stack | None, clock: ManualClock) -> AsyncIterator[Belfry]:
+    if adapter is None:
         belfry = MemoryBelfry(clock)
         yield belfry
         belfry.bells.close()
     else:
         with ThreadPoolExecutor(4) as executor:
-            yield SQSBelfry(request.getfixturevalue("stack"), executor)
+            yield SQSBelfry(adapter, executor)
 
 
 @pytest_asyncio.fixture
-async def sqs(stack: LocalStack) -> AsyncIterator[SQSBelfry]:
+async def sqs(stack: Stack) -> AsyncIterator[SQSBelfry]:
     with ThreadPoolExecutor(4) as executor:
         yield SQSBelfry(stack, executor)
 
@@ -252,10 +252,11 @@ async def test_what_sqs_refuses_has_one_of_our_names(sqs: SQSBelfry, code: str, 
     assert type(raised.value) is error
 
 
-async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: LocalStack) -> None:
+async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: Stack) -> None:
     with ThreadPoolExecutor(1) as executor:
         calls = Calls("sqs", executor, client=stack.client("sqs"))
-        bells = SQSBells(calls, queue_url=f"{stack.endpoint}/000000000000/nowhere")
+        queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
+        bells = SQSBells(calls, queue_url=f"{queue}-nowhere")
         with pytest.raises(StoreError) as raised:
             await bells.ring(BELL)
     assert type(raised.value) is StoreError

@@ -20,8 +20,8 @@ from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, Task
 from aion_core.tasks import ingress, lifecycle
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import Call
-from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, dynamodb_list, dynamodb_store, new_owner
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -73,18 +73,19 @@ class Kept:
         while places := await self.tasks.page(tasks, after=found[-1] if found else None, limit=limit):
             assert len(places) == limit or not await self.tasks.page(tasks, after=places[-1], limit=1)
             found.extend(places)
+            assert len(found) == len(set(found)), "a page leads back"
         return [place.task_id for place in found]
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def kept(request: pytest.FixtureRequest, clock: ManualClock) -> Kept:
-    if request.param == "memory":
+@pytest.fixture
+def kept(adapter: Stack | None, clock: ManualClock) -> Kept:
+    if adapter is None:
         store = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
         return Kept(store, MemoryTaskList(store))
-    return on_dynamodb(request.getfixturevalue("stack"), clock)
+    return on_dynamodb(adapter, clock)
 
 
-def on_dynamodb(stack: LocalStack, clock: ManualClock) -> Kept:
+def on_dynamodb(stack: Stack, clock: ManualClock) -> Kept:
     return Kept(dynamodb_store(stack, clock), dynamodb_list(stack, clock))
 
 
@@ -239,6 +240,24 @@ async def test_since_takes_in_the_time_itself(kept: Kept, since: float, expected
     assert await kept.ids(tasks, after=Place(at(1), "t-1")) == []
 
 
+async def test_no_query_asks_from_later_to_earlier(stack: Stack, clock: ManualClock) -> None:
+    """DynamoDB refuses one whose bounds are the wrong way round; the emulators do not."""
+    kept = on_dynamodb(stack, clock)
+    await kept.add("t-1", 1)
+    asked: list[tuple[str, str]] = []
+
+    def bounds(params: dict[str, Any], **_: Any) -> None:
+        values = params["ExpressionAttributeValues"]
+        asked.append((values[":first"]["S"], values[":last"]["S"]))
+
+    assert isinstance(kept.tasks, DynamoDBTaskList)
+    kept.tasks._dynamodb._client.meta.events.register("before-parameter-build.dynamodb.Query", bounds)
+    assert await kept.ids(replace(kept.mine, since=at(2)), after=Place(at(1), "t-1")) == []
+    assert await kept.ids(after=Place(datetime(1960, 1, 1, tzinfo=UTC), "t-1")) == []
+    assert len(asked) == 2
+    assert all(first <= last for first, last in asked)
+
+
 async def test_what_is_counted_is_what_the_pages_hold(kept: Kept) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(20):
@@ -266,20 +285,20 @@ async def test_the_secret_is_random_and_stays(kept: Kept) -> None:
     assert await kept.tasks.secret() == secret
 
 
-def forgotten_secret(stack: LocalStack) -> Callable[[], bytes]:
+def forgotten_secret(stack: Stack) -> Callable[[], bytes]:
     """Take the table's secret away; returns what reads the one that is there."""
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     client.delete_item(TableName=table, Key=keys.secret_key("page-tokens"))
     return lambda: client.get_item(TableName=table, Key=keys.secret_key("page-tokens"))["Item"]["secret"]["B"]
 
 
-async def test_of_many_that_make_the_secret_at_once_one_is_heard(stack: LocalStack, clock: ManualClock) -> None:
+async def test_of_many_that_make_the_secret_at_once_one_is_heard(stack: Stack, clock: ManualClock) -> None:
     kept = forgotten_secret(stack)
     secrets = await asyncio.gather(*(dynamodb_list(stack, clock).secret() for _ in range(12)))
     assert set(secrets) == {kept()}
 
 
-async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: LocalStack, clock: ManualClock) -> None:
+async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: Stack, clock: ManualClock) -> None:
     kept = forgotten_secret(stack)
     mine, other = dynamodb_list(stack, clock), dynamodb_list(stack, clock)
     others: list[bytes] = []
@@ -292,7 +311,7 @@ async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: LocalStack,
     assert [await mine.secret()] == others == [kept()]
 
 
-async def test_a_secret_whose_making_went_unheard_is_read(stack: LocalStack, clock: ManualClock) -> None:
+async def test_a_secret_whose_making_went_unheard_is_read(stack: Stack, clock: ManualClock) -> None:
     kept = forgotten_secret(stack)
     mine = dynamodb_list(stack, clock)
     lost: list[bool] = []
@@ -312,7 +331,7 @@ async def test_a_secret_whose_making_went_unheard_is_read(stack: LocalStack, clo
 
 
 async def test_what_has_expired_is_not_listed_though_dynamodb_has_yet_to_delete_it(
-    stack: LocalStack, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
     kept = on_dynamodb(stack, clock)
@@ -361,7 +380,7 @@ class Lag:
 
 
 @pytest.fixture
-def lagging(stack: LocalStack, clock: ManualClock) -> tuple[Kept, Lag, TaskLister]:
+def lagging(stack: Stack, clock: ManualClock) -> tuple[Kept, Lag, TaskLister]:
     kept = on_dynamodb(stack, clock)
     return kept, Lag(kept.tasks), TaskLister(kept.store, kept.tasks)
 
@@ -397,7 +416,7 @@ async def test_a_task_whose_state_has_changed_since_is_not_listed_by_the_old_one
     assert await listed(lister, kept, status=WORKING) == ["t-2", "t-0"]
 
 
-async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLister], stack: LocalStack) -> None:
+async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLister], stack: Stack) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await listed(lister, kept)
@@ -426,7 +445,7 @@ async def test_a_task_that_was_on_an_earlier_page_is_not_listed_again_at_its_old
 
 
 async def test_a_page_is_filled_with_what_follows_those_that_are_gone(
-    lagging: tuple[Kept, Lag, TaskLister], stack: LocalStack
+    lagging: tuple[Kept, Lag, TaskLister], stack: Stack
 ) -> None:
     kept, _, lister = lagging
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
@@ -448,7 +467,7 @@ async def test_a_page_is_filled_with_what_follows_those_that_are_gone(
     assert not token
 
 
-async def test_an_entry_at_both_places_is_one_task(stack: LocalStack, clock: ManualClock) -> None:
+async def test_an_entry_at_both_places_is_one_task(stack: Stack, clock: ManualClock) -> None:
     """An index puts the new entry before it has taken the old one away."""
     kept = on_dynamodb(stack, clock)
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]

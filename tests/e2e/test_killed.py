@@ -1,10 +1,14 @@
-"""A process that is killed in the middle of a turn loses nothing: another goes on where it stopped."""
+"""A process that is killed in the middle of a turn loses nothing: another goes on where it stopped, by itself."""
 
 import contextlib
+import json
 import os
 import signal
+import subprocess
 import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,42 +16,74 @@ import httpx
 import pytest
 
 from infra.local_stack import LocalStack
+from tests.support.agents.speaking import WORDS
 from tests.support.agents.steps import STEPS
-from tests.support.api_process import ApiProcess, api_process
+from tests.support.api_process import api_process
 from tests.support.service import send
+from tests.support.task_process import task_process
 
-CONFIG = Path(__file__).parents[1] / "support" / "agents" / "steps.yaml"
+AGENTS = Path(__file__).parents[1] / "support" / "agents"
+SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}
 
 
-def wait_for_line(notes: Path, line: str, process: ApiProcess) -> None:
-    for _ in range(600):
+@pytest.fixture
+def own_stack() -> Iterator[LocalStack]:
+    """A stack whose queue nobody else polls."""
+    with LocalStack.start("template.yaml") as stack:
+        yield stack
+
+
+def wait_for_line(notes: Path, line: str, process: "subprocess.Popen[bytes]") -> None:
+    for _ in range(1500):
         if notes.exists() and line in notes.read_text().split():
             return
-        assert process.process.poll() is None
+        assert process.poll() is None
         threading.Event().wait(0.02)
     raise AssertionError(f"{line} never ran")
 
 
-@pytest.mark.parametrize("killed_in", STEPS[:3])
-def test_another_process_goes_on_where_a_killed_one_stopped(stack: LocalStack, tmp_path: Path, killed_in: str) -> None:
-    """No finished step runs again, nothing is said twice, and the history holds everything once."""
-    notes = tmp_path / "notes"
-    environ = {"NOTED_IN": str(notes), "AION_LEASE_SECONDS": "2"}
-    body = send("go", message_id="m-1", contextId=f"killed-in-{killed_in}")
+def rpc(url: str, method: str, **params: Any) -> dict[str, Any]:
+    answer = httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, timeout=60)
+    result: dict[str, Any] = answer.json()["result"]
+    return result
 
-    def ask(url: str) -> None:
-        with contextlib.suppress(httpx.TransportError):  # the process is killed under it
-            httpx.post(url, json=body, timeout=60)
 
-    with api_process(stack, CONFIG, **environ) as one:
-        asking = threading.Thread(target=ask, args=(one.url,))
-        asking.start()
-        wait_for_line(notes, killed_in, one)
-        os.kill(one.process.pid, signal.SIGKILL)
-        asking.join()
-        with api_process(stack, CONFIG, **environ) as two:
-            task: dict[str, Any] = httpx.post(two.url, json=body, timeout=60).json()["result"]["task"]
+def at_rest(url: str, task_id: str, *, within: float = 60.0) -> dict[str, Any]:
+    """The task, once it has come to rest."""
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        task = rpc(url, "GetTask", id=task_id)
+        if task["status"]["state"] not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
+            return task
+        time.sleep(0.2)
+    raise AssertionError("the task never came to rest")
 
+
+class Subscriber:
+    """Reads a task's stream in a thread, and comes back with its last id as often as it takes."""
+
+    def __init__(self, url: str, task_id: str) -> None:
+        self.frames: list[tuple[str, dict[str, Any]]] = []
+        self._url, self._task_id = url, task_id
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join(90)
+        assert not self._thread.is_alive(), "the stream never ended"
+
+    def _read(self) -> None:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": self._task_id}}
+        with httpx.stream("POST", self._url, json=body, timeout=90) as answer:
+            frame_id = ""
+            for line in answer.iter_lines():
+                if line.startswith("id: "):
+                    frame_id = line.removeprefix("id: ")
+                elif line.startswith("data: "):
+                    self.frames.append((frame_id, json.loads(line.removeprefix("data: "))["result"]))
+
+
+def check_steps(task: dict[str, Any], notes: Path, killed_in: str) -> None:
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": "four is done"}]
     ran = Counter(notes.read_text().split())
@@ -55,3 +91,107 @@ def test_another_process_goes_on_where_a_killed_one_stopped(stack: LocalStack, t
     assert set(ran.values()) == {1}, "no other does"
     said = [entry["parts"][0]["text"] for entry in task["history"]]
     assert said == ["go", *(f"did {step}" for step in STEPS)]
+
+
+@pytest.mark.parametrize("killed_in", ["one", "three"])
+def test_a_killed_api_processs_task_is_finished_by_another_and_a_third_hears_it_all(
+    own_stack: LocalStack, tmp_path: Path, killed_in: str
+) -> None:
+    """No finished step runs again, nothing is said twice; `one` is found by the sweep, `three` by the bell."""
+    notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
+    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
+    told = threading.Event()
+    ids: list[str] = []
+
+    def ask(url: str) -> None:
+        with contextlib.suppress(httpx.TransportError), httpx.stream("POST", url, json=body, timeout=60) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: ") and not ids:
+                    ids.append(json.loads(line.removeprefix("data: "))["result"]["task"]["id"])
+                    told.set()
+
+    with (
+        api_process(own_stack, config, **environ) as third,
+        task_process(own_stack, config, sweeps=1.0, **environ),
+        api_process(own_stack, config, **environ) as one,
+    ):
+        asking = threading.Thread(target=ask, args=(one.url,))
+        asking.start()
+        assert told.wait(30)
+        reading = Subscriber(third.url, ids[0])
+        wait_for_line(notes, killed_in, one.process)
+        os.kill(one.process.pid, signal.SIGKILL)
+        asking.join()
+        task = at_rest(third.url, ids[0])
+        reading.join()
+    check_steps(task, notes, killed_in)
+    heard = [int(frame_id) for frame_id, _ in reading.frames if frame_id.isdecimal()]
+    assert heard == list(range(heard[0], heard[-1] + 1)), "every event once, in order"
+    assert reading.frames[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_a_killed_workers_task_is_finished_by_another(own_stack: LocalStack, tmp_path: Path) -> None:
+    """R21, R113: a task that runs without its client."""
+    notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
+    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    with api_process(own_stack, config, **environ) as api:
+        with task_process(own_stack, config, **environ) as first:
+            body = send("go", message_id="m-1", contextId="killed")
+            body["params"]["configuration"] = {"returnImmediately": True}
+            task = httpx.post(api.url, json=body, timeout=60).json()["result"]["task"]
+            assert task["status"]["state"] == "TASK_STATE_WORKING"
+            wait_for_line(notes, "two", first)
+            os.kill(first.pid, signal.SIGKILL)
+        with task_process(own_stack, config, sweeps=1.0, **environ):
+            task = at_rest(api.url, task["id"])
+    check_steps(task, notes, "two")
+
+
+def test_a_readers_text_is_never_doubled_when_another_process_speaks_it_again(
+    own_stack: LocalStack, tmp_path: Path
+) -> None:
+    """R60-R63: the chunks of the process that was killed are begun anew, by append=false."""
+    notes, config = tmp_path / "notes", AGENTS / "speaking.yaml"
+    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    with api_process(own_stack, config, **environ) as api, task_process(own_stack, config, **environ) as first:
+        body = send("go", message_id="m-1", contextId="killed")
+        body["params"]["configuration"] = {"returnImmediately": True}
+        task = httpx.post(api.url, json=body, timeout=60).json()["result"]["task"]
+        reading = Subscriber(api.url, task["id"])
+        wait_for_line(notes, "half", first)
+        os.kill(first.pid, signal.SIGKILL)
+        with task_process(own_stack, config, sweeps=1.0, **environ):
+            at_rest(api.url, task["id"])
+            reading.join()
+    text, begun = "", 0
+    for _, result in reading.frames:
+        update = result.get("artifactUpdate")
+        if update is not None and update["artifact"]["artifactId"] == "aion:stream-delta":
+            if not update.get("append"):
+                text, begun = "", begun + 1
+            text += "".join(part.get("text", "") for part in update["artifact"]["parts"])
+    assert begun == 2, "by the first process, and anew by the second"
+    assert text == "".join(WORDS)
+
+
+@pytest.mark.deep
+def test_with_production_settings_a_killed_turn_goes_on_within_a_minute(own_stack: LocalStack, tmp_path: Path) -> None:
+    """The bell that watches over it: a lease of 30 s, renewed each 10 s; no sweep runs here."""
+    notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
+    environ = {"NOTED_IN": str(notes), "STEP_SECONDS": "12"}
+    with api_process(own_stack, config, **environ) as api:
+        with task_process(own_stack, config, **environ) as first:
+            body = send("go", message_id="m-1", contextId="killed")
+            body["params"]["configuration"] = {"returnImmediately": True}
+            task = httpx.post(api.url, json=body, timeout=60).json()["result"]["task"]
+            wait_for_line(notes, "two", first)
+            os.kill(first.pid, signal.SIGKILL)
+            killed = time.monotonic()
+        with task_process(own_stack, config, **environ) as second:
+            while Counter(notes.read_text().split())["two"] < 2:
+                assert time.monotonic() - killed < 60, "it was not taken over within a minute"
+                assert second.poll() is None
+                time.sleep(0.2)
+            task = at_rest(api.url, task["id"], within=120)
+    check_steps(task, notes, "two")

@@ -87,7 +87,10 @@ def test_the_projects_template_becomes_a_table_queues_and_a_bucket() -> None:
             "by_context": ["listing_context", "listing_at"],
         }
         assert indexes["due"]["Projection"] == {"ProjectionType": "KEYS_ONLY"}
-        assert indexes["by_agent"]["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["state"]}
+        assert indexes["by_agent"]["Projection"] == {
+            "ProjectionType": "INCLUDE",
+            "NonKeyAttributes": ["state", "expires"],
+        }
         expiry = dynamodb.describe_time_to_live(TableName=environment["AION_TABLE"])["TimeToLiveDescription"]
         assert expiry == {"AttributeName": "expires", "TimeToLiveStatus": "ENABLED"}
 

@@ -30,6 +30,7 @@ from tests.support.tasks import orphan
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template.yaml"
+# Run with -P: what lies beside it, such as requests.py, is none of SAM's own packages.
 SAM_API = ROOT / "tests" / "support" / "sam_api.py"
 TEXT = "Grüße, \u05e9\u05dc\u05d5\u05dd \U0001f642 and back"
 
@@ -85,7 +86,7 @@ def invoked(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.
         scratch = tmp_path_factory.mktemp("runtime")
         env_vars = scratch / "env.json"
         write_env_vars(stack, None, "http://127.0.0.1:3000", env_vars)
-        command = [str(sam / "python"), str(SAM_API), "environment", str(built / "template.yaml"), str(env_vars)]
+        command = [str(sam / "python"), "-P", str(SAM_API), "environment", str(built / "template.yaml"), str(env_vars)]
         environment = json.loads(run(command))[function]
         with emulated(built / function, environment["AWS_LAMBDA_FUNCTION_HANDLER"], environment, scratch) as url:
             yield url
@@ -97,7 +98,7 @@ def invoked(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.
 def api(sam: Path, built: Path, invoked: Invoked) -> Iterator[str]:
     """The URL of SAM's local API server in front of the built function."""
     with invoked("ApiFunction") as url:
-        command = [str(sam / "python"), str(SAM_API), "serve", str(built / "template.yaml"), url]
+        command = [str(sam / "python"), "-P", str(SAM_API), "serve", str(built / "template.yaml"), url]
         with subprocess.Popen(command, env=sam_environment(), stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None

@@ -18,6 +18,7 @@ from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Agent, Clock, TaskList, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
+from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
@@ -82,12 +83,14 @@ def parts(
     )
     store = store or tasks
     bells = MemoryBells(clock)
-    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, bells, **options)
+    task_list = task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks)
+    history = ContextHistory(store, task_list).of
+    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, bells, history=history, **options)
     worker = Worker(store, runner, bells, clock)
     bells.answered_by(worker.answer)
     policies = {"test": double_texting}
     service = TaskService(store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait)
-    lister = TaskLister(store, task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks))
+    lister = TaskLister(store, task_list)
     return Parts(service, lister, agent, worker, bells, store)
 
 

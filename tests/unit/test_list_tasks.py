@@ -116,7 +116,7 @@ async def test_whoever_has_no_tasks_gets_an_empty_list(desk: Desk) -> None:
 
 
 async def test_tasks_are_listed_by_their_last_status(desk: Desk) -> None:
-    """R12."""
+    """Spec 3.1.4: the most recently updated first."""
     first = await desk.ask("ask", contextId="c-1")
     second, third = await desk.ask(), await desk.ask("fail")
     assert await desk.ids() == [third, second, first]
@@ -129,7 +129,7 @@ async def test_tasks_are_listed_by_their_last_status(desk: Desk) -> None:
 
 
 async def test_a_listed_task_is_the_task_that_is_read(desk: Desk) -> None:
-    """R12, R99: but for what a list leaves out, and says of empty fields."""
+    """But for what a list leaves out."""
     task_id = await desk.ask("file")
     get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
     read = (await desk.http.post("/", json=get)).json()["result"]
@@ -154,7 +154,7 @@ async def test_artifacts_are_there_only_when_they_are_asked_for(desk: Desk) -> N
 
 
 async def test_history_is_as_long_as_asked_for(desk: Desk) -> None:
-    """R24."""
+    """Spec 3.2.4."""
     task = await desk.ask("ask")
     await desk.ask("the answer", taskId=task)
     lengths = {}
@@ -176,7 +176,7 @@ async def test_a_context_is_listed_by_itself(desk: Desk) -> None:
 
 @pytest.mark.parametrize("context_id", ["unknown", "other-3", "c-", "x" * 128])
 async def test_an_unknown_context_is_an_empty_list(desk: Desk, context_id: str) -> None:
-    """R42: and so is another's."""
+    """And so is another's."""
     await desk.ask(contextId="c-1")
     await desk.keep(3, owner="somebody", context_id="other-3")
     listed = await desk.list(contextId=context_id)
@@ -414,7 +414,7 @@ async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: Call
 
 
 async def test_v03_has_no_list(desk: Desk) -> None:
-    """D1: not on JSON-RPC."""
+    """R98: not on JSON-RPC."""
     for method in ("tasks/list", "tasks/listTasks"):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
         error = (await desk.http.post("/", json=body)).json()["error"]
@@ -426,7 +426,6 @@ async def test_v03_has_no_list(desk: Desk) -> None:
 
 
 async def test_the_official_client_lists_page_by_page(desk: Desk) -> None:
-    """R18."""
     expected = [await desk.ask() for _ in range(5)][::-1]
     failed = await desk.ask("fail", contextId="c-1")
     card = await A2ACardResolver(desk.http, "http://test").get_agent_card()

@@ -115,16 +115,17 @@ async def test_closed_bells_are_heard_no_more(clock: ManualClock) -> None:
     assert listener.heard == 0
 
 
-def test_a_thread_rings_in_vain_where_no_event_loop_hears_it(clock: ManualClock) -> None:
-    bells = MemoryBells(clock)
-    with pytest.raises(StoreUnavailable, match="not open yet"):
-        bells.ring_from_thread(BELL)
+def test_what_a_thread_has_rung_before_there_is_an_event_loop_is_heard_when_there_is_one(clock: ManualClock) -> None:
+    bells, listener = MemoryBells(clock), Listener()
+    bells.answered_by(listener)
+    bells.ring_from_thread(BELL)
 
     async def ring() -> None:
-        bells.answered_by(Listener())
         await bells.ring(BELL)
+        await bells.quiet()
 
     asyncio.run(ring())
+    assert listener.heard == 2
     with pytest.raises(StoreUnavailable, match="event loop that hears the bells is closed"):
         bells.ring_from_thread(BELL)
 

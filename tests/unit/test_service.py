@@ -14,6 +14,7 @@ from aion_core.ports import Asked, Begun, Chunk, Cursor, Emission, Reply, TaskKe
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle, subscription
 from aion_core.tasks.service import Call
+from aion_core.tasks.shared_reads import SharedReads
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 
@@ -116,14 +117,14 @@ async def test_a_reader_of_a_task_that_says_nothing_is_let_go() -> None:
     task = await service.send(call, request(return_immediately=True))
 
     async def read() -> None:
-        async for _ in subscription.tail(store, TaskKey("owner", task.id), clock, after=Cursor()):
+        async for _ in subscription.tail(SharedReads(store, clock), TaskKey("owner", task.id), clock, after=Cursor()):
             pass
 
     reading = asyncio.create_task(read())
     for _ in range(600):
         clock.move(1)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(8):
+            await asyncio.sleep(0)
         if reading.done():
             break
     assert reading.done()

@@ -21,7 +21,7 @@ def step(name: str) -> Any:
         with Path(os.environ["NOTED_IN"]).open("a") as notes:
             notes.write(f"{name}\n")
         emit_message(writer, AIMessage(f"did {name}"))
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(float(os.environ.get("STEP_SECONDS", "0.4")))
         return {"messages": [AIMessage(f"{name} is done")]}
 
     return node

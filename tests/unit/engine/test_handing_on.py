@@ -12,6 +12,7 @@ from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
 from aion_core.tasks.runner import TimeUp
 from aion_core.tasks.service import Call
+from aion_core.tasks.shared_reads import SharedReads
 from tests.support.agents.scripted import Held, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -53,7 +54,7 @@ async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> No
     heard: list[str] = []
 
     async def watch(task_id: str) -> None:
-        async for batch in subscription.tail(made.store, TaskKey("owner", task_id), clock):
+        async for batch in subscription.tail(SharedReads(made.store, clock), TaskKey("owner", task_id), clock):
             heard.extend(spoken.id for spoken in batch)
 
     sending = asyncio.create_task(made.service.send(call, request()))

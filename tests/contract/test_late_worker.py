@@ -1,0 +1,134 @@
+"""Two workers on one turn: the late one, whose lease was taken over while it was frozen, writes nothing any more.
+
+The whole engine over the production adapters: runner, LangGraph adapter, checkpoints, log, on each engine.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import StreamWriter
+
+from aion.langgraph.stream import emit_message
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.inbound import thread_id
+from aion_core.checkpointing.turn import Fence
+from aion_core.memory.queues import MemoryBells
+from aion_core.ports import Begun, Bell, ContextKey, TaskKey
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import projection
+from aion_core.tasks.run import Run
+from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.service import Call, TaskService
+from aion_core.tasks.worker import Worker
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+from tests.support.requests import request
+from tests.support.savers import DynamoDBSavers
+from tests.support.stores import new_owner
+
+
+@dataclass
+class Frozen:
+    """A graph of three steps whose second waits, in the first worker that comes to it, until it is let go."""
+
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    stands: asyncio.Event = field(default_factory=asyncio.Event)
+    ran: list[str] = field(default_factory=list)
+
+    def graph(self, worker: str) -> Any:
+        def step(name: str) -> Any:
+            async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
+                self.ran.append(f"{worker} {name}")
+                if name == "two" and worker == "late":
+                    self.stands.set()
+                    await self.go.wait()
+                emit_message(writer, AIMessage(f"{worker} did {name}"))
+                return {"messages": [AIMessage(f"{worker}: {name}")]}
+
+            return node
+
+        builder = StateGraph(MessagesState)
+        names = ["one", "two", "three"]
+        for name in names:
+            builder.add_node(name, step(name))
+        for before, after in zip([START, *names], names, strict=False):
+            builder.add_edge(before, after)
+        return builder.compile()
+
+
+class NoHeartbeat:
+    """The lease of a frozen worker: nobody renews it, and nobody tells it that it is gone."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.lost = asyncio.Event()
+
+
+@asynccontextmanager
+async def frozen(*args: Any, **options: Any) -> AsyncGenerator[NoHeartbeat, None]:
+    yield NoHeartbeat()
+
+
+async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
+    """The other's answer stays, and the next turn's model sees what the client saw."""
+    clock = ManualClock()
+    savers = DynamoDBSavers(stack, clock)
+    graphs = Frozen()
+    bells = MemoryBells(clock)
+    context = ContextKey(new_owner(), "test", "c")
+
+    def agent(worker: str) -> LangGraphAgent:
+        return LangGraphAgent(
+            graphs.graph(worker),
+            lambda asked, before_put, types: savers.saver(
+                fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
+            ),
+        )
+
+    def worker(name: str) -> Worker:
+        agents = {"test": agent(name)}
+        runner = TaskRunner(savers.tasks, agents.__getitem__, clock, bells, keep_lease=frozen)
+        return Worker(savers.tasks, runner, bells, clock)
+
+    late, heir = worker("late"), worker("heir")
+    service = TaskService(savers.tasks, late, bells, clock)
+    call = Call(context.owner, "test")
+    sending = asyncio.create_task(service.send(call, request("go")))
+    await asyncio.wait_for(graphs.stands.wait(), 20)
+
+    clock.move(31)
+    begun = await savers.tasks.begin(context, holder="heir")
+    assert isinstance(begun, Begun)
+    log = await savers.tasks.log(begun.head.key)
+    assert log is not None
+    await heir.run(begun, Run(log.events))
+    ended = await savers.tasks.log(begun.head.key)
+    assert ended is not None
+    assert ended.head.state == TaskState.TASK_STATE_COMPLETED
+
+    graphs.go.set()
+    await asyncio.wait(call.work)
+    assert await savers.tasks.log(begun.head.key) == ended, "nothing was added"
+    task = projection.fold(ended.events)
+    said = [message.parts[0].text for message in task.history]
+    assert said == ["go", "late did one", "heir did two", "heir did three"]
+    assert task.status.message.parts[0].text == "heir: three"
+    assert graphs.ran == ["late one", "late two", "heir two", "heir three"]
+
+    state = (
+        await agent("reader")
+        ._graph.copy(update={"checkpointer": savers.saver()})
+        .aget_state({"configurable": {"thread_id": thread_id(context)}})
+    )
+    kept = [message.content for message in state.values["messages"]]
+    assert [text for text in kept if text in ("heir: two", "heir: three")] == ["heir: two", "heir: three"]
+    assert not [text for text in kept if text.startswith("late: two")]
+    sending.cancel()
+    await bells.ring(Bell(context))
+    head = await savers.tasks.head(TaskKey(context.owner, task.id))
+    assert head is not None
+    assert head.generation == ended.head.generation

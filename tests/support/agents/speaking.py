@@ -1,0 +1,47 @@
+"""A graph that speaks a sentence word by word, slowly, and notes each time that it begins."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langgraph.graph import START, MessagesState, StateGraph
+
+WORDS = [f"word{n} " for n in range(20)]
+
+
+class Speaker(BaseChatModel):
+    """Says the same each time."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "speaker"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("".join(WORDS)))])
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        with Path(os.environ["NOTED_IN"]).open("a") as notes:
+            notes.write("began\n")
+        for n, word in enumerate(WORDS):
+            if n == len(WORDS) // 2:
+                with Path(os.environ["NOTED_IN"]).open("a") as notes:
+                    notes.write("half\n")
+            await asyncio.sleep(0.1)
+            yield ChatGenerationChunk(message=AIMessageChunk(word))
+
+
+async def speak(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [await Speaker().ainvoke(state["messages"])]}
+
+
+builder = StateGraph(MessagesState)
+builder.add_node("speak", speak)
+builder.add_edge(START, "speak")
+graph = builder.compile()

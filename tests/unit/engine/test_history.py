@@ -1,0 +1,68 @@
+"""An author's `thread.history` is the conversation of the context, whichever tasks it was held in."""
+
+import pytest
+
+from aion_core.clock import SystemClock
+from aion_core.memory.task_list import MemoryTaskList
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import ContextKey, TaskKey
+from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.service import Call
+from tests.support.agents.scripted import Held
+from tests.support.requests import request
+from tests.support.service import parts
+
+ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "expected"),
+    [
+        (20, None, ALL),
+        (3, None, ALL[3:]),
+        (0, None, []),
+        (20, "m-two", ALL[:2]),
+        (1, "m-two", ["answer to one"]),
+        (2, "m-three", ALL[2:4]),
+        (20, "m-one", []),
+        (20, "no such message", ALL),
+    ],
+)
+async def test_a_conversation_is_read_over_its_tasks(limit: int, before: str | None, expected: list[str]) -> None:
+    """D19, S2: `history(limit, before)`, oldest first, from our own records."""
+    clock = SystemClock()
+    store = MemoryTaskStore(clock)
+    agent = Held()
+    agent.go.set()
+    service = parts(agent, store, clock).service
+    tasks = [
+        await service.send(Call("owner", "test"), request(text, message_id=f"m-{text}"))
+        for text in ("one", "two", "three")
+    ]
+    await service.send(Call("owner", "test"), request("elsewhere", context_id="another"))
+    await service.send(Call("another owner", "test"), request("elsewhere"))
+    history = ContextHistory(store, MemoryTaskList(store))
+    read = history.of(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"))
+    assert [message.parts[0].text for message in await read(limit, before)] == expected
+
+
+async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() -> None:
+    clock = SystemClock()
+    asked = 0
+
+    class Counted(MemoryTaskStore):
+        async def log(self, key: TaskKey, *, after: int = 0):  # type: ignore[no-untyped-def]
+            nonlocal asked
+            asked += 1
+            return await super().log(key, after=after)
+
+    store = Counted(clock)
+    agent = Held()
+    agent.go.set()
+    service = parts(agent, store, clock).service
+    for n in range(25):
+        task = await service.send(Call("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
+    asked = 0
+    read = ContextHistory(store, MemoryTaskList(store)).of(TaskKey("owner", task.id), ContextKey("owner", "test", "c"))
+    assert [message.parts[0].text for message in await read(4, None)] == ["23", "answer to 23", "24", "answer to 24"]
+    assert asked <= 10
