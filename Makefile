@@ -6,7 +6,7 @@ UV := $(VENV)/bin/uv
 export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines lint format bench sam-local clean
+.PHONY: help dev test test-engines test-deep replay lint format bench sam-local clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -20,6 +20,12 @@ test: $(VENV)/.tests ## Pass the tests
 test-engines: export AION_TEST_ENGINES ?= all
 test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine (AION_TEST_ENGINES=moto,ministack)
 	$(VENV)/bin/python -m pytest tests/contract $(PYTEST)
+
+test-deep: $(VENV)/.tests ## Pass the tests with five times the simulated schedules, and crashes in pairs
+	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(PYTEST)
+
+replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule (SEED=…)
+	@$(VENV)/bin/python -m tests.simulation $(SEED)
 
 lint: $(VENV)/.tests ## Check style, types and imports
 	$(VENV)/bin/ruff check .

@@ -1,0 +1,177 @@
+"""Scripted agents that keep their state like a checkpointed graph: in steps, under the fence, with receipts."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Paused, Reply, Said, Stepped
+from aion_core.protocol.types import Artifact, Message, Part, TaskState
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Process
+
+Op = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What an agent does for a message: steps, each finished by a checkpoint, then an ending."""
+
+    steps: tuple[tuple[Op, ...], ...]
+    ending: str = "reply"
+    """reply · nothing · after (goes on after its end) · twice (ends twice)"""
+    drains: bool = True
+    """Whether it pauses at a step boundary when it is asked to drain."""
+    fails: bool = False
+    """Whether its task is expected to end failed."""
+
+    def seconds(self) -> float:
+        """How long it takes when nothing goes wrong."""
+        return sum(float(op[1]) for step in self.steps for op in step if op[0] in ("sleep", "block", "stubborn"))
+
+
+PROGRAMS: dict[str, Program] = {
+    "quick": Program((()),),
+    "steps": Program(
+        ((("chunks", 3), ("effect",), ("say",)), (("sleep", 2.0), ("effect",), ("emit",)), (("note",), ("effect",)))
+    ),
+    "slow": Program(tuple((("chunks", 1), ("sleep", 9.0), ("effect",), ("say",)) for _ in range(5))),
+    "long": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
+    "asks": Program(
+        ((("say",), ("effect",)), (("ask",),), (("effect",), ("emit",))),
+    ),
+    "asks twice": Program(((("ask",),), (("effect",), ("say",)), (("ask", "auth"),), (("say",),))),
+    "raises": Program(((("say",), ("effect",)), (("raise",),)), fails=True),
+    "hangs": Program(((("say",),), (("hang",),)), fails=True),
+    "says nothing": Program(((("effect",),),), ending="nothing"),
+    "goes on": Program(((("say",),),), ending="after"),
+    "ends twice": Program(((("effect",),),), ending="twice"),
+    "chatters": Program(((("chunks", 400), ("say",)), (("chunks", 5), ("sleep", 1.0), ("chunks", 40)))),
+    "blocks": Program(((("say",), ("block", 25.0), ("effect",)), (("block", 45.0), ("say",)))),
+    "stubborn": Program(((("say",), ("stubborn", 20.0), ("effect",), ("say",)),), drains=False),
+    "deaf": Program(tuple((("sleep", 100.0), ("effect",), ("say",)) for _ in range(12)), drains=False),
+    "sour": Program(((("say",), ("sour", 20.0)), (("say",),))),
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """The newest checkpoint of a thread."""
+
+    turn: str = ""
+    task_id: str = ""
+    program: str = ""
+    position: int = 0
+    asking: str = ""
+    """Which state the question puts the task in, "" where nothing is asked."""
+    answered: int = 0
+
+
+def text_of(message: Message) -> str:
+    """What the message says."""
+    return "".join(part.text for part in message.parts)
+
+
+class ScriptedAgent:
+    """`ports.Agent` in one process: the message's text is the name of its program, where there is such a one."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process, self._world = process, process.world
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        """See `ports.Agent.run`."""
+        self._did(asked, "given", 0)
+        state = await self._process.effect("agent.read", lambda: self._world.threads.get(asked.context, State()))
+        if state.turn != asked.turn.id:
+            if state.asking and state.task_id == asked.task.id and asked.turn.asked > 1:
+                state = replace(state, turn=asked.turn.id, asking="", answered=state.answered + 1)
+            else:
+                name = text_of(asked.message)
+                state = State(asked.turn.id, asked.task.id, name if name in PROGRAMS else "quick")
+        program = PROGRAMS[state.program]
+        while not state.asking and state.position < len(program.steps):
+            if program.drains and asked.drain.is_set():
+                self._did(asked, "paused", state.position)
+                yield Paused()
+                return
+            self._did(asked, "began", state.position)
+            asks = ""
+            for ordinal, op in enumerate(program.steps[state.position]):
+                if op[0] == "ask":
+                    asks = "auth" if op[1:] == ("auth",) else "input"
+                async for emission in self._perform(asked, op, f"{asked.turn.id}.{state.position}.{ordinal}", state):
+                    yield emission
+            finished = replace(state, position=state.position + 1, asking=asks)
+            await self._process.effect("agent.checkpoint", lambda kept=finished: self._keep(asked, kept))
+            state = finished
+            yield Stepped()
+        if state.asking:
+            question = Message(message_id=f"{state.turn}.{state.position}.ask", parts=[Part(text="Which one?")])
+            auth = state.asking == "auth"
+            yield Asks(
+                question, TaskState.TASK_STATE_AUTH_REQUIRED if auth else TaskState.TASK_STATE_INPUT_REQUIRED
+            )
+            return
+        self._did(asked, "ended", state.position)
+        if program.ending != "nothing":
+            yield Reply(Message(message_id=f"{asked.turn.id}.reply", parts=[Part(text=answer_to(state.program))]))
+        if program.ending == "after":
+            yield Said(Message(message_id=f"{asked.turn.id}.after", parts=[Part(text="and another thing")]))
+        if program.ending == "twice":
+            yield Reply(Message(message_id=f"{asked.turn.id}.again", parts=[Part(text="or rather")]))
+
+    async def _perform(self, asked: Asked, op: Op, key: str, state: State) -> AsyncGenerator[Emission, None]:
+        match op:
+            case ("chunks", count):
+                for number in range(count):
+                    yield Chunk(f"{number} ", key)
+                    if number % 8 == 0:
+                        await asyncio.sleep(0.02)
+            case ("say",):
+                yield Said(Message(message_id=key, parts=[Part(text=f"word {key}")]), key=key)
+                self._did(asked, f"recorded {key}", state.position)
+            case ("note",):
+                yield Noted({"noted": key}, key=key)
+                self._did(asked, f"recorded {key}", state.position)
+            case ("emit",):
+                yield Emitted(Artifact(artifact_id=key, name="thing", parts=[Part(text="thing")]), key=key)
+                self._did(asked, f"recorded {key}", state.position)
+            case ("effect",):
+                await self._process.effect("agent.effect", lambda: self._did(asked, "effect", state.position))
+            case ("sleep", seconds):
+                await asyncio.sleep(seconds)
+            case ("block", seconds):
+                await self._process.block(seconds)
+            case ("hang",):
+                await asyncio.get_running_loop().create_future()
+            case ("raise",):
+                raise RuntimeError("the agent's own secret trouble")
+            case ("stubborn", seconds):
+                until = asyncio.get_running_loop().time() + seconds
+                while (left := until - asyncio.get_running_loop().time()) > 0 and not self._world.over:
+                    try:
+                        await asyncio.sleep(left)
+                    except asyncio.CancelledError:
+                        continue
+            case ("sour", seconds):
+                try:
+                    await asyncio.sleep(seconds)
+                except asyncio.CancelledError:
+                    raise RuntimeError("the model's client does not like to be cancelled") from None
+
+    def _keep(self, asked: Asked, state: State) -> None:
+        with self._world.store.fenced(asked.context, asked.fence):
+            self._world.threads[asked.context] = state
+        self._did(asked, "finished", state.position - 1)
+
+    def _did(self, asked: Asked, what: str, step: int) -> None:
+        self._world.agent_did(self._process, asked, what, step)
+
+
+def answer_to(program: str) -> str:
+    """What the agent answers in the end."""
+    return f"done: {program}"

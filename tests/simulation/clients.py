@@ -1,0 +1,201 @@
+"""Scripted clients: what they ask, how long they wait, and how they come back when a connection breaks."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aion_core.errors import ClientError, StoreError
+from aion_core.ports import Delta, TaskKey
+from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState
+from tests.simulation import assembly
+from tests.simulation.connections import Broken, Connection
+from tests.simulation.history import Asking, Hearing
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+PATIENCE = 300.0
+"""How long a client waits for a unary answer; fronts cut sooner than this."""
+TRIES = 12
+RESTING = {
+    TaskState.TASK_STATE_COMPLETED,
+    TaskState.TASK_STATE_FAILED,
+    TaskState.TASK_STATE_CANCELED,
+    TaskState.TASK_STATE_REJECTED,
+    TaskState.TASK_STATE_INPUT_REQUIRED,
+    TaskState.TASK_STATE_AUTH_REQUIRED,
+}
+AGAIN = (Broken, StoreError)
+"""After these a client asks again: nobody knows what became of its request."""
+
+
+class Client:
+    """A user's program; it never gives up what it has begun, except where it is told to."""
+
+    def __init__(self, world: "World", owner: str = "ann", name: str = "") -> None:
+        self.world, self.owner, self.name = world, owner, name or owner
+
+    def message(self, text: str, id_: str, *, context: str = "c", task: str = "") -> Message:
+        """A message; the same one each time it is sent again."""
+        return Message(
+            message_id=id_, context_id="" if task else context, task_id=task, role=Role.ROLE_USER,
+            parts=[Part(text=text)],
+        )  # fmt: skip
+
+    async def send(self, text: str, id_: str, *, wait: bool = True, context: str = "c", task: str = "") -> Any:
+        """Send until somebody answers: the task, or the ClientError that refuses it."""
+        request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
+        request.configuration.return_immediately = not wait
+        return await self._asked(
+            "send", lambda service, call: service.send(call, request), message_id=id_, task_id=task,
+            context="" if task else context,
+        )
+
+    async def get(self, task_id: str) -> Any:
+        """Read the task."""
+        return await self._asked("get", lambda service, call: service.get(call, task_id), task_id=task_id)
+
+    async def cancel(self, task_id: str) -> Any:
+        """Cancel the task."""
+        return await self._asked("cancel", lambda service, call: service.cancel(call, task_id), task_id=task_id)
+
+    async def rest(self, task_id: str, *, within: float = 4 * 3600.0) -> Any:
+        """Ask for the task now and then until it rests."""
+        until, pause = self.world.loop.time() + within, 2.0
+        while True:
+            task = await self.get(task_id)
+            if not isinstance(task, Task) or task.status.state in RESTING or self.world.loop.time() > until:
+                return task
+            await asyncio.sleep(pause)
+            pause = min(60.0, pause * 2)
+
+    async def stream(
+        self, text: str, id_: str, *, context: str = "c", task: str = "", leave_after: int = 0, slow: float = 0.0
+    ) -> str:
+        """Send and listen, coming back as often as it takes until the task rests; returns its id, "" if refused."""
+        request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
+        hearing: Hearing | None = None
+        for tries in range(TRIES):
+            hearing = await self._hear(
+                f"stream {id_}",
+                lambda service, call: service.stream(call, request),
+                leave_after=leave_after,
+                slow=slow,
+                message_id=id_,
+            )
+            if hearing.task_id or hearing.how == "refused":
+                break
+            # A stream that broke before its first word: nobody knows whether the message was taken.
+            await asyncio.sleep(min(30.0, 2.0**tries))
+        assert hearing is not None
+        if not hearing.task_id or leave_after:
+            return hearing.task_id
+        await self.listen(hearing.task_id, after=hearing)
+        return hearing.task_id
+
+    async def listen(
+        self, task_id: str, *, after: Hearing | None = None, cursor: str = "", leave_after: int = 0, slow: float = 0.0
+    ) -> Hearing | None:
+        """Subscribe, from where `after` stopped, as often as it takes until the task rests or the client leaves."""
+        for _ in range(4 * TRIES):
+            if after is not None and (_at_rest(after) or after.how == "refused"):
+                return after
+            last = next((id_ for _, id_, _ in reversed(after.heard) if id_), after.cursor) if after else cursor
+            after = await self._hear(
+                f"subscribe {task_id}",
+                lambda service, call, at=last: service.subscribe(assembly.back(call, at), task_id),
+                cursor=last,
+                after=after,
+                leave_after=leave_after,
+                slow=slow,
+                task_id=task_id,
+            )
+            if leave_after:
+                return after
+            await asyncio.sleep(1.0)
+        self.world.history.surprises.append(f"I16: {self.name} came back {4 * TRIES} times and never heard the end.")
+        return after
+
+    async def _asked(
+        self, what: str, operation: Any, *, message_id: str = "", task_id: str = "", context: str = ""
+    ) -> Any:
+        world = self.world
+        refused: Any = None
+        for tries in range(TRIES):
+            known = world.history.log.get(TaskKey(self.owner, task_id), ())
+            asking = Asking(
+                self.name, self.owner, what, world.loop.time(), message_id, task_id, context, before=len(known)
+            )
+            world.history.askings.append(asking)
+            connection = world.ask(self.owner, operation)
+            asking.process = connection.process
+            world.trace(self.name, f"{what} {message_id or task_id} (to {connection.process})")
+            try:
+                asking.answer = await connection.result(PATIENCE)
+                asking.answered = world.loop.time()
+                world.trace(self.name, f"{what} {message_id or task_id} answered {_short(asking.answer)}")
+                return asking.answer
+            except ClientError as error:
+                asking.answer, asking.answered = error, world.loop.time()
+                world.trace(self.name, f"{what} {message_id or task_id} refused: {error!r}")
+                return error
+            except AGAIN as error:
+                asking.answer = refused = error
+                world.trace(self.name, f"{what} {message_id or task_id} failed: {error!r}")
+                await asyncio.sleep(min(30.0, 2.0**tries))
+        world.history.surprises.append(f"I16: {self.name} was never answered: {what} {message_id or task_id}.")
+        return refused
+
+    async def _hear(
+        self,
+        what: str,
+        operation: Any,
+        *,
+        cursor: str = "",
+        after: Hearing | None = None,
+        leave_after: int = 0,
+        slow: float = 0.0,
+        message_id: str = "",
+        task_id: str = "",
+    ) -> Hearing:
+        world = self.world
+        hearing = Hearing(self.name, self.owner, world.loop.time(), cursor, after, task_id=task_id)
+        world.history.hearings.append(hearing)
+        asking = Asking(self.name, self.owner, what.split()[0], world.loop.time(), message_id, task_id)
+        world.history.askings.append(asking)
+        connection = world.listen(self.owner, operation, slow=slow)
+        hearing.process = asking.process = connection.process
+        world.trace(self.name, f"{what} after {cursor!r} (to {connection.process})")
+        while new := await connection.read():
+            for at, spoken in new:
+                hearing.heard.append((at, spoken.id, spoken.what))
+                if not isinstance(spoken.what, Delta):
+                    hearing.task_id = getattr(spoken.what, "task_id", "") or getattr(spoken.what, "id", "")
+            if leave_after and len(hearing.heard) >= leave_after:
+                connection.leave()
+        hearing.how = _how(connection)
+        asking.answered, asking.answer = world.loop.time(), connection.ended
+        world.trace(self.name, f"{what} ended {hearing.how}, heard {[id_ for _, id_, _ in hearing.heard]}")
+        return hearing
+
+
+def _how(connection: Connection) -> str:
+    if connection.gone:
+        return "left"
+    if isinstance(connection.ended, ClientError):
+        return "refused"
+    return "clean" if connection.ended is True else "broken"
+
+
+def _at_rest(hearing: Hearing) -> bool:
+    """Whether the last thing heard says that the task rests."""
+    for _, _, what in reversed(hearing.heard):
+        status = getattr(what, "status", None)
+        if status is not None:
+            return status.state in RESTING
+    return False
+
+
+def _short(answer: Any) -> str:
+    if isinstance(answer, Task):
+        return f"{answer.id[-4:]} {TaskState.Name(answer.status.state)} ({len(answer.history)} messages)"
+    return repr(answer)[:120]

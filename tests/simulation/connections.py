@@ -1,0 +1,85 @@
+"""A connection between a client and a function: an answer, or a stream that may break, be left, or be read slowly."""
+
+import asyncio
+from typing import Any
+
+from aion_core.tasks.run import Spoken
+
+
+class Broken(Exception):
+    """The connection broke, or the server answered that something of its own went wrong."""
+
+
+class Connection:
+    """What a client holds in its hand."""
+
+    def __init__(self, process: str) -> None:
+        self.process = process
+        self.heard: list[tuple[float, Spoken]] = []
+        self.slow = 0.0
+        self.gone = False
+        self.ended: Any = None
+        """How it ended: True, or the exception that says why."""
+        self.answer: Any = None
+        self._news = asyncio.Event()
+        self._read = 0
+
+    # ── The server's side ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def answers(self, answer: Any) -> None:
+        """Answer, once."""
+        if self.ended is None:
+            self.answer = answer
+            self.ends(answer if isinstance(answer, Exception) else None)
+
+    def write(self, now: float, batch: list[Spoken]) -> None:
+        """Send a batch; raises ConnectionError where nobody is there any more."""
+        if self.gone:
+            raise ConnectionError
+        if self.ended is None:
+            self.heard += [(now, spoken) for spoken in batch]
+            self._news.set()
+
+    async def room(self) -> None:
+        """Return when the client has read enough to be written to."""
+        if self.slow:
+            await asyncio.sleep(self.slow)
+
+    def ends(self, why: Exception | None = None) -> None:
+        """Close the stream."""
+        if self.ended is None:
+            self.ended = why or True
+            self._news.set()
+
+    def breaks(self) -> None:
+        """Break off."""
+        self.ends(Broken("the connection broke"))
+
+    # ── The client's side ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def leave(self) -> None:
+        """Go away; the server learns it when it next writes."""
+        self.gone = True
+        self.ends(Broken("the client left"))
+
+    async def read(self) -> list[tuple[float, Spoken]]:
+        """Return what has come since the last read, [] at the end."""
+        while self._read == len(self.heard) and self.ended is None:
+            self._news.clear()
+            await self._news.wait()
+        new = self.heard[self._read :]
+        self._read = len(self.heard)
+        return new
+
+    async def result(self, patience: float) -> Any:
+        """Return the answer; raises what the server refused it with, or Broken."""
+        try:
+            async with asyncio.timeout(patience):
+                while self.ended is None:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            self.leave()
+        if isinstance(self.ended, Exception):
+            raise self.ended
+        return self.answer

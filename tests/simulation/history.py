@@ -1,0 +1,156 @@
+"""What happened in a schedule, as facts: what was recorded, answered, heard, run, and what went wrong on purpose."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aion_core.ports import ContextKey, Numbered, TaskKey
+from aion_core.protocol.types import Message, Task, TaskState, stream_response
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A durable event, at the moment it was recorded."""
+
+    at: float
+    process: str
+    how: str
+    numbered: Numbered
+    state: TaskState
+    """The head's state with it."""
+    bytes: bytes
+
+
+@dataclass
+class Hold:
+    """A lease from the moment it was given."""
+
+    at: float
+    process: str
+    context: ContextKey
+    turn: str
+    task_id: str
+    fence: int
+    tries: int
+    until: float
+    over: float | None = None
+    """When it was given back, or taken away by a cancel."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A call under a lease, and whether the store took it."""
+
+    at: float
+    process: str
+    how: str
+    context: ContextKey
+    fence: int
+    newest: int
+    """The newest fence that had been given in the context."""
+    taken: bool
+
+
+@dataclass
+class Asking:
+    """A client's request and what became of it."""
+
+    client: str
+    owner: str
+    what: str
+    at: float
+    message_id: str = ""
+    task_id: str = ""
+    context: str = ""
+    process: str = ""
+    answered: float | None = None
+    answer: Any = None
+    """A Task, a tuple of ids, or the exception."""
+    before: int = 0
+    """How many events the task had when it was asked."""
+
+
+@dataclass
+class Hearing:
+    """What a client heard on one connection."""
+
+    client: str
+    owner: str
+    at: float
+    cursor: str = ""
+    """The Last-Event-ID that it came with."""
+    after: "Hearing | None" = None
+    """The connection that this one continues."""
+    heard: list[tuple[float, str, Any]] = field(default_factory=list)
+    how: str = ""
+    """How it ended: clean, left, broken, refused."""
+    process: str = ""
+    task_id: str = ""
+
+
+@dataclass(frozen=True)
+class Did:
+    """What an agent did."""
+
+    at: float
+    process: str
+    context: ContextKey
+    turn: str
+    task_id: str
+    fence: int
+    what: str
+    step: int
+    message_id: str = ""
+    current: bool = True
+    """Whether its fence was still the context's."""
+
+
+class History:
+    """The facts of one schedule, in the order in which they happened."""
+
+    def __init__(self) -> None:
+        self.log: dict[TaskKey, list[Entry]] = {}
+        self.context_of: dict[TaskKey, ContextKey] = {}
+        self.holds: list[Hold] = []
+        self.writes: list[Write] = []
+        self.askings: list[Asking] = []
+        self.hearings: list[Hearing] = []
+        self.agent: list[Did] = []
+        self.faults: list[tuple[float, str, str, str]] = []
+        """(when, which fault, at which kind of side effect, in which process)"""
+        self.resting: dict[TaskKey, float] = {}
+        self.troubled: set[str] = set()
+        """The processes that a fault has met."""
+        self.deaths: dict[str, float] = {}
+        """When which process died."""
+        self.claimed: list[ContextKey] = []
+        """What sweeps have claimed and not rung for yet."""
+        self.bells = 0
+        self.surprises: list[str] = []
+        """Exceptions that nobody expected."""
+
+    def fence(self, context: ContextKey) -> int:
+        """The newest fence that anybody was given."""
+        return max((hold.fence for hold in self.holds if hold.context == context), default=0)
+
+    def holds_still(self, context: ContextKey, fence: int) -> bool:
+        """Whether this is the newest lease of the context, and nobody has given it back or taken it away."""
+        newest = max((hold for hold in self.holds if hold.context == context), key=lambda hold: hold.fence, default=None)
+        return newest is not None and newest.fence == fence and newest.over is None
+
+
+def plain(event: Any) -> bytes:
+    """The event in a form that can be compared."""
+    return stream_response(event).SerializeToString(deterministic=True)
+
+
+def state_of(events: Sequence[Entry]) -> TaskState | None:
+    """The state after these events."""
+    return events[-1].state if events else None
+
+
+def users_messages(task: Task) -> list[Message]:
+    """The client's messages in a task."""
+    from aion_core.protocol.types import Role
+
+    return [message for message in task.history if message.role == Role.ROLE_USER]

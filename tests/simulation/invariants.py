@@ -1,0 +1,440 @@
+"""What must hold in the end, whatever went wrong: RELIABILITY's invariants, each a function over what was recorded."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from aion_core.ports import Delta, TaskKey
+from aion_core.protocol.types import Task, TaskState
+from aion_core.tasks import projection
+from aion_core.tasks.run import Resumed
+from tests.simulation import assembly
+from tests.simulation.agents import PROGRAMS, answer_to, text_of
+from tests.simulation.faults import Fault
+from tests.simulation.history import Entry, Hearing, plain, users_messages
+from tests.simulation.loop import at_once
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+S, W = TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING
+ASKS = {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
+ENDS = {
+    TaskState.TASK_STATE_COMPLETED,
+    TaskState.TASK_STATE_FAILED,
+    TaskState.TASK_STATE_CANCELED,
+    TaskState.TASK_STATE_REJECTED,
+}
+FOLLOWS = {S: {W} | ENDS, W: {W} | ASKS | ENDS, **{state: {W} | ENDS for state in ASKS}}
+"""Which state may follow which; written down here once more, so that the engine cannot be wrong about it alone."""
+
+_DEADLY = {
+    fault.value for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_IN_FLIGHT, Fault.KILLED_SOON)
+}
+STOP_SECONDS = 5.0
+"""So long after a cancel its agent may still be at work: it is looked once a second, and stopped for two."""
+
+
+def violations(world: "World") -> list[str]:
+    """Return a sentence for each thing that is not as it was promised."""
+    found = [*world.history.surprises]
+    for check in CHECKS:
+        name = check.__name__.split("_")[0].upper()
+        found += [f"{name}: {sentence}" for sentence in check(world)]
+    return found
+
+
+def i1_an_answered_task_is_never_lost(world: "World") -> Iterator[str]:
+    for key, entries in world.history.log.items():
+        if entries and entries[-1].state not in ENDS | ASKS:
+            yield f"{key.task_id} is {TaskState.Name(entries[-1].state)}, and nobody is at work on it."
+    for asking in world.history.askings:
+        if asking.what == "send" and isinstance(asking.answer, Task):
+            key = TaskKey(asking.owner, asking.answer.id)
+            task = _task(world, key)
+            if task is None:
+                yield f"{asking.client} was told of {key.task_id}, which is nowhere."
+            elif asking.message_id not in {message.message_id for message in task.history}:
+                # A cancel ends whatever turns a task has; while the task asks, what was said before waits.
+                waits = task.status.state in ASKS and asking.message_id in assembly.waiting_messages(world.store, key)
+                if task.status.state != TaskState.TASK_STATE_CANCELED and not waits:
+                    yield f"{asking.message_id} of {asking.client} was taken, and is not in {key.task_id}."
+
+
+def i2_a_message_is_taken_once(world: "World") -> Iterator[str]:
+    told: Counter[tuple[str, str, str]] = Counter()
+    for key in world.history.log:
+        task = _task(world, key)
+        for message in users_messages(task) if task else ():
+            told[key.owner, world.history.context_of[key].context_id, message.message_id] += 1
+    for (owner, context, message), times in told.items():
+        if times > 1:
+            yield f"{message} of {owner} stands {times} times in the context {context}."
+    turns: dict[tuple[str, str, str], set[str]] = {}
+    for did in world.history.agent:
+        if did.what == "given":
+            turns.setdefault((did.context.owner, did.context.context_id, did.message_id), set()).add(did.turn)
+    for (_, _, message), of_it in turns.items():
+        if len(of_it) > 1:
+            yield f"{message} was answered in {len(of_it)} turns."
+
+
+def i3_a_task_goes_where_it_may(world: "World") -> Iterator[str]:
+    for key, entries in world.history.log.items():
+        for before, after in zip(entries, entries[1:], strict=False):
+            if hasattr(after.numbered.event, "status") and after.state not in FOLLOWS.get(before.state, set()):
+                yield f"{key.task_id} went from {TaskState.Name(before.state)} to {TaskState.Name(after.state)}."
+
+
+def i4_the_end_is_the_end(world: "World") -> Iterator[str]:
+    for key, entries in world.history.log.items():
+        ends = [entry.numbered.generation for entry in entries if entry.state in ENDS]
+        if ends and ends[0] != entries[-1].numbered.generation:
+            yield f"{key.task_id} ended with event {ends[0]}, and went on to {entries[-1].numbered.generation}."
+        log = at_once(world.store.log(key))
+        kept = [plain(numbered.event) for numbered in log.events]
+        base = log.events[0].generation - 1 if log.events else 0
+        if not base and kept != [entry.bytes for entry in entries]:
+            yield f"The log of {key.task_id} is not what was recorded."
+        if base and plain(projection.fold(log.events)) != plain(projection.fold(e.numbered for e in entries)):
+            yield f"The snapshot of {key.task_id} is not what its events add up to."
+
+
+def i5_events_are_numbered_without_a_gap(world: "World") -> Iterator[str]:
+    for key, entries in world.history.log.items():
+        numbers = [entry.numbered.generation for entry in entries]
+        if numbers != list(range(1, len(numbers) + 1)):
+            yield f"The events of {key.task_id} are numbered {numbers}."
+        head = at_once(world.store.head(key))
+        if head.generation != len(numbers) or (entries and head.state != entries[-1].state):
+            yield f"The head of {key.task_id} does not say what its log does."
+        repeated = [key for key, times in Counter(e.numbered.key for e in entries if e.numbered.key).items() if times > 1]
+        if repeated:
+            yield f"{key.task_id} holds twice what was emitted once: {repeated}."
+
+
+def i6_a_reader_hears_every_event_once(world: "World") -> Iterator[str]:
+    for hearing in world.history.hearings:
+        if not hearing.heard:
+            continue
+        entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id))
+        who = f"{hearing.client}, from {hearing.at:.3f} s and {hearing.cursor!r},"
+        if entries is None:
+            yield f"{who} heard of {hearing.task_id}, which nobody recorded."
+            continue
+        yield from (f"{who} {sentence}" for sentence in _heard_wrongly(hearing, entries))
+
+
+def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
+    """What is wrong with what was heard on one connection."""
+    place = (0, 0, 0)
+    if isinstance(hearing.heard[0][2], Resumed):
+        place = _place(hearing.cursor, len(entries))
+        if not place[0]:
+            yield "was let in at a place that is none of the task's."
+    elif _place(hearing.cursor, sum(entry.at <= hearing.at for entry in entries))[0]:
+        yield "came back, and was not let in where it had stood."
+    generation = place[0]
+    chunk = (place[1], place[2] - 1) if place[1] else (0, -1)
+    for number, (at, id_, what) in enumerate(hearing.heard):
+        if not id_:
+            continue
+        if isinstance(what, Delta):
+            of, fence, n = (int(part) for part in id_.split("."))
+            if of != generation:
+                yield f"heard the chunk {id_} after event {generation}."
+            elif (fence, n) <= chunk:
+                yield f"heard the chunk {id_} after {chunk}."
+            elif fence > chunk[0] and n == 0 and what.append and not what.last:
+                yield f"heard the chunk {id_}, the first of its fence, as if it went on with another."
+            chunk = (fence, n)
+            continue
+        said = int(id_)
+        if said > len(entries) or entries[said - 1].at > at:
+            yield f"heard event {id_} before it was recorded."
+            return
+        if number == 0 and isinstance(what, Task) and (not generation or said != generation + 1):
+            if plain(what) != plain(projection.fold(entry.numbered for entry in entries[:said])):
+                yield f"was given a task at {id_} that is not what its events add up to."
+        elif said != generation + 1:
+            yield f"heard event {id_} after {generation}."
+        elif plain(what) != entries[said - 1].bytes:
+            yield f"heard another event {id_} than was recorded."
+        generation, chunk = said, (0, -1)
+    first = next((id_ for _, id_, what in hearing.heard if id_ and not isinstance(what, Delta)), None)
+    if place[0] and first is not None and int(first) != place[0] + 1:
+        yield f"came back and heard {first} first."
+
+
+def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[str]:
+    for hearing in world.history.hearings:
+        entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id), [])
+        if hearing.how != "clean" or not hearing.heard:
+            continue
+        numbers = [int(id_) for _, id_, what in hearing.heard if id_ and not isinstance(what, Delta)]
+        last = max(numbers, default=_place(hearing.cursor, len(entries))[0])
+        ended = [entry for entry in entries if entry.at <= hearing.heard[-1][0]]
+        if entries and last < len(ended) and entries[last - 1].state in ENDS:
+            yield f"{hearing.client} heard {last} as the last of {len(entries)} events."
+
+
+def i10_one_lives_in_a_context(world: "World") -> Iterator[str]:
+    for write in world.history.writes:
+        if write.taken and write.fence < write.newest:
+            yield f"{write.how} of {write.process} was taken under the fence {write.fence}, not {write.newest}."
+    for did in world.history.agent:
+        if did.what == "finished" and not did.current:
+            yield f"A checkpoint of {did.process} was taken under the fence {did.fence}, which holds no more."
+    for hold in world.history.holds:
+        for key, entries in world.history.log.items():
+            if key.task_id == hold.task_id or world.history.context_of[key] != hold.context:
+                continue
+            before = [entry for entry in entries if entry.at < hold.at]
+            if before and before[-1].state in ASKS:
+                yield f"The turn {hold.turn} was begun while {key.task_id} waited for its answer."
+    slack = 1200.0 if world.skewed else 10.5
+    by_context: dict[object, list[object]] = {}
+    for hold in world.history.holds:
+        before = by_context.setdefault(hold.context, [])
+        for other in before:
+            if hold.at < other.until - slack and (other.over is None or other.over > hold.at):  # type: ignore[attr-defined]
+                yield f"{hold.process} took the lease {hold.fence} while {other.process} held {other.fence} and lived."  # type: ignore[attr-defined]
+            if hold.fence <= other.fence:  # type: ignore[attr-defined]
+                yield f"The fence {hold.fence} was given after {other.fence}."  # type: ignore[attr-defined]
+        before.append(hold)
+
+
+def i11_what_is_finished_is_not_done_again(world: "World") -> Iterator[str]:
+    finished: set[tuple[str, int]] = set()
+    for did in world.history.agent:
+        if did.what == "finished":
+            finished.add((did.turn, did.step))
+        if did.what in ("effect", "began") and did.current and (did.turn, did.step) in finished:
+            yield f"Step {did.step} of {did.turn} was done again ({did.what}) after its checkpoint."
+    for did in world.history.agent:
+        if not did.what.startswith("recorded ") or (did.turn, did.step) not in finished:
+            continue
+        key = did.what.removeprefix("recorded ")
+        entries = world.history.log[TaskKey(did.context.owner, did.task_id)]
+        if did.current and key not in {entry.numbered.key for entry in entries}:
+            yield f"{key} was emitted by a step that is finished, and is not in the log of {did.task_id}."
+
+
+def i12_a_canceled_task_is_silent(world: "World") -> Iterator[str]:
+    for asking in world.history.askings:
+        if asking.what != "cancel" or not isinstance(asking.answer, Task) or asking.answered is None:
+            continue
+        key = TaskKey(asking.owner, asking.answer.id)
+        if asking.answer.status.state != TaskState.TASK_STATE_CANCELED:
+            yield f"The cancel of {key.task_id} was answered by {TaskState.Name(asking.answer.status.state)}."
+        after = [entry for entry in world.history.log[key] if entry.at > asking.answered]
+        if after:
+            yield f"{key.task_id} was canceled at {asking.answered:.3f} s, and recorded {len(after)} events after it."
+        for did in world.history.agent:
+            late = did.at - asking.answered
+            if did.task_id == key.task_id and did.what in ("effect", "began", "finished") and late > STOP_SECONDS:
+                troubled = did.process in world.history.troubled
+                text = _asked_of(world, key)
+                if not troubled and not text & {"stubborn", "blocks"} and not world.unavailable_until:
+                    yield f"The agent of {key.task_id} was at work {late:.1f} s after its cancel was answered."
+
+
+def i13_nobody_sees_anothers(world: "World") -> Iterator[str]:
+    for asking in world.history.askings:
+        answer = asking.answer
+        if isinstance(answer, Task) and TaskKey(asking.owner, answer.id) not in world.history.log:
+            yield f"{asking.owner} was given {answer.id}, which is another's."
+        if asking.task_id and isinstance(answer, Task) and answer.id != asking.task_id:
+            yield f"{asking.owner} asked for {asking.task_id} and was given {answer.id}."
+        if asking.context and isinstance(answer, Task) and answer.context_id != asking.context:
+            yield f"{asking.owner} wrote in {asking.context} and was given a task of {answer.context_id}."
+    for hearing in world.history.hearings:
+        if hearing.heard and TaskKey(hearing.owner, hearing.task_id) not in world.history.log:
+            yield f"{hearing.owner} heard of {hearing.task_id}, which is another's."
+
+
+def i14_nothing_is_left(world: "World") -> Iterator[str]:
+    yield from (f"{owed}." for owed in world.promised())
+    if world.queue.open():
+        yield f"Bells are left: {[letter.bell for letter in world.queue.open()]}."
+    for process in world.processes:
+        if process.busy:
+            yield f"{process.name} is still at work."
+    if world.queue.dead and not _happened(world, Fault.HANDLER_FAILS, Fault.BURST, Fault.POISONED, Fault.DOUBLED):
+        yield f"Bells have died: {[letter.bell for letter in world.queue.dead]}."
+
+
+def i15_a_failure_has_a_reason(world: "World") -> Iterator[str]:
+    for key, entries in world.history.log.items():
+        if not entries or entries[-1].state != TaskState.TASK_STATE_FAILED:
+            continue
+        status = entries[-1].numbered.event.status
+        reason = text_of(status.message)
+        if not reason:
+            yield f"{key.task_id} failed without a reason."
+        if "Traceback" in reason or "secret" in reason:
+            yield f"{key.task_id} says too much: {reason}"
+        # A turn that its holder did not survive is begun again, three times; one fault takes two of them at the most.
+        begun = world.history.faults[1:]
+        fails = any(PROGRAMS[text].fails for text in _asked_of(world, key) if text in PROGRAMS)
+        if not fails and "begun" in reason and not begun:
+            yield f"{key.task_id} failed ({reason}), and there was too little that went wrong."
+        if not fails and "begun" not in reason and not _asked_of(world, key) & {"sour"}:
+            yield f"{key.task_id} failed, and its agent did not: {reason}"
+
+
+def i16_it_does_not_take_for_ever(world: "World") -> Iterator[str]:
+    if world.history.bells > 400:
+        yield f"{world.history.bells} bells were rung."
+    disturbed = max(
+        [at + _lasts(world, fault, number) for number, (at, fault, _, _) in enumerate(world.history.faults)]
+        + [asking.at for asking in world.history.askings if asking.what in ("send", "stream", "cancel")]
+    )
+    disturbed = max(disturbed, world.unavailable_until)
+    tries = 2 + len(world.history.faults)
+    for key, at in world.history.resting.items():
+        work = sum(
+            world.seconds_of(other)
+            for other in world.history.log
+            if world.history.context_of[other] == world.history.context_of[key]
+        )
+        texts = set().union(*(_asked_of(world, other) for other in world.history.log))
+        most = disturbed + tries * work + 150.0 * tries + (3700.0 if texts & {"hangs", "deaf", "long"} else 0.0)
+        most += 1400.0 * len(world.history.faults) if world.skewed else 0.0
+        if at > most:
+            yield f"{key.task_id} came to rest at {at:.0f} s, when {most:.0f} s was long enough."
+
+
+def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
+    """Within 60 s where the bell that watches the turn was rung, within 120 s in any case."""
+    faults = [(fault, kind) for _, fault, kind, _ in world.history.faults]
+    for write in world.history.writes:
+        if write.how == "pause" and write.taken and not faults:
+            later = [one.at for one in world.history.holds if one.context == write.context and one.at > write.at]
+            if not later or min(later) > write.at + 5.0:
+                yield f"{write.process} handed a turn on at {write.at:.1f} s, and nobody took it up for 5 s."
+    if any(fault not in _DEADLY for fault, _ in faults):
+        return
+    deaths = sorted(world.history.deaths.values())
+    for hold in world.history.holds:
+        died = world.history.deaths.get(hold.process)
+        if died is None or died < hold.at or (hold.over is not None and hold.over <= died):
+            continue
+        later = [one.at for one in world.history.holds if one.context == hold.context and one.fence > hold.fence]
+        ended = [hold.over] if hold.over is not None else []
+        followed = min([*later, *ended], default=None)
+        watched = died > hold.at + 11.0 and len(deaths) == 1
+        most = 62.0 if watched else 122.0 * len(deaths)
+        if followed is None or followed > died + most:
+            yield f"{hold.process} died at {died:.1f} s; its turn was begun again at {followed}."
+
+
+def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
+    """Where nothing has happened to whoever speaks, a reader hears each chunk of what it hears the end of."""
+    if any(not kind.startswith(("queue", "sse", "bell")) or fault in _DEADLY for _, fault, kind, _ in world.history.faults):
+        return
+    for hearing in world.history.hearings:
+        expected, closed, of = 0, True, ""
+        for _, id_, what in hearing.heard:
+            if isinstance(what, Delta):
+                group, number = id_.rsplit(".", 1)
+                if group != of:
+                    expected = 0 if of or not hearing.cursor else int(number)
+                    of = group
+                if int(number) != expected:
+                    yield f"{hearing.client} heard the chunk {id_} where {expected} was the next."
+                expected, closed = int(number) + 1, what.last
+            elif id_:
+                if not closed and not isinstance(what, Task):
+                    yield f"{hearing.client} heard event {id_} before the text in front of it had ended."
+                expected, closed, of = 0, True, of or id_
+
+
+def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
+    """What a client is answered is the fold of the log as it was while it asked."""
+    for asking in world.history.askings:
+        if not isinstance(asking.answer, Task) or asking.answered is None:
+            continue
+        key = TaskKey(asking.owner, asking.answer.id)
+        entries = world.history.log.get(key, [])
+        folds = [
+            plain(projection.fold(entry.numbered for entry in entries[:length]))
+            for length in range(1, len(entries) + 1)
+        ]
+        said = plain(asking.answer)
+        if said not in folds:
+            yield f"{asking.client} was answered ({asking.what}) with a task that {key.task_id} never was."
+            continue
+        length = max(number for number, fold in enumerate(folds, start=1) if fold == said)
+        if length < asking.before and asking.what in ("get", "cancel"):
+            yield f"{asking.client} was answered with {length} events, when there were {asking.before} already."
+        if entries[folds.index(said)].at > asking.answered:
+            yield f"{asking.client} was told what was not recorded yet."
+
+
+def i18_the_answer_is_the_agents(world: "World") -> Iterator[str]:
+    """A task that is complete says what its agent answered in the end."""
+    for key, entries in world.history.log.items():
+        if not entries or entries[-1].state != TaskState.TASK_STATE_COMPLETED:
+            continue
+        said = text_of(entries[-1].numbered.event.status.message)
+        ended = {did.turn for did in world.history.agent if did.task_id == key.task_id and did.what == "ended"}
+        if said and not said.startswith("done: "):
+            yield f"{key.task_id} is complete and says {said!r}."
+        if not ended:
+            yield f"{key.task_id} is complete, and its agent never came to its end."
+        asks = [did.message_id for did in world.history.agent if did.task_id == key.task_id and did.turn in ended]
+        if not asks and said != answer_to("quick"):
+            yield f"{key.task_id} is complete, and no message of it was answered."
+
+
+def _task(world: "World", key: TaskKey) -> Task | None:
+    entries = world.history.log.get(key)
+    return projection.fold(entry.numbered for entry in entries) if entries else None
+
+
+def _asked_of(world: "World", key: TaskKey) -> set[str]:
+    """The programs that the task's messages name."""
+    task = _task(world, key)
+    return {text_of(message) for message in users_messages(task)} if task else set()
+
+
+def _place(cursor: str, newest: int) -> tuple[int, int, int]:
+    """Where a reader with this Last-Event-ID stands; (0, 0, 0) where it is none of this task's."""
+    steps = cursor.split(".")
+    if len(steps) not in (1, 3) or not all(step.isdecimal() for step in steps) or not 0 < int(steps[0]) <= newest:
+        return (0, 0, 0)
+    return (int(steps[0]), int(steps[1]), int(steps[2]) + 1) if len(steps) == 3 else (int(steps[0]), 0, 0)
+
+
+def _happened(world: "World", *faults: Fault) -> bool:
+    return any(fault in {one.value for one in faults} for _, fault, _, _ in world.history.faults)
+
+
+def _lasts(world: "World", fault: str, number: int) -> float:
+    """How long after it a fault may still make itself felt."""
+    return max((aim.amount for aim in world.plan.aims if aim.fault.value == fault), default=0.0) + (
+        960.0 if fault == Fault.LATE.value else 0.0
+    )
+
+
+CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
+    i1_an_answered_task_is_never_lost,
+    i2_a_message_is_taken_once,
+    i3_a_task_goes_where_it_may,
+    i4_the_end_is_the_end,
+    i5_events_are_numbered_without_a_gap,
+    i6_a_reader_hears_every_event_once,
+    i6b_a_reader_who_is_told_the_end_has_heard_all,
+    i6c_no_chunk_is_missing,
+    i10_one_lives_in_a_context,
+    i11_what_is_finished_is_not_done_again,
+    i12_a_canceled_task_is_silent,
+    i13_nobody_sees_anothers,
+    i14_nothing_is_left,
+    i15_a_failure_has_a_reason,
+    i16_it_does_not_take_for_ever,
+    i16b_who_dies_is_followed_soon,
+    i17_an_answer_is_the_log_at_some_moment,
+    i18_the_answer_is_the_agents,
+)

@@ -1,0 +1,64 @@
+"""Puts a bug into the engine for as long as a test lasts: an edit of its source, in its own words."""
+
+import inspect
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In this class or module, in the function of this name: these words instead of those."""
+
+    owner: Any
+    name: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A mistake that somebody might make, where it shows, and which invariants say so."""
+
+    what: str
+    edits: tuple[Edit, ...]
+    seen_by: frozenset[str]
+    scenarios: tuple[str, ...] = field(default=())
+    """Where it is looked for; everywhere if empty."""
+
+
+def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
+    """Make the edit; fails where the words are not there, so that a bug which is no more cannot pass unnoticed."""
+    original = getattr(edit.owner, edit.name)
+    # An edit may follow another of the same function.
+    source = getattr(original, "planted", None) or textwrap.dedent(inspect.getsource(original))
+    old, new = (textwrap.dedent(words).strip("\n") for words in (edit.old, edit.new))
+    lines = _fitting(source, old)
+    assert source.count(lines) == 1, f"{edit.name} does not say once: {old}"
+    indent = lines[: len(lines) - len(lines.lstrip())]
+    edited = source.replace(lines, textwrap.indent(new, indent) if "\n" in old or "\n" in new else new)
+    module = sys.modules[original.__module__]
+    found: dict[str, Any] = {}
+    exec(compile(edited, f"<{edit.name}, with a bug>", "exec"), module.__dict__, found)  # noqa: S102
+    found[edit.name].planted = edited
+    if isinstance(edit.owner, ModuleType):
+        # Others have imported the function by its name.
+        for other in [other for name, other in sys.modules.items() if name.startswith("aion_core.")]:
+            if getattr(other, edit.name, None) is original:
+                patch.setattr(other, edit.name, found[edit.name])
+    else:
+        patch.setattr(edit.owner, edit.name, found[edit.name])
+
+
+def _fitting(source: str, old: str) -> str:
+    """Return the words as they stand in the source: several lines have its indentation there."""
+    if "\n" not in old:
+        return old
+    first = old.splitlines()[0]
+    at = source.find(first)
+    indent = source[source.rfind("\n", 0, at) + 1 : at] if at >= 0 else ""
+    return textwrap.indent(old, indent)

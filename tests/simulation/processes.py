@@ -1,0 +1,239 @@
+"""An execution environment: its own view of the shared world, in which each side effect may be where it ends."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from aion_core.errors import StoreUnavailable
+from aion_core.ports import Bell
+from tests.simulation.faults import Aim, Fault
+from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+LATENCIES = (0.0, 0.001, 0.002, 0.004, 0.004, 0.008, 0.02)
+INVOCATION_SECONDS = 900.0
+
+
+class Process:
+    """A process of one function; it can be killed, frozen and blocked, and all it does passes `effect`."""
+
+    def __init__(self, world: "World", name: str, *, skew: float = 0.0) -> None:
+        self.world, self.name = world, name
+        self.life, self.beating = Life(), Life()
+        """What its event loop runs, and what its other threads do: a blocked loop does not hold those."""
+        self.clock = SimClock(world.loop, skew)
+        self.parts: Any = None
+        """The engine in it; see `assembly`."""
+        self.buffered = world.random.random() < 0.2
+        """Whether its front takes an answer only as a whole, when the call returns (the Mangum handler)."""
+        self.busy = False
+        self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
+        self.store = SeenStore(self)
+        self.bells = SeenBells(self)
+        self._at_death: list[Callable[[], None]] = []
+        self._death: asyncio.TimerHandle | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.life.alive
+
+    # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, work: Coroutine[Any, Any, Any], *, beside: bool = False) -> SimTask:
+        """Run the work in this process; `beside` in a thread of its own, as far as blocking goes."""
+        context = copy_context()
+        context.run(LIFE.set, self.beating if beside else self.life)
+        return self.world.loop.create_task(work, context=context)
+
+    def invoked(self, seconds: float = INVOCATION_SECONDS, *, really: float | None = None) -> None:
+        """Begin an invocation that may last so long; it dies at its deadline, or when it `really` is killed."""
+        self.busy = True
+        self.world.loop.release(self.life)
+        self.world.loop.release(self.beating)
+        self.deadline = self.clock.now() + timedelta(seconds=seconds)
+        self._death = self.world.outside(really if really is not None else seconds, self.kill, "its time was up")
+
+    def rests(self) -> None:
+        """End the invocation: until the next one, Lambda lets nothing in here run."""
+        if self._death is not None:
+            self._death.cancel()
+        self.busy = False
+        self.world.loop.hold(self.life)
+        self.world.loop.hold(self.beating)
+
+    def at_death(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when the process dies."""
+        self._at_death.append(tell)
+
+    def kill(self, why: str) -> None:
+        """End the process: nothing of it runs any more, and it does not clean up."""
+        if not self.life.alive:
+            return
+        self.world.trace(self.name, f"dies: {why}")
+        self.world.history.troubled.add(self.name)
+        self.world.history.deaths[self.name] = self.world.loop.time()
+        self.life.alive = self.beating.alive = False
+        if self._death is not None:
+            self._death.cancel()
+        self.busy = False
+        for tell in self._at_death:
+            self.world.outside(0.01, tell)
+
+    async def freeze(self, seconds: float, *, after_takeover: float | None = None) -> None:
+        """Stand still for so long, all threads; the clock goes on.
+
+        With `after_takeover` only until so many seconds after another process has been given a lease.
+        """
+        self.world.trace(self.name, f"is frozen for {seconds:g} s")
+        self.world.history.troubled.add(self.name)
+        if self._death is not None and self._death.when() < self.world.loop.time() + seconds + 60:
+            # Lambda freezes between invocations, and then the time of none is running.
+            self._death.cancel()
+            self._death = self.world.outside(seconds + 60, self.kill, "its time was up")
+        lives = [life for life in (self.life, self.beating) if life.held is None]
+        for life in lives:
+            self.world.loop.hold(life)
+        thaw = self.world.outside(seconds, self._thaw, lives)
+        if after_takeover is not None:
+            self.world.waits_for_takeover(self, lambda: (thaw.cancel(), self._thaw(lives)), after_takeover)
+        self.world.thawed = max(self.world.thawed, self.world.loop.time() + seconds)
+        await asyncio.sleep(0)
+
+    async def block(self, seconds: float) -> None:
+        """Keep the event loop busy for so long, as a node that computes does; other threads go on."""
+        self.world.loop.hold(self.life)
+        self.world.outside(seconds, self._thaw, [self.life])
+        await asyncio.sleep(0)
+
+    def _thaw(self, lives: list[Life]) -> None:
+        for life in lives:
+            self.world.loop.release(life)
+
+    def remaining(self) -> float:
+        """Seconds until the deadline, as the process is told."""
+        return (self.deadline - self.clock.now()).total_seconds()
+
+    # ── Side effects ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def effect(self, kind: str, act: Callable[[], Any]) -> Any:
+        """Do something that others can see: the one place where a schedule interferes.
+
+        `act` takes no time. Returns what it returns, or raises what it raises, or a fault.
+        """
+        world = self.world
+        if world.over:
+            raise asyncio.CancelledError
+        aim = world.plan.at(kind)
+        latency = world.random.choice(LATENCIES)
+        await asyncio.sleep(latency)
+        if aim is not None:
+            world.befalls(aim, kind, self)
+            await self._before(aim, kind, act)
+        if world.unavailable() and kind.startswith("store."):
+            raise StoreUnavailable("The table takes no more requests just now.")
+        try:
+            result = self.acts(kind, act, aim)
+            if aim is not None and aim.fault is Fault.DOUBLED and not kind.startswith(("bell", "queue")):
+                for _ in range(int(aim.amount)):
+                    await asyncio.sleep(0.1)
+                    result = self.acts(kind, act)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            if aim is not None:
+                await self._after(aim, kind)
+            raise
+        if aim is not None:
+            await self._after(aim, kind)
+        if latency > 0.002:
+            await asyncio.sleep(latency / 2)
+        return result
+
+    def acts(self, kind: str, act: Callable[[], Any], aim: Aim | None = None) -> Any:
+        """Let it happen, now, by this process's clock."""
+        self.world.acting.skew, self.world.aim = self.clock.skew, aim
+        done = act()
+        if inspect.iscoroutine(done):
+            done = at_once(done)
+        if self.world.tracing:
+            self.world.trace(self.name, f"{kind} -> {_short(done)}")
+        return done
+
+    async def _before(self, aim: Aim, kind: str, act: Callable[[], Any]) -> None:
+        match aim.fault:
+            case Fault.CRASH_BEFORE:
+                await self._die(f"before {kind}")
+            case Fault.CRASH_IN_FLIGHT:
+                self.world.outside(aim.amount, self._arrive_late, kind, act)
+                await self._die(f"while {kind} is under way")
+            case Fault.FROZEN_BEFORE:
+                await self.freeze(aim.amount)
+            case Fault.OVERTAKEN:
+                await self.freeze(400.0, after_takeover=aim.amount)
+            case Fault.SLOW:
+                await asyncio.sleep(aim.amount)
+            case Fault.THROTTLED:
+                raise StoreUnavailable("Throttled.")
+            case Fault.BURST:
+                self.world.unavailable_until = self.world.loop.time() + aim.amount
+            case Fault.SKEWED:
+                self.clock.skew += aim.amount
+                self.world.skewed = True
+
+    async def _after(self, aim: Aim, kind: str) -> None:
+        match aim.fault:
+            case Fault.CRASH_AFTER:
+                await self._die(f"after {kind}")
+            case Fault.FROZEN_AFTER:
+                await self.freeze(aim.amount)
+            case Fault.ANSWER_LOST:
+                raise StoreUnavailable("The answer did not come.")
+
+    def _arrive_late(self, kind: str, act: Callable[[], Any]) -> None:
+        try:
+            self.acts(kind, act)
+        except Exception as refused:
+            self.world.trace(self.name, f"{kind}, late, -> {refused!r}")
+
+    async def _die(self, where: str) -> None:
+        self.kill(where)
+        await asyncio.get_running_loop().create_future()
+
+
+class SeenStore:
+    """`ports.TaskStore` and `ports.TaskList`, as one process sees them; `renew` and `holds` are for the twin of its thread."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def __getattr__(self, name: str) -> Any:
+        process, world = self._process, self._process.world
+        kind = f"store.{name}"
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return await process.effect(kind, lambda: world.at_store(process, name, arguments, options))
+
+        setattr(self, name, call)
+        return call
+
+
+class SeenBells:
+    """`ports.Bells`, as one process sees it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """See `ports.Bells.ring`."""
+        world = self._process.world
+        await self._process.effect("bell.ring", lambda: world.rings(self._process, bell, delay))
+
+
+def _short(done: Any) -> str:
+    text = repr(done).replace("\n", " ")
+    return text if len(text) < 160 else f"{text[:157]}..."

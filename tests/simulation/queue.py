@@ -1,0 +1,68 @@
+"""A queue like SQS's standard one: at least once, in any order, with a visibility timeout and a dead letter queue."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from aion_core.ports import Bell
+
+VISIBILITY_SECONDS = 960.0
+MAX_RECEIVES = 5
+MAX_DELAY = 900.0
+
+
+@dataclass
+class Letter:
+    """A message: a bell on its way."""
+
+    number: int
+    bell: Bell
+    received: int = 0
+    gone: bool = False
+
+
+class BellQueue:
+    """Delivers each bell until it is deleted, or has been received too often."""
+
+    def __init__(self, later: Callable[..., Any], random: Random, deliver: Callable[[Letter], None]) -> None:
+        """`later(seconds, act, *arguments)` sets a timer that belongs to no process."""
+        self._later, self._random, self._deliver = later, random, deliver
+        self.letters: list[Letter] = []
+        self.dead: list[Letter] = []
+
+    def put(self, bell: Bell, delay: float = 0.0) -> None:
+        """Take a bell that is heard after the delay, or a little later."""
+        assert 0 <= delay <= MAX_DELAY, f"SQS takes no delay of {delay} s"
+        letter = Letter(len(self.letters), bell)
+        self.letters.append(letter)
+        self.show(letter, delay + self._random.choice((0.01, 0.05, 0.3)))
+
+    def show(self, letter: Letter, after: float) -> None:
+        """Let the message be received in so many seconds, unless it is deleted before."""
+        self._later(after, self._receive, letter)
+
+    def delete(self, letter: Letter) -> None:
+        """Forget the message: it was handled."""
+        letter.gone = True
+
+    def purge(self) -> None:
+        """Forget everything."""
+        for letter in self.letters:
+            letter.gone = True
+
+    def open(self) -> list[Letter]:
+        """What is still to be handled."""
+        return [letter for letter in self.letters if not letter.gone]
+
+    def _receive(self, letter: Letter) -> None:
+        if letter.gone:
+            return
+        if letter.received >= MAX_RECEIVES:
+            letter.gone = True
+            self.dead.append(letter)
+            return
+        letter.received += 1
+        # Invisible to others from now on, for this long.
+        self.show(letter, VISIBILITY_SECONDS)
+        self._deliver(letter)

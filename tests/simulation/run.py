@@ -1,0 +1,125 @@
+"""One schedule from its seed: which scenario, which faults, and what is wrong with what came of it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+from tests.simulation import faults
+from tests.simulation.faults import APPLIES, Aim, Fault, Plan
+from tests.simulation.invariants import violations
+from tests.simulation.scenarios import SCENARIOS, Scenario
+from tests.simulation.world import World
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a schedule showed."""
+
+    seed: int
+    scenario: str
+    aims: Sequence[Aim]
+    fired: Sequence[tuple[str, str]]
+    """(fault, kind of side effect), in their order."""
+    points: Sequence[str]
+    """The kind of each side effect, in their order."""
+    violations: Sequence[str]
+    lines: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        told = [f"seed {self.seed}: {self.scenario}; " + "; ".join(map(str, self.aims))]
+        return "\n  ".join([*told, *self.violations])
+
+
+def play(
+    scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False
+) -> Outcome:
+    """Play the scenario with these faults."""
+    world = World(
+        seed, Plan(aims), when_busy=scenario.when_busy, watch_seconds=scenario.watch_seconds, tracing=tracing
+    )
+    world.run(scenario.tell)
+    return Outcome(
+        seed,
+        scenario.name,
+        aims,
+        [(fault, kind) for _, fault, kind, _ in world.history.faults],
+        world.plan.points,
+        violations(world),
+        world.lines,
+    )
+
+
+@cache
+def _reached(name: str) -> dict[str, int]:
+    """How often the scenario comes to each kind of side effect, over a few schedules in which nothing goes wrong."""
+    reached: dict[str, int] = {}
+    for seed in range(4):
+        points = play(SCENARIOS[name], seed).points
+        for kind in set(points):
+            reached[kind] = max(reached.get(kind, 0), points.count(kind))
+    # What comes only after something has gone wrong, and often enough then.
+    for kind in ("queue.receive", "queue.delete", "bell.ring", "store.overdue", "store.begin", "store.claim"):
+        reached.setdefault(kind, 2)
+    return reached
+
+
+def scenario_of(random: Random, among: Collection[str]) -> Scenario:
+    """Draw a scenario."""
+    scenarios = [SCENARIOS[name] for name in among]
+    return random.choices(scenarios, [scenario.weight for scenario in scenarios])[0]
+
+
+def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: bool = False) -> Outcome:
+    """Play the schedule of a seed; at least one fault happens in it."""
+    random = Random(f"{seed} plan")
+    scenario = scenario_of(random, among)
+    aims = faults.draw(random, _reached(scenario.name))
+    outcome = play(scenario, seed, aims, tracing=tracing)
+    for _ in range(3):
+        if outcome.fired:
+            return outcome
+        # None of them was reached: the same story, and a fault at a place that it does come to.
+        kind = random.choice([kind for kind in outcome.points if kind != "store.overdue"])
+        fault = random.choice([fault for fault in Fault if kind in APPLIES[fault]])
+        nth = random.randint(1, outcome.points.count(kind))
+        aim = Aim(fault, kind, nth, faults.amount_of(fault, random))
+        outcome = play(scenario, seed, [aim], tracing=tracing)
+    return outcome
+
+
+def crashes(scenario: Scenario, seed: int, faults_: Sequence[Fault] = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)) -> list[Outcome]:
+    """Crash at every side effect of the scenario, before it and after it, one schedule for each."""
+    clean = play(scenario, seed)
+    return [
+        play(scenario, seed, [Aim(fault, "", number)])
+        for number, kind in enumerate(clean.points, start=1)
+        for fault in faults_
+        if kind in APPLIES[fault]
+    ]
+
+
+def pairs_of_crashes(scenario: Scenario, seed: int, *, most: int = 600) -> list[Outcome]:
+    """Crash at one side effect, and at a later one: every pair, or so many drawn from them."""
+    points = play(scenario, seed).points
+    random = Random(f"{seed} pairs")
+    # What comes after a crash is longer than the story was without it.
+    pairs = [(one, two) for one in range(1, len(points) + 1) for two in range(one + 1, 2 * len(points))]
+    chosen = pairs if len(pairs) <= most else random.sample(pairs, most)
+    return [
+        play(scenario, seed, [Aim(fault, "", number) for number in pair])
+        for pair in chosen
+        for fault in (random.choice((Fault.CRASH_BEFORE, Fault.CRASH_AFTER)),)
+    ]
+
+
+def aimed(fault: Fault, kind: str) -> Outcome | None:
+    """Play a scenario that comes to this kind of side effect, with this fault at the first; None where none does."""
+    for name, scenario in SCENARIOS.items():
+        if kind in _reached(name):
+            for seed in range(4):
+                amount = faults.amount_of(fault, Random(f"{seed} amount"))
+                outcome = play(scenario, seed, [Aim(fault, kind, 1, amount)])
+                if outcome.fired:
+                    return outcome
+    return None

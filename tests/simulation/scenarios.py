@@ -1,0 +1,277 @@
+"""The scenarios: small stories with clients, each of which touches one promise of the engine."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aion_core.ports import WhenBusy
+from aion_core.protocol.types import Task
+from tests.simulation.clients import Client
+from tests.simulation.world import World
+
+Story = Callable[[World], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A story, and the agent's policy in it."""
+
+    name: str
+    tell: Story
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
+    weight: int = 2
+    """How often it is drawn, compared with the others."""
+    main: bool = True
+    """Whether a crash is tried at each of its side effects."""
+    watch_seconds: float = 1.0
+    """How often a runner looks whether its lease holds; less often where hours pass and nobody cancels."""
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(name: str, **options: Any) -> Callable[[Story], Story]:
+    """Keep the story under its name."""
+
+    def keep(tell: Story) -> Story:
+        SCENARIOS[name] = Scenario(name, tell, **options)
+        return tell
+
+    return keep
+
+
+def _id(answer: Any) -> str:
+    return answer.id if isinstance(answer, Task) else ""
+
+
+async def _pause(world: World, *seconds: float) -> None:
+    await asyncio.sleep(world.choices.choice(seconds))
+
+
+@scenario("send and wait", weight=3)
+async def send_and_wait(world: World) -> None:
+    ann = Client(world)
+    task = await ann.send(world.choices.choice(("steps", "quick", "chatters", "goes on", "ends twice")), "m-1")
+    await ann.rest(_id(task))
+
+
+@scenario("stream", weight=3)
+async def stream(world: World) -> None:
+    await Client(world).stream(world.choices.choice(("steps", "chatters", "goes on")), "m-1")
+
+
+@scenario("send and go", weight=3)
+async def send_and_go(world: World) -> None:
+    ann = Client(world)
+    task = await ann.send(world.choices.choice(("steps", "slow", "says nothing")), "m-1", wait=False)
+    await ann.rest(_id(task))
+
+
+@scenario("one messageId, many sends")
+async def repeats(world: World) -> None:
+    """34: at the same instant, and again later."""
+    clients = [Client(world, name=f"ann-{number}") for number in range(3)]
+    ways = [
+        clients[0].send("steps", "m-1"),
+        clients[1].send("steps", "m-1", wait=False),
+        clients[2].stream("steps", "m-1"),
+    ]
+    await asyncio.gather(*ways[: world.choices.choice((2, 3))])
+    for left in ways:
+        left.close()
+    await _pause(world, 0.1, 40.0)
+    task = await clients[0].send("steps", "m-1")
+    await clients[0].rest(_id(task))
+
+
+@scenario("question and answer", weight=3)
+async def question(world: World) -> None:
+    """39: the answer twice, sometimes at once, by the same messageId or another."""
+    ann, ben = Client(world), Client(world, name="ann-2")
+    task = await ann.send(world.choices.choice(("asks", "asks twice")), "m-1", wait=world.choices.random() < 0.5)
+    task = await ann.rest(_id(task))
+    if not isinstance(task, Task):
+        return
+    same = world.choices.random() < 0.5
+    first = ann.send("that one", "m-2", task=task.id, wait=world.choices.random() < 0.5)
+    second = ben.send("that one", "m-2" if same else "m-3", task=task.id)
+    await (asyncio.gather(first, second) if world.choices.random() < 0.6 else _after(first, second))
+    task = await ann.rest(task.id)
+    if isinstance(task, Task) and world.choices.random() < 0.5:
+        await ann.stream("and this one", "m-4", task=task.id)
+        await ann.rest(task.id)
+
+
+async def _after(first: Any, second: Any) -> None:
+    await first
+    await second
+
+
+@scenario("answered in the context")
+async def answered_in_context(world: World) -> None:
+    """An answer that names no task, and a new message behind a question."""
+    ann = Client(world)
+    task = await ann.rest(_id(await ann.send("asks", "m-1")))
+    if isinstance(task, Task):
+        await asyncio.gather(ann.send("that one", "m-2"), Client(world, name="ann-2").send("quick", "m-3"))
+        await ann.rest(task.id)
+
+
+async def _double(world: World) -> None:
+    """40: several messages to one context, some to the task at work itself."""
+    ann = Client(world)
+    first = await ann.send(world.choices.choice(("slow", "steps", "raises")), "m-1", wait=False)
+    await _pause(world, 0.0, 0.05, 3.0, 12.0)
+    others = []
+    for number in range(world.choices.randint(1, 3)):
+        to_task = world.choices.random() < 0.5
+        ben = Client(world, name=f"ann-{number + 2}")
+        others.append(
+            ben.send(
+                world.choices.choice(("quick", "steps")),
+                f"m-{number + 2}",
+                wait=world.choices.random() < 0.6,
+                task=_id(first) if to_task else "",
+            )
+        )
+    answers = await asyncio.gather(*others)
+    for answer in [first, *answers]:
+        if _id(answer):
+            await ann.rest(_id(answer))
+
+
+scenario("double texting: enqueue", when_busy=WhenBusy.ENQUEUE, weight=3)(_double)
+scenario("double texting: reject", when_busy=WhenBusy.REJECT)(_double)
+scenario("double texting: interrupt", when_busy=WhenBusy.INTERRUPT, weight=3)(_double)
+
+
+@scenario("follow-up at the end", weight=3)
+async def follow_up_at_the_end(world: World) -> None:
+    """A message to a task that is just about to end."""
+    ann, ben = Client(world), Client(world, name="ann-2")
+    task = await ann.send("steps", "m-1", wait=False)
+
+    async def more() -> None:
+        await asyncio.sleep(2.0 + world.choices.random() * 0.2)
+        again = [Client(world, name="ann-3").send("quick", "m-2", task=_id(task))] if world.choices.random() < 0.4 else []
+        await asyncio.gather(ben.send("quick", "m-2", task=_id(task), wait=world.choices.random() < 0.5), *again)
+
+    await asyncio.gather(more(), ann.rest(_id(task)))
+    await ann.rest(_id(task))
+
+
+@scenario("cancel", weight=3)
+async def cancel(world: World) -> None:
+    """35, 36, 37, 38: before the start, in the middle, ten times, as it completes."""
+    ann, ben = Client(world), Client(world, name="ann-2")
+    text = world.choices.choice(("slow", "steps", "stubborn", "sour", "asks", "blocks"))
+    task = await ann.send(text, "m-1", wait=False)
+    if not _id(task):
+        return
+    times = world.choices.choice((1, 1, 2, 10))
+    await _pause(world, 0.0, 0.02, 0.3, 1.0, 2.0, 2.05, 10.0, 30.0)
+    await asyncio.gather(*(ben.cancel(task.id) for _ in range(times)))
+    await ann.rest(task.id)
+    await ann.rest(_id(await ann.send("steps", "m-2")))
+
+
+@scenario("cancel what waits")
+async def cancel_what_waits(world: World) -> None:
+    """38: the task has not begun, because another of its context runs."""
+    ann, ben = Client(world), Client(world, name="ann-2")
+    first = await ann.send(world.choices.choice(("slow", "steps", "asks")), "m-1", wait=False)
+    second = await ann.send("quick", "m-2", wait=False)
+    third = await ann.send("steps", "m-3", wait=False)
+    await _pause(world, 0.0, 0.5, 2.0, 12.0)
+    await asyncio.gather(ben.cancel(_id(second)), *([ann.cancel(_id(first))] if world.choices.random() < 0.5 else []))
+    # Where the first one asks, the others wait until it is answered or canceled.
+    await ann.rest(_id(first))
+    await ann.cancel(_id(first))
+    for task in (second, third):
+        await ann.rest(_id(task))
+
+
+@scenario("readers elsewhere", weight=3)
+async def readers(world: World) -> None:
+    """27, 28, 29: subscribers in other processes, from different places; one leaves."""
+    ann = Client(world)
+    text = world.choices.choice(("steps", "slow", "chatters"))
+    task = await ann.send(text, "m-1", wait=False)
+    if not _id(task):
+        return
+
+    async def reads(number: int) -> None:
+        await _pause(world, 0.0, 0.01, 0.3, 2.0, 2.1)
+        cursor = world.choices.choice(("", "", "0", "1", "2", "99", "3.1.7", "2.9.1", "nonsense", "-1", "1.2"))
+        reader = Client(world, name=f"reader-{number}")
+        if number == 1 and world.choices.random() < 0.7:
+            hearing = await reader.listen(_id(task), leave_after=world.choices.randint(1, 5))
+            await _pause(world, 0.5, 3.0)
+            if world.choices.random() < 0.6:
+                await reader.listen(_id(task), after=hearing)
+        else:
+            await reader.listen(_id(task), cursor=cursor, slow=world.choices.choice((0.0, 0.0, 0.7)))
+
+    await asyncio.gather(*(reads(number) for number in range(world.choices.randint(1, 3))), ann.rest(_id(task)))
+
+
+@scenario("leaves in the middle")
+async def leaves(world: World) -> None:
+    """25: the client of a stream goes, and comes back by its cursor, or not at all."""
+    ann = Client(world)
+    task_id = await ann.stream(
+        world.choices.choice(("steps", "chatters", "slow")), "m-1", leave_after=world.choices.randint(1, 9)
+    )
+    await _pause(world, 0.5, 5.0, 70.0)
+    if not task_id:
+        return
+    if world.choices.random() < 0.7:
+        last = [hearing for hearing in world.history.hearings if hearing.client == "ann"][-1]
+        await ann.listen(task_id, after=last)
+    await ann.rest(task_id)
+
+
+@scenario("agents that misbehave")
+async def misbehaving(world: World) -> None:
+    """41, 42: raises, says nothing, goes on after its end, ends twice, blocks, does not stop."""
+    ann = Client(world)
+    texts = ("raises", "says nothing", "goes on", "ends twice", "blocks", "stubborn", "sour")
+    text = world.choices.choice(texts)
+    if world.choices.random() < 0.5:
+        await ann.stream(text, "m-1")
+    else:
+        await ann.rest(_id(await ann.send(text, "m-1")))
+    await ann.rest(_id(await ann.send("quick", "m-2")))
+
+
+@scenario("past fifteen minutes", weight=1, main=False, watch_seconds=5.0)
+async def long(world: World) -> None:
+    """3, 30: forty minutes of work, in steps, or in one that cannot be cut."""
+    ann = Client(world)
+    text = world.choices.choice(("long", "long", "deaf"))
+    if world.choices.random() < 0.5:
+        task_id = await ann.stream(text, "m-1")
+    else:
+        task_id = _id(await ann.send(text, "m-1", wait=world.choices.random() < 0.5))
+    await ann.rest(task_id)
+
+
+@scenario("an agent that hangs", weight=1, main=False, watch_seconds=5.0)
+async def hangs(world: World) -> None:
+    ann = Client(world)
+    task = await ann.send("hangs", "m-1", wait=False)
+    other = await Client(world, name="ann-2").send("quick", "m-2", wait=False)
+    await ann.rest(_id(task))
+    await ann.rest(_id(other))
+
+
+@scenario("two contexts, two owners")
+async def strangers(world: World) -> None:
+    """I13: the same ids of another owner are another's, and in another context another message's."""
+    ann, eve = Client(world), Client(world, owner="eve")
+    mine, other, hers = await asyncio.gather(
+        ann.send("steps", "m-1"), ann.send("steps", "m-1", context="c-2", wait=False), eve.send("quick", "m-1")
+    )
+    await asyncio.gather(eve.get(_id(mine)), eve.cancel(_id(mine)), eve.send("hi", "m-9", task=_id(mine)))
+    await asyncio.gather(ann.rest(_id(mine)), ann.rest(_id(other)), eve.rest(_id(hers)))

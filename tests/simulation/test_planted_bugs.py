@@ -1,0 +1,299 @@
+"""The simulation can see: each of these mistakes, put into the engine, is found, and called what it is."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.memory import task_store as memory
+from aion_core.tasks import contexts, lifecycle, subscription
+from aion_core.tasks.deltas import DeltaWriter
+from aion_core.tasks.runner import TaskRunner, _Turn
+from aion_core.tasks.service import TaskService
+from aion_core.tasks.sweep import Sweep
+from aion_core.tasks.worker import Worker
+from tests.simulation.planting import Bug, Edit, plant
+from tests.simulation.run import Outcome, play, schedule
+from tests.simulation.scenarios import SCENARIOS
+
+MOST_SEEDS = 400
+"""Within so many schedules of the scenarios where it shows a bug is found; most are by the first few."""
+
+
+def bug(what: str, seen_by: str, *edits: Edit, scenarios: tuple[str, ...] = ()) -> Bug:
+    return Bug(what, edits, frozenset(seen_by.split()), scenarios)
+
+
+BUGS = [
+    bug(
+        "speaks before it records",
+        "I6",
+        Edit(
+            _Turn,
+            "_record",
+            "self._head = await self._store.append(",
+            "self._run.record(Numbered(self._head.generation + 1, event)); self._head = await self._store.append(",
+        ),
+        scenarios=("stream",),
+    ),
+    bug(
+        "does not look at the fence when it records",
+        "I10 I11 I5 I4",
+        Edit(
+            MemoryTaskStore,
+            "_check",
+            "task.head != replace(head, fence=lease.fence)",
+            "task.head.generation != head.generation",
+        ),
+        scenarios=("send and go", "stream", "double texting: enqueue"),
+    ),
+    bug(
+        "lets a checkpoint through whoever writes it",
+        "I10 I11",
+        Edit(MemoryTaskStore, "fenced", "self._contexts[context].fence != fence", "False"),
+    ),
+    bug(
+        "does not give the lease back",
+        "I14 I16",
+        Edit(
+            MemoryTaskStore,
+            "finish",
+            'record, running=None, holder="", until=0, interrupted=',
+            "record, interrupted=",
+        ),
+        scenarios=("send and go", "send and wait"),
+    ),
+    bug(
+        "forgets the bell of a turn that waits",
+        "I16",
+        Edit(TaskService, "_see_to", "await self._ring(context)", "pass"),
+        scenarios=("send and go",),
+    ),
+    bug(
+        "forgets the bell of what a cancel leaves behind",
+        "I16",
+        Edit(TaskService, "_cancel", "if ended.waiting:", "if False:"),
+        scenarios=("cancel what waits",),
+    ),
+    bug(
+        "forgets the bell of a turn that is handed on",
+        "I16 I16B",
+        Edit(TaskRunner, "_put_down", "await self._ring(turn)", "pass"),
+        scenarios=("past fifteen minutes",),
+    ),
+    bug(
+        "counts each try twice",
+        "I15",
+        Edit(MemoryTaskStore, "_begin", "tries=turn.tries + 1", "tries=turn.tries + 2"),
+    ),
+    bug(
+        "counts no try",
+        "I16 I14 I1",
+        Edit(MemoryTaskStore, "_begin", "tries=turn.tries + 1", "tries=0"),
+        scenarios=("an agent that hangs",),
+    ),
+    bug(
+        "goes on counting the tries of a turn that gets on",
+        "I15",
+        Edit(MemoryTaskStore, "pause", "tries=0, hops", "hops"),
+        scenarios=("past fifteen minutes",),
+    ),
+    bug(
+        "knows a messageId in every context of its owner",
+        "I13 I1",
+        Edit(memory, "_message_places", "[(new.context, new.message_id)]", '[(replace(new.context, context_id=""), new.message_id)]'),
+        scenarios=("two contexts, two owners",),
+    ),
+    bug(
+        "does not know a messageId again",
+        "I2",
+        Edit(MemoryTaskStore, "create", "if place in self._messages:", "if False:"),
+        scenarios=("one messageId, many sends",),
+    ),
+    bug(
+        "does not know a follow-up's messageId again",
+        "I2",
+        Edit(MemoryTaskStore, "follow_up", "if place in self._messages:", "if False:"),
+        scenarios=("question and answer", "double texting: enqueue", "follow-up at the end"),
+    ),
+    bug(
+        "cancels without raising the fence",
+        "I10 I12",
+        Edit(MemoryTaskStore, "cancel", "record, fence=record.fence + 1, running", "record, running"),
+        scenarios=("cancel",),
+    ),
+    bug(
+        "cancels while the event before is being written",
+        "I4 I5 I10 I12 I17",
+        Edit(MemoryTaskStore, "cancel", "if task.head != head:", "if False:"),
+        scenarios=("cancel",),
+    ),
+    bug(
+        "ends a task for which a message waits",
+        "I1 I4 I14",
+        Edit(MemoryTaskStore, "finish", "raise MoreAsked", "MoreAsked"),
+        scenarios=("follow-up at the end", "double texting: enqueue"),
+    ),
+    bug(
+        "gives the subscriber a snapshot and its last event once more",
+        "I6",
+        Edit(TaskService, "subscribe", "after = Cursor(log.head.generation)", "after = Cursor(log.head.generation - 1)"),
+        scenarios=("readers elsewhere",),
+    ),
+    bug(
+        "reads the tail from one event too far",
+        "I6",
+        Edit(subscription, "tail", "after=after.generation)\n", "after=after.generation + 1)\n"),
+        scenarios=("readers elsewhere",),
+    ),
+    bug(
+        "ends the tail before it has told the end",
+        "I6 I16 I6B",
+        Edit(
+            subscription,
+            "tail",
+            """
+            if heard:
+                yield heard
+            if log.head.state in lifecycle.RESTING:
+                return
+            """,
+            """
+            if log.head.state in lifecycle.RESTING:
+                return
+            if heard:
+                yield heard
+            """,
+        ),
+        scenarios=("readers elsewhere", "leaves in the middle"),
+    ),
+    bug(
+        "lets a reader hear the chunks of a fence that is over",
+        "I6",
+        Edit(subscription, "merge", "if of_this_event and of_this_event[0].fence < batch.fence:", "if False:"),
+        Edit(subscription, "merge", "if not of_this_event or of_this_event[0].fence == batch.fence:", "if True:"),
+        Edit(subscription, "_hear", "elif batch.fence < after.fence:", "elif False:"),
+        scenarios=("readers elsewhere", "leaves in the middle", "stream"),
+    ),
+    bug(
+        "writes the chunks after the event that they precede",
+        "I6C",
+        Edit(
+            _Turn,
+            "_record",
+            """
+            await self._deltas.flush()
+            self._head = await self._store.append(self.lease, self._head, event, key=key)
+            """,
+            """
+            self._head = await self._store.append(self.lease, self._head, event, key=key)
+            await self._deltas.flush()
+            """,
+        ),
+        scenarios=("readers elsewhere", "leaves in the middle"),
+    ),
+    bug(
+        "forgets the cursor when a turn is taken over",
+        "I6",
+        Edit(TaskService, "stream", "after = accepted.run.cursor()", "after = Cursor()"),
+        scenarios=("stream", "past fifteen minutes"),
+    ),
+    bug(
+        "takes the claim for the bell",
+        "I16",
+        Edit(Sweep, "once", "if await self._store.claim(overdue):", "if True:"),
+    ),
+    bug(
+        "forgets what it has claimed",
+        "I1 I14 I16",
+        Edit(
+            MemoryTaskStore,
+            "claim",
+            "self._due[overdue.context] = self._now() + self._lease * CLAIM_TERMS",
+            "del self._due[overdue.context]",
+        ),
+    ),
+    bug(
+        "gives no due time to what waits",
+        "I1 I14 I16",
+        Edit(MemoryTaskStore, "_wait", "self._due.setdefault(key, self._soon())", "pass"),
+    ),
+    bug(
+        "begins a turn whose holder lives",
+        "I10",
+        Edit(contexts, "turn_to_begin", "if record.until > now:", "if False:"),
+    ),
+    bug(
+        "begins a turn behind a question",
+        "I10 I1",
+        Edit(contexts, "turn_to_begin", "if record.interrupted is not None:", "if False:"),
+    ),
+    bug(
+        "does not remember that a task asks",
+        "I10 I1 I14",
+        Edit(MemoryTaskStore, "finish", "head.key.task_id if asks else", "None if asks else"),
+        scenarios=("answered in the context", "cancel what waits", "question and answer"),
+    ),
+    bug(
+        "runs on when the lease is lost",
+        "I12",
+        Edit(TaskRunner, "run", "{work, lost, end}", "{work, end}"),
+        scenarios=("cancel",),
+    ),
+    bug(
+        "does not ring again for a turn whose holder lives",
+        "I16B",
+        Edit(Worker, "answer", "if begun.turn_id == bell.turn_id:", "if False:"),
+        scenarios=("send and go", "cancel", "double texting: enqueue"),
+    ),
+    bug(
+        "says again what a step has said before it died",
+        "I5",
+        Edit(_Turn, "emit", "if emission.key and emission.key in self._keys:", "if False:"),
+    ),
+    bug(
+        "tells what its own agent said of its failure",
+        "I15",
+        Edit(TaskRunner, "_reason", "if self._reveal_errors", "if True"),
+        scenarios=("agents that misbehave", "double texting: enqueue"),
+    ),
+    bug(
+        "lets a task go on after its end",
+        "I4 I3",
+        Edit(lifecycle, "advance", "if head.state in TERMINAL:", "if False:"),
+        Edit(lifecycle, "advance", "if head.generation and not may_follow", "if False and not may_follow"),
+        Edit(TaskService, "_cancel", "if head.state in lifecycle.TERMINAL:", "if False:"),
+        scenarios=("cancel",),
+    ),
+    bug(
+        "loses a batch of chunks when it writes the next",
+        "I6C",
+        Edit(DeltaWriter, "_write_pending", "for page in _pages(chunks):", "for page in _pages(chunks[1:]):"),
+        scenarios=("readers elsewhere",),
+    ),
+]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("planted", BUGS, ids=lambda planted: planted.what)
+def test_a_planted_bug_is_found(planted: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    for edit in planted.edits:
+        plant(edit, monkeypatch)
+    tried = []
+    for outcome in schedules(planted):
+        tried.append(outcome)
+        named = {violation.split(":")[0] for violation in outcome.violations}
+        if named & planted.seen_by:
+            return
+    others = [str(outcome) for outcome in tried if outcome.violations]
+    pytest.fail(f"{len(tried)} schedules did not show it; what they showed: {others[:3]}")
+
+
+def schedules(planted: Bug) -> Iterator[Outcome]:
+    """Play what could show the bug: first without a fault, then with some."""
+    scenarios = planted.scenarios or tuple(name for name, scenario in SCENARIOS.items() if scenario.main)
+    for name in scenarios:
+        for seed in range(4):
+            yield play(SCENARIOS[name], seed)
+    for seed in range(MOST_SEEDS):
+        yield schedule(seed, among=scenarios)

@@ -1,0 +1,97 @@
+"""The engine under faults: thousands of schedules, each with its seed, and every invariant after each of them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import run
+from tests.simulation.coverage import COVERED
+from tests.simulation.faults import Fault
+from tests.simulation.run import Outcome, play, schedule
+from tests.simulation.scenarios import SCENARIOS
+
+HERE = Path(__file__).parent
+DEEP = bool(os.environ.get("SIMULATION_DEEP"))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 10_000 if DEEP else 2_000))
+PARTS = 20
+
+
+def first_seed() -> int:
+    """Where the seeds of this run begin: each commit has its own."""
+    if "SIMULATION_SEED" in os.environ:
+        return int(os.environ["SIMULATION_SEED"])
+    named = subprocess.run(["git", "rev-parse", "--short=6", "HEAD"], cwd=HERE, capture_output=True, text=True)
+    return int(named.stdout or "0", 16) * 100_000
+
+
+def kept_seeds() -> list[int]:
+    lines = (HERE / "seeds.txt").read_text(encoding="utf-8").splitlines()
+    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
+
+
+def judge(outcomes: list[Outcome]) -> None:
+    """Count them, and fail with the command that replays the first that is wrong."""
+    for outcome in outcomes:
+        COVERED.add(outcome)
+    wrong = [outcome for outcome in outcomes if outcome.violations]
+    told = "\n\n".join(f"make replay SEED={outcome.seed}\n{outcome}" for outcome in wrong[:5])
+    assert not wrong, f"{len(wrong)} of {len(outcomes)} schedules are wrong\n\n{told}"
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_goes_wrong_the_invariants_hold(part: int) -> None:
+    first = first_seed() + part * SCHEDULES // PARTS
+    outcomes = [schedule(seed) for seed in range(first, first + SCHEDULES // PARTS)]
+    judge(outcomes)
+    assert all(outcome.fired for outcome in outcomes), "a schedule without a fault proves little"
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.main])
+def test_a_process_may_die_before_and_after_each_side_effect(name: str) -> None:
+    judge(run.crashes(SCENARIOS[name], 1))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not DEEP, reason="make test-deep")
+@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.main])
+def test_two_processes_may_die_one_after_the_other(name: str) -> None:
+    judge(run.pairs_of_crashes(SCENARIOS[name], 2))
+
+
+def test_what_has_been_found_once_stays_mended() -> None:
+    judge([schedule(seed) for seed in kept_seeds()])
+
+
+def test_every_scenario_is_sound_when_nothing_goes_wrong() -> None:
+    judge([play(scenario, seed) for scenario in SCENARIOS.values() for seed in range(3)])
+
+
+def test_a_seed_replays_exactly() -> None:
+    """In another process too, whose hashes and addresses differ."""
+    program = "import sys; from tests.simulation.run import schedule; print(*schedule(int(sys.argv[1]), tracing=True).lines, sep='\\n')"
+    for seed in (3, 64, 128):
+        told = {
+            subprocess.run(
+                [sys.executable, "-c", program, str(seed)],
+                cwd=HERE.parents[1],
+                env={**os.environ, "PYTHONHASHSEED": hashes},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for hashes in ("1", "2")
+        }
+        assert len(told) == 1, f"seed {seed} is told differently each time"
+        assert len(next(iter(told)).splitlines()) > 20
+
+
+def test_no_cell_of_the_table_is_empty_without_a_reason() -> None:
+    """Each fault that has a meaning at a kind of side effect was tried there; the rarest are asked for by name."""
+    wanted = COVERED.undrawn()
+    judge([outcome for fault, kind in wanted if (outcome := run.aimed(Fault(fault), kind)) is not None])
+    assert COVERED.undrawn() == []

@@ -1,0 +1,499 @@
+"""What all processes of a schedule share: the table, the queue, the time, and the record of what happens."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing, contextmanager
+from random import Random
+from typing import Any
+
+from aion_core.errors import AionError, LeaseLost, StoreUnavailable
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Asked, Begun, Bell, ContextKey, Ended, Head, Lease, Overdue, TaskKey, Waiting, WhenBusy
+from aion_core.tasks.service import Call
+from tests.simulation import assembly
+from tests.simulation.agents import PROGRAMS, State, text_of
+from tests.simulation.connections import Broken, Connection
+from tests.simulation.faults import Aim, Fault, Plan
+from tests.simulation.history import Did, Entry, History, Hold, Write, plain
+from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, at_once
+from tests.simulation.processes import INVOCATION_SECONDS, Process
+from tests.simulation.queue import BellQueue, Letter
+
+LEASE_SECONDS, SWEEP_SECONDS = 30.0, 60.0
+AGENT = "agent"
+MARGIN_SECONDS = 5.0
+"""So long before the deadline the runtime loop stops the app."""
+MOST_SECONDS = 4 * 3600.0
+"""Within this, after the clients have gone, everything has come to rest: five receipts of a message among it."""
+
+
+class World:
+    """One schedule: a seed, a plan of faults, and what comes of them."""
+
+    def __init__(
+        self,
+        seed: int,
+        plan: Plan | None = None,
+        *,
+        when_busy: WhenBusy = WhenBusy.ENQUEUE,
+        watch_seconds: float = 1.0,
+        tracing: bool = False,
+    ) -> None:
+        # Three sources, so that a fault does not change what the clients do, nor they the order in which things run.
+        self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
+        self.loop = SimLoop(Random(f"{seed} order"))
+        self.plan = plan or Plan()
+        self.when_busy, self.watch_seconds = when_busy, watch_seconds
+        self.acting = SimClock(self.loop)
+        self.store = MemoryTaskStore(self.acting, lease_seconds=LEASE_SECONDS)
+        self.queue = BellQueue(self.outside, self.random, self._deliver)
+        self.threads: dict[ContextKey, State] = {}
+        """The newest checkpoint of each context."""
+        self.history = History()
+        self.processes: list[Process] = []
+        self.unavailable_until = 0.0
+        self._overtaken: list[tuple[Process, Callable[[], Any], float]] = []
+        self.skewed = False
+        self.thawed = 0.0
+        """When the last process that was frozen goes on."""
+        self.purged = False
+        self.over = False
+        """Whether the schedule is judged already, and what still runs is only being put away."""
+        self.aim: Aim | None = None
+        self.tracing, self.lines = tracing, list[str]()
+        self._stale: list[tuple[float, tuple[Overdue, ...]]] = []
+        self._ids = 0
+        self._clean: Callable[[], None] = lambda: None
+
+    # ── A schedule ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, scenario: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
+        """Let the scenario's clients act, then wait until nothing is left to do."""
+        self.loop.set_exception_handler(self._surprise)
+        with _no_logging(self.tracing), assembly.deterministic(self):
+            try:
+                self.loop.run_until_complete(self._live(scenario))
+            except (Deadlock, Runaway) as stuck:
+                self.history.surprises.append(f"I16: {stuck}")
+            finally:
+                self.over = True
+                self._put_away()
+
+    async def _live(self, scenario: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
+        sweeping = asyncio.ensure_future(self._sweep_each_minute())
+        try:
+            async with asyncio.timeout(16 * 3600.0):
+                await scenario(self)
+        except TimeoutError:
+            self.history.surprises.append("I16: a client waited for sixteen hours.")
+        gone = self.loop.time()
+        until = max(gone, self.thawed) + MOST_SECONDS
+        while not self.quiet() and self.loop.time() < until:
+            await asyncio.sleep(1.0 if self.loop.time() < gone + 300 else 30.0)
+        # Whatever is due in a minute or two would come now.
+        await asyncio.sleep(SWEEP_SECONDS * 2 + 1)
+        while not self.quiet() and self.loop.time() < until:
+            await asyncio.sleep(30.0)
+        sweeping.cancel()
+
+    def quiet(self) -> bool:
+        """Tell whether nothing is under way, and nothing is to come."""
+        return not self.queue.open() and not any(process.busy for process in self.processes) and not self.promised()
+
+    def promised(self) -> list[str]:
+        """What the table still promises to somebody."""
+        return assembly.promised(self.store)
+
+    def _put_away(self) -> None:
+        """Let every coroutine end, so that none is closed in the middle of something later."""
+        for life in [life for process in self.processes for life in (process.life, process.beating)]:
+            life.alive = True
+            self.loop.release(life)
+        for _ in range(20):
+            left = [task for task in self.loop.everything if not task.done()]
+            if not left:
+                break
+            for task in left:
+                task.cancel()
+            try:
+                self.loop._left = 20_000
+                self.loop.run_until_complete(asyncio.wait(left, timeout=0.001))
+            except (Deadlock, Runaway):
+                break
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+    def outside(self, seconds: float, act: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
+        """Call it in so many seconds, whichever process lives then."""
+        token = LIFE.set(None)
+        try:
+            return self.loop.call_later(seconds, act, *arguments)
+        finally:
+            LIFE.reset(token)
+
+    def new_id(self) -> str:
+        """An id that is the same in each run of the schedule, and greater than those before it."""
+        self._ids += 1
+        return f"00000000-0000-7000-8000-{self._ids:012d}"
+
+    def trace(self, who: str, what: str) -> None:
+        """Note a line for a reader of the replay."""
+        if self.tracing:
+            self.lines.append(f"{self.loop.time():11.3f}  {who:10} {what}")
+
+    def _surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not self.over and not isinstance(error, asyncio.CancelledError):
+            self.history.surprises.append(f"Nobody took {error!r}: {context.get('message')}")
+
+    # ── Processes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def process(self, function: str) -> Process:
+        """An environment of the function that has nothing to do: a new one, or one that served before."""
+        idle = [
+            process
+            for process in self.processes
+            if process.alive and not process.busy and process.name.startswith(function)
+        ]
+        if idle and self.random.random() < 0.5:
+            return self.random.choice(idle)
+        skew = self.random.choice((0.0, 0.0, 0.0, -5.0, -0.2, 0.2, 5.0))
+        process = Process(self, f"{function}-{len(self.processes)}", skew=skew)
+        process.parts = assembly.assemble(process)
+        self.processes.append(process)
+        return process
+
+    def _begin(
+        self, process: Process, work: Callable[[Call], Coroutine[Any, Any, Any]], owner: str = "nobody"
+    ) -> SimTask:
+        aim = self.plan.at("invoke")
+        seconds, really = INVOCATION_SECONDS, None
+        if aim is not None:
+            self.befalls(aim, "invoke", process)
+            if aim.fault is Fault.TIME_IS_SHORT:
+                seconds = aim.amount
+            elif aim.fault is Fault.KILLED_SOON:
+                really = aim.amount
+        process.invoked(seconds, really=really)
+        call = assembly.call(process, owner)
+        return process.start(self._invocation(process, work(call), call))
+
+    async def _invocation(self, process: Process, work: Coroutine[Any, Any, Any], call: Call) -> None:
+        """Do as the runtime loop does: see the app through, with what it set going, or stop it near its deadline."""
+        serving = asyncio.ensure_future(self._with_its_work(work, call))
+        await asyncio.wait({serving}, timeout=max(0.0, process.remaining() - MARGIN_SECONDS))
+        if not serving.done():
+            serving.cancel()
+            await asyncio.wait({serving}, timeout=MARGIN_SECONDS / 3)
+        process.rests()
+
+    async def _with_its_work(self, work: Coroutine[Any, Any, Any], call: Call) -> None:
+        try:
+            await work
+            while call.work:
+                await asyncio.wait(set(call.work))
+        finally:
+            for task in call.work:
+                task.cancel()
+
+    async def _sweep_each_minute(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            process = self.process("sweep")
+            self._begin(process, lambda _, by=process: self._guarded(by, assembly.sweep(by)))
+
+    async def _guarded(self, process: Process, work: Awaitable[Any]) -> None:
+        try:
+            await work
+        except StoreUnavailable:
+            pass  # the schedule calls it again
+        except Exception as error:
+            self.history.surprises.append(f"{process.name} raised {error!r}")
+
+    # ── Bells ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def rings(self, process: Process, bell: Bell, delay: float) -> None:
+        """Put a bell into the queue, as the schedule will have it."""
+        history = self.history
+        history.bells += 1
+        if process.name.startswith("sweep"):
+            if bell.context in history.claimed:
+                history.claimed.remove(bell.context)
+            else:
+                history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
+        aim = self.aim
+        fault = aim.fault if aim is not None else None
+        if fault is Fault.LOST:
+            return
+        if fault is Fault.PURGED:
+            self._purge()
+            return
+        assert aim is not None or fault is None
+        for _ in range(1 + int(aim.amount) if aim is not None and fault is Fault.DOUBLED else 1):
+            self.queue.put(bell, min(900.0, delay + aim.amount) if aim is not None and fault is Fault.LATE else delay)
+
+    def _purge(self) -> None:
+        self.purged = True
+        self.queue.purge()
+
+    def _deliver(self, letter: Letter) -> None:
+        aim = self.plan.at("queue.receive")
+        fault = aim.fault if aim is not None else None
+        process = self.process("task")
+        if aim is not None:
+            self.befalls(aim, "queue.receive", process)
+            if fault is Fault.LATE:
+                letter.received -= 1
+                self.queue.show(letter, aim.amount)
+                return
+            if fault is Fault.PURGED:
+                self._purge()
+                return
+            if fault is Fault.SEEN_AGAIN:
+                self.queue.show(letter, aim.amount)
+            if fault is Fault.DOUBLED:
+                for _ in range(int(aim.amount)):
+                    self.queue.show(letter, self.random.choice((0.0, 0.05, 1.0)))
+            if fault is Fault.POISONED:
+                self.queue.put(Bell(ContextKey("nobody", "nothing", "nowhere")))
+            if fault is Fault.REDRIVEN:
+                self.outside(aim.amount, self.queue.put, letter.bell)
+        self.trace("queue", f"delivers {letter.bell} to {process.name}")
+        fails = fault is Fault.HANDLER_FAILS
+        self._begin(process, lambda _: self._hear(process, letter, fails=fails))
+
+    async def _hear(self, process: Process, letter: Letter, *, fails: bool) -> None:
+        try:
+            if fails:
+                raise StoreUnavailable("The handler failed at once.")
+            await assembly.hear(process, letter.bell)
+        except StoreUnavailable:
+            return  # the message becomes visible again
+        except Exception as error:
+            self.history.surprises.append(f"{process.name} raised {error!r}")
+            return
+        await process.effect("queue.delete", lambda: self.queue.delete(letter))
+
+    # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, owner: str, operation: Callable[[Any, Call], Awaitable[Any]]) -> Connection:
+        """Send a request to some environment of the API; its answer comes on the connection."""
+        process, connection = self._connect()
+        self._begin(process, lambda call: self._answer(process, connection, operation, call), owner)
+        return connection
+
+    def listen(self, owner: str, operation: Callable[[Any, Call], Any], *, slow: float = 0.0) -> Connection:
+        """Send a request whose answer is a stream."""
+        process, connection = self._connect()
+        connection.slow = slow
+        self._begin(process, lambda call: self._stream(process, connection, operation, call), owner)
+        return connection
+
+    def _connect(self) -> tuple[Process, Connection]:
+        process = self.process("api")
+        connection = Connection(process.name)
+        process.at_death(connection.breaks)
+        return process, connection
+
+    async def _answer(
+        self, process: Process, connection: Connection, operation: Callable[[Any, Call], Awaitable[Any]], call: Call
+    ) -> None:
+        answer: Any
+        try:
+            answer = await operation(process.parts.service, call)
+        except AionError as refused:
+            answer = refused
+        except asyncio.CancelledError:
+            connection.breaks()
+            raise
+        except Exception as error:
+            self.history.surprises.append(f"A request was answered by {error!r}")
+            answer = Broken("internal error")
+        if process.buffered:
+            # Behind this front the answer leaves only when the call returns: what still runs is handed on.
+            call.time_up.now.set()
+            while call.work:
+                await asyncio.wait(set(call.work))
+        await process.effect("answer.write", lambda: self._writes(connection, answer))
+
+    async def _stream(
+        self, process: Process, connection: Connection, operation: Callable[[Any, Call], Any], call: Call
+    ) -> None:
+        try:
+            async with aclosing(operation(process.parts.service, call)) as batches:
+                async for batch in batches:
+                    await process.effect("sse.write", lambda said=batch: self._speaks(connection, said))
+                    await connection.room()
+            connection.ends()
+        except AionError as refused:
+            connection.ends(refused)
+        except ConnectionError:
+            pass  # the client has left: the work goes on
+        except asyncio.CancelledError:
+            connection.breaks()
+            raise
+        except Exception as error:
+            self.history.surprises.append(f"A stream ended by {error!r}")
+            connection.ends(Broken("internal error"))
+
+    def _writes(self, connection: Connection, answer: Any) -> None:
+        if self.aim is not None and self.aim.fault is Fault.CLIENT_LEAVES:
+            connection.breaks()
+        else:
+            connection.answers(answer)
+
+    def _speaks(self, connection: Connection, batch: Any) -> None:
+        if self.aim is not None and self.aim.fault is Fault.CLIENT_SLOW:
+            connection.slow = self.aim.amount
+        if self.aim is not None and self.aim.fault is Fault.CLIENT_LEAVES:
+            connection.leave()
+        connection.write(self.loop.time(), batch)
+
+    # ── What is recorded ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def unavailable(self) -> bool:
+        """Tell whether the table is in a burst of throttling."""
+        return self.loop.time() < self.unavailable_until
+
+    def befalls(self, aim: Aim, kind: str, process: Process) -> None:
+        """Note a fault."""
+        self.trace(process.name, f"!! {aim.fault.value} at {kind} ({aim.amount:g})")
+        self.history.faults.append((self.loop.time(), aim.fault.value, kind, process.name))
+        self.history.troubled.add(process.name)
+
+    def at_store(self, process: Process, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Call the one store there is, and note what came of it."""
+        method = getattr(self.store, name)
+        lease = arguments[0] if arguments and isinstance(arguments[0], Lease) else None
+        try:
+            result = method(*arguments, **options)
+            if asyncio.iscoroutine(result):
+                result = at_once(result)
+        except LeaseLost:
+            if lease is not None:
+                self._wrote(process, name, lease, taken=False)
+            raise
+        if name == "overdue":
+            return self._lagging(result)
+        if lease is not None and name in ("append", "finish", "pause"):
+            self._wrote(process, name, lease, taken=True)
+        self._leases(process, name, arguments, result)
+        self._watch(process, name)
+        return result
+
+    def _wrote(self, process: Process, name: str, lease: Lease, *, taken: bool) -> None:
+        newest = self.history.fence(lease.context)
+        self.history.writes.append(
+            Write(self.loop.time(), process.name, name, lease.context, lease.fence, newest, taken)
+        )
+
+    def _leases(self, process: Process, name: str, arguments: tuple[Any, ...], result: Any) -> None:
+        """Follow who has which lease until when."""
+        now, holds = self.loop.time(), self.history.holds
+        first = arguments[0] if arguments else None
+        if name == "renew" and result:
+            for hold in holds:
+                if (hold.context, hold.fence) == (first.context, first.fence):
+                    hold.until = now + LEASE_SECONDS
+        if name in ("finish", "pause"):
+            for hold in holds:
+                if (hold.context, hold.fence) == (first.context, first.fence) and hold.over is None:
+                    hold.over = now
+        if name == "claim" and result:
+            self.history.claimed.append(first.context)
+            if not self.history.faults:
+                self.history.surprises.append(f"I16: {process.name} had to wake a context, and nothing had gone wrong.")
+        if name == "cancel" or (name == "follow_up" and isinstance(result, Begun | Waiting)):
+            # Either may take the place of the turn that runs; whether it did, the task's own fence tells.
+            head: Head = first if name == "cancel" else first.head
+            fence = at_once(self.store.head(head.key)).fence
+            for hold in holds:
+                if (hold.context, hold.task_id) == (head.context, head.key.task_id) and hold.fence < fence:
+                    hold.over = now if hold.over is None else hold.over
+        begun = result.next if isinstance(result, Ended) else result
+        if isinstance(begun, Begun):
+            lease = begun.lease
+            known = any((hold.context, hold.fence) == (lease.context, lease.fence) for hold in holds)
+            if not known:
+                for process_, thaw, seconds in self._overtaken:
+                    if process_ is not process:
+                        self.outside(seconds, thaw)
+                self._overtaken = [waits for waits in self._overtaken if waits[0] is process]
+                self.trace(process.name, f"has the lease {lease.fence} of {lease.turn}")
+                holds.append(
+                    Hold(
+                        now, process.name, lease.context, lease.turn.id, lease.turn.task_id, lease.fence,
+                        lease.turn.tries, now + LEASE_SECONDS,
+                    )
+                )  # fmt: skip
+        if name == "create" and isinstance(result, Begun | Waiting) and result.head.key not in self.history.log:
+            self.history.log[result.head.key] = []
+            self.history.context_of[result.head.key] = result.head.context
+
+    def _watch(self, process: Process, how: str) -> None:
+        """Note every event that has been recorded since the last look."""
+        for key, entries in self.history.log.items():
+            head = at_once(self.store.head(key))
+            if head is None or head.generation <= len(entries):
+                continue
+            log = at_once(self.store.log(key, after=len(entries)))
+            state = entries[-1].state if entries else None
+            for numbered in log.events:
+                status = getattr(numbered.event, "status", None)
+                state = status.state if status is not None else state
+                entries.append(
+                    Entry(self.loop.time(), process.name, how, numbered, state, plain(numbered.event))
+                )
+            self.history.resting[key] = self.loop.time()
+
+    def waits_for_takeover(self, process: Process, thaw: Callable[[], Any], seconds: float) -> None:
+        """Call `thaw` so many seconds after another process has been given a lease."""
+        self._overtaken.append((process, thaw, seconds))
+
+    def _lagging(self, now: Any) -> Any:
+        """Return the index as it was, where the schedule says that it lags."""
+        self._stale.append((self.loop.time(), tuple(now)))
+        if self.aim is not None and self.aim.fault is Fault.STALE:
+            older = [rows for at, rows in self._stale if at <= self.loop.time() - self.aim.amount]
+            return older[-1] if older else ()
+        return now
+
+    def agent_did(self, process: Process, asked: Asked, what: str, step: int) -> None:
+        """Note what an agent does, and whether it still had the right to."""
+        current = self.history.holds_still(asked.context, asked.fence)
+        self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")
+        self.history.agent.append(
+            Did(
+                self.loop.time(), process.name, asked.context, asked.turn.id, asked.task.id, asked.fence, what, step,
+                asked.message.message_id, current,
+            )
+        )  # fmt: skip
+
+    def seconds_of(self, key: TaskKey) -> float:
+        """How long the task's programs take when nothing goes wrong."""
+        names = {did.message_id for did in self.history.agent if did.task_id == key.task_id}
+        texts = {
+            text_of(message)
+            for entry in self.history.log[key]
+            for message in (
+                *((entry.numbered.asked,) if entry.numbered.asked else ()),
+                *(getattr(entry.numbered.event, "history", ())),
+            )
+            if message.message_id in names
+        }
+        return sum(PROGRAMS[text].seconds() for text in texts if text in PROGRAMS)
+
+
+@contextmanager
+def _no_logging(tracing: bool) -> Any:
+    """Keep the engine's log out of the way: what goes wrong here goes wrong on purpose."""
+    before = logging.root.manager.disable
+    logging.disable(logging.NOTSET if tracing else logging.CRITICAL)
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        sys.unraisablehook = hook
