@@ -6,7 +6,7 @@ UV := $(VENV)/bin/uv
 export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test lint format bench sam-local clean
+.PHONY: help dev test test-engines lint format bench sam-local clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -16,6 +16,10 @@ dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PO
 
 test: $(VENV)/.tests ## Pass the tests
 	$(VENV)/bin/python -m pytest $(PYTEST)
+
+test-engines: export AION_TEST_ENGINES ?= all
+test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine (AION_TEST_ENGINES=moto,ministack)
+	$(VENV)/bin/python -m pytest tests/contract $(PYTEST)
 
 lint: $(VENV)/.tests ## Check style, types and imports
 	$(VENV)/bin/ruff check .

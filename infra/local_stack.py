@@ -43,6 +43,19 @@ _session = botocore.session.Session({"profile": (None, None, None, None)})
 _creating_a_client = Lock()
 
 
+def client_of(service: str, endpoint: str) -> Any:
+    """Return a client of what answers there as AWS would, whatever this machine's AWS settings say."""
+    with _creating_a_client:
+        return _session.create_client(
+            service,
+            region_name=REGION,
+            endpoint_url=endpoint,
+            aws_access_key_id=SETTINGS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=SETTINGS["AWS_SECRET_ACCESS_KEY"],
+            config=Config(proxies={}, max_pool_connections=50, s3={"addressing_style": "path"}),
+        )
+
+
 class LocalStack:
     """A template's resources in an emulator, from `start` to `stop`; a context manager."""
 
@@ -92,16 +105,8 @@ class LocalStack:
         return self.template.attribute(logical_id, None, logical_id)
 
     def client(self, service: str) -> Any:
-        """Return a client of this stack's DynamoDB, SQS or S3, whatever this machine's AWS settings say."""
-        with _creating_a_client:
-            return _session.create_client(
-                service,
-                region_name=REGION,
-                endpoint_url=self.endpoint,
-                aws_access_key_id=SETTINGS["AWS_ACCESS_KEY_ID"],
-                aws_secret_access_key=SETTINGS["AWS_SECRET_ACCESS_KEY"],
-                config=Config(proxies={}, max_pool_connections=50, s3={"addressing_style": "path"}),
-            )
+        """Return a client of this stack's DynamoDB, SQS or S3."""
+        return client_of(service, self.endpoint)
 
     def poll(
         self,

@@ -10,9 +10,14 @@ from tests.support.rows import ROWS, rows_in
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[LocalStack]:
+def moto() -> Iterator[LocalStack]:
     with LocalStack.start("template.yaml") as stack:
         yield stack
+
+
+@pytest.fixture(scope="session")
+def stack(moto: LocalStack) -> LocalStack:
+    return moto
 
 
 @pytest.fixture

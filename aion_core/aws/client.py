@@ -10,7 +10,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from aion_core.errors import StoreError, StoreUnavailable
 
@@ -30,6 +30,7 @@ _CONFIG = Config(
 _CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
 # DynamoDB's words, S3's and SQS's; a queue that is not there, or a key that may not be used, does not pass.
+# Beside every status from 500 on: S3's InternalError, or a gateway's answer that names no error at all.
 _PASSING = frozenset(
     {
         "InternalError",
@@ -48,6 +49,11 @@ _PASSING = frozenset(
         "TransactionInProgressException",
     }
 )
+
+
+# Why a transaction is canceled; of one with another reason (an item is too large, say) no condition has failed.
+_PASSING_REASONS = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
+_REFUSALS = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 
 
 class Refused(Exception):
@@ -125,8 +131,10 @@ def _named(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if code == "TransactionCanceledException":
             reasons = error.response.get("CancellationReasons", [])
             codes = tuple(str(reason.get("Code", "None")) for reason in reasons)
-            if _PASSING & set(codes) or "ThrottlingError" in codes:
+            if _PASSING_REASONS & set(codes):
                 raise StoreUnavailable(f"{code}: {', '.join(codes)}") from error
+            if not _REFUSALS & set(codes):
+                raise StoreError(f"{code}: {', '.join(codes)}") from error
             raise Refused(codes) from error
         if code == "ConditionalCheckFailedException":
             raise Refused(("ConditionalCheckFailed",)) from error
@@ -134,8 +142,10 @@ def _named(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             raise Refused(("TransactionConflict",)) from error
         if code == "NoSuchKey":
             raise Missing(error.operation_name) from error
-        if code in _PASSING:
+        if code in _PASSING or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
             raise StoreUnavailable(code) from error
         raise StoreError(f"{error.operation_name}: {code}") from error
+    except ParamValidationError as error:
+        raise StoreError(type(error).__name__) from error
     except BotoCoreError as error:
         raise StoreUnavailable(type(error).__name__) from error

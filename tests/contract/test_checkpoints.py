@@ -24,23 +24,21 @@ from aion_core.aws import threads
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Begun, ContextKey
-from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line, MemorySavers, Savers, begin, fence_of, taken_over
 from tests.support.stores import new_owner
 
 Node = Callable[[Any], Any]
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def savers(request: pytest.FixtureRequest, clock: ManualClock) -> Savers:
-    if request.param == "memory":
-        return MemorySavers(clock)
-    return DynamoDBSavers(request.getfixturevalue("stack"), clock)
+@pytest.fixture
+def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
+    return DynamoDBSavers(adapter, clock) if adapter else MemorySavers(clock)
 
 
 @pytest.fixture
-def table(stack: LocalStack, clock: ManualClock) -> DynamoDBSavers:
+def table(stack: Stack, clock: ManualClock) -> DynamoDBSavers:
     return DynamoDBSavers(stack, clock)
 
 
@@ -531,7 +529,7 @@ async def test_a_large_payload_lies_in_s3(table: DynamoDBSavers, config: Any) ->
 
 
 async def test_a_payload_that_is_gone_is_not_passed_off_as_none(
-    table: DynamoDBSavers, stack: LocalStack, config: Any
+    table: DynamoDBSavers, stack: Stack, config: Any
 ) -> None:
     saver = table.saver()
     await put(saver, config, large=noise(50_000))
@@ -564,7 +562,7 @@ async def test_what_has_expired_is_not_there(table: DynamoDBSavers, clock: Manua
 
 
 async def test_deleting_a_thread_begins_with_the_oldest(
-    table: DynamoDBSavers, stack: LocalStack, clock: ManualClock, config: Any
+    table: DynamoDBSavers, stack: Stack, clock: ManualClock, config: Any
 ) -> None:
     saver = table.saver()
     for number in range(60):

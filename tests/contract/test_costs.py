@@ -13,8 +13,8 @@ from aion_core.clock import SystemClock
 from aion_core.ports import Delta
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState
 from aion_core.tasks.service import Call
-from infra.local_stack import LocalStack
 from tests.support.agents.counting import talking
+from tests.support.engines import Stack
 from tests.support.service import parts
 from tests.support.stores import new_owner
 
@@ -24,7 +24,7 @@ READS = {"GetItem", "Query"}
 class Counted:
     """A store on the stack whose requests are counted, retries too."""
 
-    def __init__(self, stack: LocalStack) -> None:
+    def __init__(self, stack: Stack) -> None:
         self.requests: Counter[str] = Counter()
         client = stack.client("dynamodb")
         client.meta.events.register("before-send.dynamodb.*", self._count)
@@ -48,8 +48,9 @@ def request(**message: str) -> SendMessageRequest:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("a_second", "at_most"), [(0, 20), (60, 75)], ids=["in one burst", "60 chunks a second"])
-async def test_the_log_of_a_thousand_chunks(stack: LocalStack, a_second: float, at_most: int) -> None:
+async def test_the_log_of_a_thousand_chunks(stack: Stack, a_second: float, at_most: int) -> None:
     counted = Counted(stack)
     service = parts(talking(1000, a_second), counted.store).service
     call = Call(new_owner(), "test")
@@ -65,7 +66,7 @@ async def test_the_log_of_a_thousand_chunks(stack: LocalStack, a_second: float, 
 
 
 @pytest.mark.parametrize(("context_id", "at_most"), [("", 2), ("given", 3)])
-async def test_a_blocking_send_of_one_short_turn(stack: LocalStack, context_id: str, at_most: int) -> None:
+async def test_a_blocking_send_of_one_short_turn(stack: Stack, context_id: str, at_most: int) -> None:
     counted = Counted(stack)
     service = parts(talking(1), counted.store).service
     task = await service.send(Call(new_owner(), "test"), request(context_id=context_id))
@@ -74,7 +75,7 @@ async def test_a_blocking_send_of_one_short_turn(stack: LocalStack, context_id: 
     assert sum(counted.requests.values()) - deltas <= at_most
 
 
-async def test_an_event_costs_the_same_however_long_the_task_is(stack: LocalStack) -> None:
+async def test_an_event_costs_the_same_however_long_the_task_is(stack: Stack) -> None:
     """The bytes written for the last of many events are those of the first: nothing rewrites the task."""
     sizes: dict[int, int] = {}
     counted = Counted(stack)

@@ -13,8 +13,8 @@ from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailab
 from aion_core.ports import Begun, ContextKey, NewTask, Repeated, TaskKey
 from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import ingress, lifecycle
-from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 from tests.support.stores import dynamodb_store, new_owner
 
 
@@ -61,7 +61,7 @@ class Faults:
 
 
 @pytest.fixture
-def store(stack: LocalStack) -> DynamoDBTaskStore:
+def store(stack: Stack) -> DynamoDBTaskStore:
     return dynamodb_store(stack, SystemClock())
 
 
@@ -155,7 +155,7 @@ async def test_what_aws_refuses_for_good_is_no_passing_fault(
 
 
 async def test_a_gap_in_the_log_is_never_passed_off_as_the_task(
-    store: DynamoDBTaskStore, stack: LocalStack, context: ContextKey
+    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
 ) -> None:
     begun = await store.create(asks(context), holder="holder-1")
     assert isinstance(begun, Begun)
@@ -172,7 +172,7 @@ async def test_a_gap_in_the_log_is_never_passed_off_as_the_task(
 
 
 async def test_a_payload_that_is_gone_is_said_to_be_gone(
-    store: DynamoDBTaskStore, stack: LocalStack, context: ContextKey
+    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
 ) -> None:
     new = asks(context, text="large " * 10_000)
     await store.create(new, holder="holder-1")
@@ -185,7 +185,7 @@ async def test_a_payload_that_is_gone_is_said_to_be_gone(
 
 
 async def test_what_has_expired_is_not_there_though_dynamodb_has_yet_to_delete_it(
-    stack: LocalStack, context: ContextKey, clock: ManualClock
+    stack: Stack, context: ContextKey, clock: ManualClock
 ) -> None:
     store = dynamodb_store(stack, clock)
     new = asks(context)
@@ -198,7 +198,7 @@ async def test_what_has_expired_is_not_there_though_dynamodb_has_yet_to_delete_i
 
 
 async def test_a_conversation_begins_anew_where_the_old_one_has_expired_but_lies_there_still(
-    stack: LocalStack, context: ContextKey, clock: ManualClock
+    stack: Stack, context: ContextKey, clock: ManualClock
 ) -> None:
     store = dynamodb_store(stack, clock)
     first = await store.create(asks(context), holder="holder-1")
@@ -215,7 +215,7 @@ async def test_a_conversation_begins_anew_where_the_old_one_has_expired_but_lies
 
 
 async def test_every_item_says_when_it_expires_and_which_shape_it_has(
-    store: DynamoDBTaskStore, stack: LocalStack, context: ContextKey
+    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
 ) -> None:
     begun = await store.create(asks(context), holder="holder-1")
     assert isinstance(begun, Begun)
@@ -245,7 +245,7 @@ async def raced(
 
 
 async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
-    store: DynamoDBTaskStore, stack: LocalStack, context: ContextKey
+    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
 ) -> None:
     import asyncio
 
@@ -266,7 +266,7 @@ async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
 
 
 async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
-    stack: LocalStack, context: ContextKey, clock: ManualClock
+    stack: Stack, context: ContextKey, clock: ManualClock
 ) -> None:
     store, holder = dynamodb_store(stack, clock), dynamodb_store(stack, clock)
     begun = await store.create(asks(context), holder="holder-1")
@@ -284,7 +284,7 @@ async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
 
 
 async def test_a_context_that_is_taken_meanwhile_is_waited_for(
-    store: DynamoDBTaskStore, stack: LocalStack, context: ContextKey
+    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
 ) -> None:
     import asyncio
 
@@ -304,7 +304,7 @@ async def test_a_context_that_is_taken_meanwhile_is_waited_for(
 
 
 async def test_a_stale_fence_is_refused_even_where_the_head_has_not_moved(
-    stack: LocalStack, context: ContextKey, clock: ManualClock
+    stack: Stack, context: ContextKey, clock: ManualClock
 ) -> None:
     store = dynamodb_store(stack, clock)
     begun = await store.create(asks(context), holder="holder-1")

@@ -28,14 +28,13 @@ from aion_core.ports import (
 from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import ingress, lifecycle
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def store(request: pytest.FixtureRequest, clock: ManualClock) -> TaskStore:
-    if request.param == "memory":
-        return MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
-    return dynamodb_store(request.getfixturevalue("stack"), clock)
+@pytest.fixture
+def store(adapter: Stack | None, clock: ManualClock) -> TaskStore:
+    return dynamodb_store(adapter, clock) if adapter else MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.ports import Begun, ContextKey
-from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line, begin, fence_of, taken_over
 
 KILLED = 7
@@ -135,8 +135,9 @@ async def right() -> Any:
     return await run(Work().graph(InMemorySaver()), turn_of("t"))
 
 
+@pytest.mark.long
 async def test_a_turn_cut_off_before_any_of_its_requests_ends_right(
-    stack: LocalStack, clock: ManualClock, right: Any
+    stack: Stack, clock: ManualClock, right: Any
 ) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
     line = Line(savers.client)
@@ -184,9 +185,8 @@ async def cut_off(
     return problems
 
 
-async def test_a_process_that_dies_leaves_a_turn_that_ends_right(
-    stack: LocalStack, clock: ManualClock, right: Any
-) -> None:
+@pytest.mark.long
+async def test_a_process_that_dies_leaves_a_turn_that_ends_right(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers = DynamoDBSavers(stack, clock)
     killed = await asyncio.gather(*(die(stack, savers, clock, at) for at in (6, 17, 28)))
     for begun, config in killed:
@@ -194,7 +194,7 @@ async def test_a_process_that_dies_leaves_a_turn_that_ends_right(
         assert await run(Work().graph(savers.saver(fence=fence_of(taken))), config) == right
 
 
-async def die(stack: LocalStack, savers: DynamoDBSavers, clock: ManualClock, at: int) -> tuple[Begun, Any]:
+async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int) -> tuple[Begun, Any]:
     """Begin a turn in a process that dies before request number `at`."""
     begun = await begin(savers.tasks, clock)
     thread_id = str(uuid4())

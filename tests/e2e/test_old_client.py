@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.environments import python_with
 from tests.support.server import ROOT, Server
 
 REQUIREMENTS = ROOT / "tests" / "support" / "a2a-sdk-0.3.txt"
@@ -16,18 +16,8 @@ PROGRAM = ROOT / "tests" / "support" / "v03_client.py"
 
 @pytest.fixture(scope="session")
 def old_python() -> Path:
-    """The interpreter of an environment with a2a-sdk 0.3, made from its lock; quick the second time."""
-    environment = ROOT / ".cache" / f"a2a-sdk-0.3-{sys.version_info.major}.{sys.version_info.minor}"
-    python = environment / "bin" / "python"
-    stamp = environment / REQUIREMENTS.name
-    if not stamp.exists() or stamp.read_bytes() != REQUIREMENTS.read_bytes():
-        uv = [sys.executable, "-m", "uv"]
-        subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
-        subprocess.run(
-            [*uv, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", REQUIREMENTS], check=True
-        )
-        stamp.write_bytes(REQUIREMENTS.read_bytes())
-    return python
+    """The interpreter of an environment with a2a-sdk 0.3."""
+    return python_with(REQUIREMENTS)
 
 
 def heard(python: Path, server: Server, how: str, text: str) -> list[dict[str, Any]]:

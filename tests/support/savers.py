@@ -19,8 +19,8 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, Clock, ContextKey, TaskStore
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks import ingress
-from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
 
 
@@ -45,7 +45,7 @@ class MemorySavers:
 class DynamoDBSavers:
     """`client`, and `dynamodb` by which it is called, are the savers' own: a test may listen to it or come between."""
 
-    def __init__(self, stack: LocalStack, clock: Clock) -> None:
+    def __init__(self, stack: Stack, clock: Clock) -> None:
         self.tasks = dynamodb_store(stack, clock)
         environment = stack.environment("ApiFunction")
         self.table: str = environment["AION_TABLE"]

@@ -8,12 +8,12 @@ from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
 from aion_core.aws.task_store import DynamoDBTaskStore
 from aion_core.ports import Clock
-from infra.local_stack import LocalStack
+from tests.support.engines import Stack
 
 LEASE_SECONDS = 30.0
 
 
-def dynamodb_store(stack: LocalStack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
+def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
     """A store on the stack's table; the tests keep apart by their owners."""
     executor = ThreadPoolExecutor(16)
     environment = stack.environment("ApiFunction")

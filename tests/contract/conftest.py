@@ -1,0 +1,67 @@
+"""Runs what asks for a `stack` or an `adapter` on each engine, and says how much ran on which."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from infra.local_stack import LocalStack
+from tests.support import engines
+from tests.support.engines import Stack
+
+_ran: Counter[tuple[str, str]] = Counter()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize by engine, an adapter by memory too."""
+    is_long = metafunc.definition.get_closest_marker("long") is not None
+    names = engines.chosen_for_long() if is_long else engines.chosen()
+    if "stack" in metafunc.fixturenames:
+        metafunc.parametrize("stack", names, indirect=True)
+    if "adapter" in metafunc.fixturenames:
+        metafunc.parametrize("adapter", ["memory", *names], indirect=True)
+
+
+@pytest.fixture
+def stack(request: pytest.FixtureRequest) -> Stack:
+    """The stack, on the engine whose turn it is."""
+    made: Stack = request.getfixturevalue(request.param)
+    return made
+
+
+@pytest.fixture
+def adapter(request: pytest.FixtureRequest) -> Stack | None:
+    """The stack on which the port's adapter runs; None where it runs in memory."""
+    return None if request.param == "memory" else request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def ministack() -> Iterator[Stack]:
+    with engines.on_ministack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def endpoint(moto: LocalStack) -> Iterator[Stack]:
+    with engines.on_endpoint(moto) as stack:
+        yield stack
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Count by engine."""
+    report = yield
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    engine = params.get("stack", params.get("adapter"))
+    if engine and (report.when == "call" or report.failed):
+        _ran[engine, "xfailed" if hasattr(report, "wasxfail") else report.outcome] += 1
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print on what the contract suites have run."""
+    if _ran:
+        terminalreporter.section("engines")
+        for engine in dict.fromkeys(engine for engine, _ in _ran):
+            counts = ", ".join(f"{count} {outcome}" for (of, outcome), count in sorted(_ran.items()) if of == engine)
+            terminalreporter.line(f"{engine}: {counts}")

@@ -1,0 +1,155 @@
+"""What `ports.Blobs` promises, over memory and S3."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from aion_core.aws.blobs import S3Blobs
+from aion_core.aws.client import Calls
+from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.memory.blobs import MemoryBlobs
+from aion_core.ports import Blobs
+from tests.support.answers import answers
+from tests.support.engines import Stack
+from tests.support.stores import new_owner
+
+
+def s3_blobs(stack: Stack, client: Any = None) -> S3Blobs:
+    bucket = stack.environment("ApiFunction")["AION_BUCKET"]
+    return S3Blobs(Calls("s3", ThreadPoolExecutor(4), client=client or stack.client("s3")), bucket=bucket)
+
+
+@pytest.fixture
+def blobs(adapter: Stack | None) -> Blobs:
+    return s3_blobs(adapter) if adapter else MemoryBlobs()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test has."""
+    return f"{new_owner()}/blob"
+
+
+async def test_what_is_put_comes_back(blobs: Blobs, name: str) -> None:
+    content = bytes(range(256))
+    await blobs.put(name, content)
+    assert await blobs.get(name) == content
+    assert await blobs.get(name) == content
+
+
+async def test_nothing_comes_back_for_a_name_that_nothing_has(blobs: Blobs, name: str) -> None:
+    assert await blobs.get(name) is None
+    await blobs.put(name, b"here")
+    assert await blobs.get(f"{name}-2") is None
+    assert await blobs.get(name.removesuffix("/blob")) is None, "a folder is no blob"
+
+
+async def test_a_repeat_changes_nothing(blobs: Blobs, name: str) -> None:
+    for _ in range(2):
+        await blobs.put(name, b"same")
+        assert await blobs.get(name) == b"same"
+
+
+async def test_other_bytes_under_the_name_take_the_place_of_the_first(blobs: Blobs, name: str) -> None:
+    await blobs.put(name, b"a long first content")
+    await blobs.put(name, b"second")
+    assert await blobs.get(name) == b"second"
+
+
+@pytest.mark.parametrize("size", [0, 1, 8 * 1024 * 1024], ids=["empty", "a byte", "8 MB"])
+async def test_a_blob_may_have_any_size(blobs: Blobs, name: str, size: int) -> None:
+    content = (b"0123456789abcdef" * (size // 16 + 1))[:size]
+    await blobs.put(name, content)
+    assert await blobs.get(name) == content
+
+
+ODD = [
+    "deep/er/and/er",
+    "with space",
+    "plus+and%20percent%",
+    "hash#and?query=1&more",
+    "ünïcödé 漢字 \U0001f600",
+    "שלום",
+    "quotes\"'`",
+    "back\\slash",
+    "semi;colon:at@tilde~star*",
+    "a/../b",
+    "./a",
+    "a//b",
+    "/leads",
+    "trails/",
+    "new\nline",
+    "long " * 150,
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_a_name_may_hold_whatever_it_likes(
+    blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest
+) -> None:
+    if "\n" in odd and request.node.callspec.params["adapter"] == "moto":
+        # Its routes are regular expressions, in which a dot stands for anything but that.
+        request.applymarker(pytest.mark.xfail(reason="moto finds no object whose name holds a newline", strict=True))
+    name = f"{name}/{odd}"
+    await blobs.put(name, odd.encode())
+    assert await blobs.get(name) == odd.encode()
+
+
+async def test_names_that_look_alike_are_names_of_their_own(blobs: Blobs, name: str) -> None:
+    names = [
+        f"{name}{end}" for end in ("a b", "a+b", "a%20b", "a%2Fb", "a/b", "A B", "a b ", "ä", "a\u0308", "a", "a/")
+    ]
+    for each in names:
+        await blobs.put(each, each.encode())
+    assert [await blobs.get(each) for each in names] == [each.encode() for each in names]
+
+
+# ── When S3 does not do its part ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_store_that_is_gone_is_said_to_be_unavailable(
+    stack: Stack, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = stack.environment("ApiFunction") | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    blobs = S3Blobs(Calls("s3", ThreadPoolExecutor(4)), bucket=environment["AION_BUCKET"])
+    with pytest.raises(StoreUnavailable):
+        await blobs.put(name, b"-")
+    with pytest.raises(StoreUnavailable):
+        await blobs.get(name)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(500, "InternalError"), (503, "SlowDown"), (503, "ServiceUnavailable"), (502, "")]
+)
+async def test_what_s3_cannot_do_now_it_may_do_later(stack: Stack, name: str, status: int, code: str) -> None:
+    client = stack.client("s3")
+    body = f"<Error><Code>{code}</Code><Message>…</Message></Error>".encode() if code else b""
+    answers(client, status, body)
+    with pytest.raises(StoreUnavailable):
+        await s3_blobs(stack, client).put(name, b"-")
+    with pytest.raises(StoreUnavailable):
+        await s3_blobs(stack, client).get(name)
+
+
+async def test_what_s3_will_never_do_is_no_passing_fault(stack: Stack, name: str) -> None:
+    blobs = S3Blobs(Calls("s3", ThreadPoolExecutor(4), client=stack.client("s3")), bucket="no-such-bucket")
+    for call in (blobs.put(name, b"-"), blobs.get(name)):
+        with pytest.raises(StoreError) as error:
+            await call
+        assert error.type is StoreError
+
+
+async def test_an_answer_that_breaks_off_is_not_passed_off_as_the_blob(stack: Stack, name: str) -> None:
+    client = stack.client("s3")
+    blobs = s3_blobs(stack, client)
+    await blobs.put(name, bytes(1000))
+
+    def cut(parsed: dict[str, Any], **_: Any) -> None:
+        parsed["Body"]._content_length = "2000"
+
+    client.meta.events.register("after-call.s3.GetObject", cut)
+    with pytest.raises(StoreUnavailable):
+        await blobs.get(name)

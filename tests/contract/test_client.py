@@ -1,0 +1,53 @@
+"""What the errors of DynamoDB are called here: what may pass, what was refused, and what will never be done."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from aion_core.aws.client import Calls, Refused
+from aion_core.errors import StoreError, StoreUnavailable
+from infra.local_stack import client_of
+from tests.support.answers import answers
+
+WRITE = {"Put": {"TableName": "Table", "Item": {"pk": {"S": "1"}}}}
+CANCELED = "TransactionCanceledException"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reasons", "error"),
+    [
+        (400, "ConditionalCheckFailedException", (), Refused),
+        (400, "TransactionConflictException", (), Refused),
+        (400, "ThrottlingException", (), StoreUnavailable),
+        (400, "ProvisionedThroughputExceededException", (), StoreUnavailable),
+        (400, "ValidationException", (), StoreError),
+        (400, "AccessDeniedException", (), StoreError),
+        (500, "InternalServerError", (), StoreUnavailable),
+        (500, "SomethingNew", (), StoreUnavailable),
+        (503, "", (), StoreUnavailable),
+        (400, CANCELED, ("None", "ConditionalCheckFailed"), Refused),
+        (400, CANCELED, ("TransactionConflict", "None"), Refused),
+        (400, CANCELED, ("ConditionalCheckFailed", "ValidationError"), Refused),
+        (400, CANCELED, ("None", "ThrottlingError"), StoreUnavailable),
+        (400, CANCELED, ("None", "ProvisionedThroughputExceeded"), StoreUnavailable),
+        (400, CANCELED, ("None", "ValidationError"), StoreError),
+        (400, CANCELED, ("None", "ItemCollectionSizeLimitExceeded"), StoreError),
+    ],
+)
+async def test_an_error_has_the_name_of_what_happened(
+    status: int, code: str, reasons: tuple[str, ...], error: type[Exception]
+) -> None:
+    client = client_of("dynamodb", "http://127.0.0.1:9")
+    said = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "CancellationReasons": [{"Code": r} for r in reasons]}
+    answers(client, status, json.dumps(said).encode() if code else b"")
+    with pytest.raises(error) as caught:
+        await Calls("dynamodb", ThreadPoolExecutor(1), client=client)("transact_write_items", TransactItems=[WRITE])
+    assert caught.type is error
+
+
+async def test_a_request_that_is_none_will_never_be_done() -> None:
+    calls = Calls("dynamodb", ThreadPoolExecutor(1), client=client_of("dynamodb", "http://127.0.0.1:9"))
+    with pytest.raises(StoreError) as caught:
+        await calls("put_item", TableName="Table", Item={"pk": "not an attribute"})
+    assert caught.type is StoreError

@@ -1,0 +1,18 @@
+"""Answers that AWS gives when it has to, and an emulator never does."""
+
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+
+def answers(client: Any, status: int, body: bytes) -> None:
+    """Answer all of the client's requests in the service's place; none is tried again."""
+
+    def answer(request: Any, **_: Any) -> AWSResponse:
+        response = AWSResponse(request.url, status, {"content-type": "text/plain"}, None)
+        response._content = body
+        return response
+
+    client.meta.events.register("before-send", answer)
+    service = client.meta.service_model.service_name
+    client.meta.events.unregister(f"needs-retry.{service}", unique_id=f"retry-config-{service}")

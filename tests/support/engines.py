@@ -1,0 +1,86 @@
+"""What the contract suites run on: moto, ministack, and the engine that DYNAMODB_ENDPOINT names."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+from uuid import uuid4
+
+import pytest
+
+from infra import resources
+from infra.emulator import REGION
+from infra.local_stack import SETTINGS, LocalStack, client_of
+from infra.template import TABLE, Place, Template
+from tests.support import ministack
+from tests.support.server import ROOT
+
+DEFAULT = ("moto", "ministack")
+FASTEST = "ministack"
+
+
+class Stack(Protocol):
+    """The template's tables, queues and buckets, on some engine."""
+
+    def client(self, service: str) -> Any:
+        """A client of the stack's DynamoDB, SQS or S3."""
+
+    def environment(self, function: str) -> dict[str, str]:
+        """What the template gives the function, with what it needs to reach this stack."""
+
+
+def chosen() -> tuple[str, ...]:
+    """The engines of this run: those that AION_TEST_ENGINES names; by default, and by `all`, every one there is."""
+    there = (*DEFAULT, *(["endpoint"] if os.environ.get("DYNAMODB_ENDPOINT") else []))
+    named = _named()
+    for name in named:
+        if name == "endpoint" and name not in there:
+            raise pytest.UsageError("AION_TEST_ENGINES: DYNAMODB_ENDPOINT does not say where `endpoint` is")
+        if name not in (*there, "all"):
+            raise pytest.UsageError(f"AION_TEST_ENGINES: {name} is none of all, {', '.join(there)}")
+    return there if not named or "all" in named else named
+
+
+def chosen_for_long() -> tuple[str, ...]:
+    """The engines for a test that takes long: the fastest, unless AION_TEST_ENGINES asks for others."""
+    return chosen() if _named() else (FASTEST,)
+
+
+def _named() -> tuple[str, ...]:
+    return tuple(name.strip() for name in os.environ.get("AION_TEST_ENGINES", "").split(",") if name.strip())
+
+
+class MadeStack:
+    """The template's resources, made at an address; its DynamoDB may have another one."""
+
+    def __init__(self, place: Place, *, dynamodb: str | None = None) -> None:
+        self._dynamodb = dynamodb or place.endpoint
+        self.template = Template(ROOT / "template.yaml", place)
+        resources.make(self.template, self.client)
+
+    def client(self, service: str) -> Any:
+        return client_of(service, self._dynamodb if service == "dynamodb" else self.template.place.endpoint)
+
+    def environment(self, function: str) -> dict[str, str]:
+        there = {"AWS_ENDPOINT_URL": self.template.place.endpoint, "AWS_ENDPOINT_URL_DYNAMODB": self._dynamodb}
+        return {**self.template.environment(function), **SETTINGS, **there}
+
+
+@contextmanager
+def on_ministack() -> Iterator[Stack]:
+    """The stack on a ministack of its own."""
+    with ministack.serving() as endpoint:
+        yield MadeStack(Place(ministack.ACCOUNT, REGION, endpoint, "contract"))
+
+
+@contextmanager
+def on_endpoint(moto: LocalStack) -> Iterator[Stack]:
+    """The stack with its tables where DYNAMODB_ENDPOINT says; what is no table is moto's."""
+    # Named anew each time: the tables of an earlier run may be there still.
+    place = Place(moto.template.place.account, REGION, moto.endpoint, f"contract-{uuid4().hex[:8]}")
+    stack = MadeStack(place, dynamodb=os.environ["DYNAMODB_ENDPOINT"])
+    try:
+        yield stack
+    finally:
+        for table in stack.template.resources(TABLE):
+            stack.client("dynamodb").delete_table(TableName=stack.template.attribute(table, None, table))

@@ -1,0 +1,80 @@
+"""ministack as a process: AWS on a free port of the loopback, from an environment of its own.
+
+It asks for another botocore than ours, so it cannot be in the project's lock.
+"""
+
+import os
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+from tests.support.environments import python_with
+
+ACCOUNT = "000000000000"
+PATIENCE = 60
+
+REQUIREMENTS = Path(__file__).with_name("ministack.txt")
+PROGRAM = Path(__file__).with_name("ministack_program.py")
+
+SETTINGS = {
+    "MINISTACK_ACCOUNT_ID": ACCOUNT,
+    "MINISTACK_HOST": "127.0.0.1",
+    "SERVICES": "dynamodb,s3,sqs",
+    "LOG_LEVEL": "WARNING",
+    # It would take away the containers of another ministack on this machine.
+    "DOCKER_HOST": "unix:///nowhere",
+    # It would listen on ports of their own.
+    "IOT_MTLS_ENABLED": "0",
+    "SFTP_ENABLED": "0",
+}
+
+
+class MinistackError(Exception):
+    """ministack does not serve."""
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Run ministack until the block ends; yields its address once it answers."""
+    python = python_with(REQUIREMENTS)
+    with tempfile.TemporaryFile() as printed:
+        # Bound here, so that the port is nobody else's in between.
+        with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+            port, number = listener.getsockname()[1], listener.fileno()
+            process = subprocess.Popen(
+                # Isolated: this folder, where a module has ministack's own name, is not on its path.
+                [python, "-I", PROGRAM, str(number)],
+                # None of this machine's AWS settings.
+                env={"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), **SETTINGS},
+                stdin=subprocess.PIPE,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                pass_fds=[number],
+            )
+        try:
+            try:
+                _answers(port)
+            except (OSError, HTTPException) as error:
+                printed.seek(0)
+                said = printed.read().decode(errors="replace")
+                raise MinistackError(f"ministack does not answer ({error}); it has said:\n{said}") from error
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _answers(port: int) -> None:
+    # Whoever connects before it is ready waits; if it ends instead, the connection does.
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request("GET", "/_ministack/health")
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise HTTPException(f"{answer.status} {answer.reason}")
+    finally:
+        connection.close()
