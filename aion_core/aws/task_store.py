@@ -21,7 +21,15 @@ from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused, let_others_write
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
-from aion_core.aws.task_writes import HEAD_IS_AS_I_KNOW_IT, TASK_HAS_NOT_GONE_ON, TaskWrites
+from aion_core.aws.task_writes import (
+    HEAD_IS_AS_I_KNOW_IT,
+    MAY_WAIT,
+    MAY_WAIT_ALONE,
+    MAY_WAIT_BEHIND_OTHERS,
+    MAY_WAIT_FOR_AN_ANSWER,
+    TASK_HAS_NOT_GONE_ON,
+    TaskWrites,
+)
 from aion_core.aws.writes import Write, put
 from aion_core.errors import LeaseLost, MoreAsked, StoreCorrupt, StoreUnavailable
 from aion_core.ports import (
@@ -104,11 +112,9 @@ class DynamoDBTaskStore:
             context = None if new.context_is_new and not attempt else await self._context(new.context)
             record = context or ContextRecord()
             if record.interrupted is not None:
-                return await self.known(new.context, new.message_id, new.content_hash) or Interrupted(
-                    record.interrupted
-                )
+                return await self._known_of(new, holder) or Interrupted(record.interrupted)
             if record.busy and when_busy is not WhenBusy.ENQUEUE:
-                return await self.known(new.context, new.message_id, new.content_hash) or Busy(record.at_work)
+                return await self._known_of(new, holder) or Busy(record.at_work)
             head = ingress.first_head(new)
             begun: Begun | None = None
             if holder is not None and not record.busy:
@@ -118,16 +124,19 @@ class DynamoDBTaskStore:
                 change = self._writes.take(lease, context)
             elif record.expired:
                 change = self._writes.wait_anew(new.context, new.turn, record)
+            elif holder is not None:
+                # What runs, or is to, will come to this turn: its holder need not.
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT_BEHIND_OTHERS)
+            elif when_busy is WhenBusy.ENQUEUE:
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT)
             else:
-                change = self._writes.wait(new.context, new.turn, behind_others=holder is not None)
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT_ALONE)
             try:
                 await self._transact(*messages, change, self._writes.put_head(head), *events)
             except Refused as refused:
-                known = await self._first_known(_message_keys(new))
-                if known is not None and known["task_id"]["S"] != new.key.task_id:
-                    return ingress.repeat_of(new.content_hash, known["task_id"]["S"], known["content"]["B"])
+                known = await self._known_of(new, holder)
                 if known is not None:
-                    return await self._created_before(new, holder)
+                    return known
                 if len(record.waiting) >= MAX_WAITING and not refused.conflict:
                     raise ingress.too_many_wait() from None
                 await let_others_write(attempt)
@@ -138,6 +147,16 @@ class DynamoDBTaskStore:
             else:
                 return begun or Waiting(head, record.held_until())
         raise StoreUnavailable("The context changes faster than a task can be added to it.")
+
+    async def _known_of(self, new: NewTask, holder: str | None) -> Begun | Waiting | Repeated | None:
+        """Return what is known of the message, by any of its keys; None where nothing is."""
+        for key in _message_keys(new):
+            known = await self._reads.get(key)
+            if known is not None and known["task_id"]["S"] == new.key.task_id:
+                return await self._created_before(new, holder)
+            if known is not None:
+                return ingress.repeat_of(new.content_hash, known["task_id"]["S"], known["content"]["B"])
+        return None
 
     async def _created_before(self, new: NewTask, holder: str | None) -> Begun | Waiting:
         """Return what an earlier try of this very call has done, whose answer was lost."""
@@ -176,7 +195,7 @@ class DynamoDBTaskStore:
                 await self._transact(
                     message,
                     await self._put_asked(follow_up),
-                    self._writes.wait(context_key, replace(follow_up.turn, asked=0), behind_others=False),
+                    self._queued(context_key, replace(follow_up.turn, asked=0), record),
                     self._writes.check_at_work(before.key),
                 )
             except Refused as refused:
@@ -200,6 +219,12 @@ class DynamoDBTaskStore:
             else:
                 return Waiting(before, record.held_until())
         raise StoreUnavailable("The context changes faster than a message can be added to it.")
+
+    def _queued(self, context: ContextKey, turn: Turn, record: ContextRecord) -> Write:
+        """Return the write by which a turn of a task at work waits; behind a question it is due when that is answered."""
+        if record.interrupted is not None:
+            return self._writes.wait(context, turn, MAY_WAIT_FOR_AN_ANSWER, due=False)
+        return self._writes.wait(context, turn, MAY_WAIT)
 
     async def _taken(self, follow_up: FollowUp, record: ContextRecord, holder: str | None, token: str) -> "_Taken":
         """Return the writes by which the task takes the message in at once, and what has happened when they are made."""
@@ -653,13 +678,6 @@ class DynamoDBTaskStore:
         # Expired or not: its fence has to grow for as long as the item is there.
         item = await self._reads.get(keys.context_key(key), expired=True)
         return items.context_of(item, lives=self._reads.lives(item)) if item is not None else None
-
-    async def _first_known(self, message_keys: Sequence[keys.Key]) -> Item | None:
-        for key in message_keys:
-            known = await self._reads.get(key)
-            if known is not None:
-                return known
-        return None
 
     async def _is_mine(self, key: TaskKey, generation: int, token: str) -> bool:
         """Tell whether a write whose answer was lost had been made after all."""
