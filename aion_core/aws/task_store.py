@@ -181,12 +181,18 @@ class DynamoDBTaskStore:
             takes = before.state in lifecycle.INTERRUPTED or (
                 when_busy is WhenBusy.INTERRUPT and record.runs(before.key.task_id)
             )
-            if before.state in lifecycle.INTERRUPTED and record.running and record.running.id != follow_up.turn.id:
-                raise ingress.another_runs()
+            another_runs = record.running is not None and record.running.id != follow_up.turn.id
+            if before.state in lifecycle.INTERRUPTED and another_runs:
+                # The very same answer may be what runs, sent twice.
+                again = await self.known(context_key, follow_up.message_id, follow_up.content_hash)
+                if again is None:
+                    raise ingress.another_runs()
+                return again
             if not takes and when_busy is WhenBusy.REJECT:
-                return await self.known(context_key, follow_up.message_id, follow_up.content_hash) or Busy(
-                    before.key.task_id
-                )
+                again = await self.known(context_key, follow_up.message_id, follow_up.content_hash)
+                if again is None and _has_gone_on(before, await self.head(before.key), takes=False):
+                    raise ingress.no_longer_asked()
+                return again or Busy(before.key.task_id)
             try:
                 if takes:
                     taken = await self._taken(follow_up, record, holder, token)
@@ -201,9 +207,9 @@ class DynamoDBTaskStore:
             except Refused as refused:
                 known = await self._reads.get(message_key)
                 if known is not None and known["task_id"]["S"] == before.key.task_id:
-                    again = await self._followed_before(follow_up, holder)
-                    if again is not None:
-                        return again
+                    mine = await self._followed_before(follow_up, holder)
+                    if mine is not None:
+                        return mine
                 if known is not None:
                     return ingress.repeat_of(follow_up.content_hash, known["task_id"]["S"], known["content"]["B"])
                 head = await self.head(before.key)
