@@ -255,6 +255,11 @@ class DynamoDBTaskStore:
             first = next(iter(follow_up.task.history), None)
             if first is not None:
                 writes.append(self._writes.keep_message(keys.message_key(before.context, first.message_id)))
+            writes += [
+                self._writes.keep_asked(before.key, turn.id)
+                for turn in record.waiting
+                if turn.task_id == before.key.task_id and not turn.asked
+            ]
         if holder is None:
             writes.append(self._writes.wait_first(follow_up, record, after.fence, asks=asks))
             return _Taken(writes, Waiting(after))

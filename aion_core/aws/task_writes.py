@@ -91,6 +91,12 @@ class TaskWrites:
         """The message is known for as long as its task, which is kept for longer now."""
         return update(self._table, key, "SET expires = :expires", expires=self._at(self._retention))
 
+    def keep_asked(self, task: TaskKey, turn_id: str) -> Write:
+        """The message that waits is kept for as long as its task, which is kept for longer now."""
+        return update(
+            self._table, keys.asked_key(task, turn_id), "SET expires = :expires", expires=self._at(self._retention)
+        )
+
     def drop_asked(self, task: TaskKey, turn_id: str) -> Write:
         """The message is in the log now."""
         return delete(self._table, keys.asked_key(task, turn_id))
