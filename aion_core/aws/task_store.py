@@ -289,27 +289,44 @@ class DynamoDBTaskStore:
 
     async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
         """See `ports.TaskStore.begin`."""
-        record = await self._context(context)
-        turn = turn_to_begin(record, self._now()) if record is not None else None
-        if record is None or turn is None or isinstance(turn, Held):
-            return turn if isinstance(turn, Held) else None
-        beginning = await self._beginning(context, turn, record, holder, await self.head(_task_of(context, turn)))
-        if beginning is None:
-            return None
-        take = self._writes.take_over if record.running else self._writes.take_next
-        try:
-            await self._transact(take(beginning.begun.lease, record), *beginning.writes)
-        except Refused:
-            # Somebody else was faster: what is to be done is theirs to do.
-            return None
-        return beginning.begun
+        mine: Begun | None = None
+        for attempt in range(TRIES):
+            record = await self._context(context)
+            if record is None:
+                return None
+            if mine is not None and record.fence == mine.lease.fence and record.holder == holder:
+                return mine  # an earlier try, whose answer was lost
+            turn = turn_to_begin(record, self._now())
+            if not isinstance(turn, Turn):
+                return turn
+            head = await self.head(_task_of(context, turn))
+            if head is None or head.state in lifecycle.TERMINAL:
+                # It has outlived its time behind others, or a question: nobody else must wait behind it for ever.
+                mine = None
+                writes = [self._writes.strike(context, turn.task_id, record, record.fence + 1)]
+            else:
+                beginning = await self._beginning(context, turn, record, holder, head)
+                mine = beginning.begun
+                take = self._writes.take_over if record.running else self._writes.take_next
+                writes = [take(mine.lease, record), *beginning.writes]
+            try:
+                await self._transact(*writes)
+            except Refused:
+                # Somebody else was faster: what is to be done now?
+                await let_others_write(attempt)
+            except StoreUnavailable:
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
+                await let_others_write(attempt)
+            else:
+                if mine is not None:
+                    return mine
+        raise StoreUnavailable("The context changes faster than a turn can be begun in it.")
 
     async def _beginning(
-        self, context: ContextKey, turn: Turn, record: ContextRecord, holder: str, head: Head | None
-    ) -> "_Beginning | None":
-        """Return the writes by which the turn of the task begins, but for the lease's; None where the task is gone."""
-        if head is None:
-            return None
+        self, context: ContextKey, turn: Turn, record: ContextRecord, holder: str, head: Head
+    ) -> "_Beginning":
+        """Return the writes by which the turn of the task begins, but for the lease's."""
         lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
         if turn.asked:
             writes = [self._writes.raise_fence(head.key, lease.fence)]
@@ -423,9 +440,9 @@ class DynamoDBTaskStore:
             return _Ending([move], self._writes.release(lease), Ended(after))
         same = turn.task_id == head.key.task_id
         next_head = after if same else await self.head(_task_of(lease.context, turn))
-        beginning = await self._beginning(lease.context, turn, record, lease.holder, next_head) if go_on else None
-        if beginning is None:
+        if not go_on or next_head is None:
             return _Ending([move], self._writes.leave(lease, record), Ended(after, waiting=True))
+        beginning = await self._beginning(lease.context, turn, record, lease.holder, next_head)
         begun = beginning.begun
         writes = [move, *beginning.writes]
         if same:
@@ -481,7 +498,7 @@ class DynamoDBTaskStore:
             ended = Ended(after, waiting=takes and bool(record.without(task)) and record.interrupted in (None, task))
             try:
                 await self._transact(
-                    self._writes.strike(head, record, fence),
+                    self._writes.strike(head.context, task, record, fence),
                     self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
                     await self._put_event(head.key, after.generation, event, token=token),
                 )

@@ -330,9 +330,8 @@ class TaskWrites:
             **self._due(lease.context),
         )
 
-    def strike(self, head: Head, record: ContextRecord, fence: int) -> Write:
-        """The task is canceled: it neither runs nor waits nor asks here any more."""
-        task, context = head.key.task_id, head.context
+    def strike(self, context: ContextKey, task: str, record: ContextRecord, fence: int) -> Write:
+        """The task is canceled, or gone: it neither runs nor waits nor asks here any more."""
         line, values = _line_as_read(record)
         waiting = record.without(task)
         removed = []
