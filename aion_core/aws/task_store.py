@@ -472,10 +472,14 @@ class DynamoDBTaskStore:
                 await self._dynamodb("update_item", **write)
             except Refused as refused:
                 record = await self._context(lease.context)
-                if record is not None and record.fence == lease.fence and not record.holder:
+                if record is not None and (record.fence, record.running, record.holder) == (lease.fence, turn, ""):
                     return  # an earlier try, whose answer was lost
                 if not refused.conflict:
                     raise LeaseLost("Another holder runs this context now.") from None
+                await let_others_write(attempt)
+            except StoreUnavailable:
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
                 await let_others_write(attempt)
             else:
                 return
