@@ -9,6 +9,7 @@ A turn's time line, a line a request:
 """
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -361,13 +362,14 @@ class DynamoDBTaskStore:
 
     async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
         """See `ports.TaskStore.append`."""
+        head = replace(head, fence=lease.fence)
         after = lifecycle.advance(head, event)
-        token = str(uuid4())
+        token, request = _token(lease, after, event), str(uuid4())
         row = await self._put_event(head.key, after.generation, event, token=token, key=key)
-        write = self._writes.move_head(replace(head, fence=lease.fence), after, HEAD_IS_AS_I_KNOW_IT)
+        write = self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
         for attempt in range(TRIES):
             try:
-                await self._transact(write, row, token=token)
+                await self._transact(write, row, token=request)
             except Refused as refused:
                 if await self._is_mine(head.key, after.generation, token):
                     return after
@@ -389,7 +391,7 @@ class DynamoDBTaskStore:
         """See `ports.TaskStore.finish`."""
         head = replace(head, fence=lease.fence)
         after = lifecycle.advance(head, event)
-        token = str(uuid4())
+        token = _token(lease, after, event)
         rows = [await self._put_event(head.key, after.generation, event, token=token)]
         if snapshot is not None:
             rows.append(await self._put_snapshot(head.key, after.generation, snapshot))
@@ -411,7 +413,7 @@ class DynamoDBTaskStore:
                     return written
                 if refused.failed(1):
                     raise LeaseLost("Another holder runs this context now.") from None
-                if refused.failed(0):
+                if not asks and not refused.conflict:
                     ending = await self._ending(lease, head, after, go_on=go_on)
                 await let_others_write(attempt)
             except StoreUnavailable:
@@ -765,6 +767,12 @@ def _message_keys(new: NewTask) -> list[keys.Key]:
     if new.idempotency_key:
         found.insert(0, keys.idempotency_key(new.context.owner, new.context.agent, new.idempotency_key))
     return found
+
+
+def _token(lease: Lease, after: Head, event: Event) -> str:
+    """Return what tells an event's row from another's: the same for the same call, made again as its answer was lost."""
+    said = hashlib.sha256(items.event_bytes(event)).hexdigest()
+    return f"{lease.holder}#{lease.fence}#{after.generation}#{said}"
 
 
 def _task_of(context: ContextKey, turn: Turn) -> TaskKey:
