@@ -4,7 +4,7 @@ AION_MUTANTS holds, as JSON, the mutants by test (`file::function`, or "*" for a
 names gets what was seen, as a list of `Seen`. See `tests/contract/test_conditions.py`.
 
 As a program, `python -m tests.support.mutants NAME…` tries every contract test with each mutant whose name begins so,
-and prints which tests fail: half a minute for each.
+and prints which tests fail: half a minute for each. Without a NAME it prints what names there are.
 """
 
 import json
@@ -105,7 +105,10 @@ def run(asked: Mapping[str, Sequence[str]], tests: Sequence[str], scratch: Path)
 
 
 def main(*names: str) -> None:
-    """Print for each mutant the tests that fail."""
+    """Print the tests that fail, for each mutant of these names; the names that there are, where none is given."""
+    if not names:
+        print(*conditions.mutants(), sep="\n")
+        return
     os.environ.setdefault("AION_TEST_ENGINES", engines.FASTEST)
     asked = [name for name in conditions.mutants() if name.startswith(names)]
     with tempfile.TemporaryDirectory() as scratch:
