@@ -29,8 +29,8 @@ _CONFIG = Config(
 # An emulator answers at an address, not at a bucket's own name.
 _CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
-# DynamoDB's words, S3's and SQS's, beside every status from 500 on; a queue that is not there, or a key that may not be
-# used, does not pass.
+# DynamoDB's words, S3's and SQS's, beside every status from 500 on: a gateway's answer names no error at all. A queue
+# that is not there, or a key that may not be used, does not pass.
 _PASSING = frozenset(
     {
         "InternalError",

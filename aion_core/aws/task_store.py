@@ -9,6 +9,7 @@ A turn's time line, a line a request:
 """
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,15 @@ from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused, let_others_write
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
-from aion_core.aws.task_writes import HEAD_IS_AS_I_KNOW_IT, TASK_HAS_NOT_GONE_ON, TaskWrites
+from aion_core.aws.task_writes import (
+    HEAD_IS_AS_I_KNOW_IT,
+    MAY_WAIT,
+    MAY_WAIT_ALONE,
+    MAY_WAIT_BEHIND_OTHERS,
+    MAY_WAIT_FOR_AN_ANSWER,
+    TASK_HAS_NOT_GONE_ON,
+    TaskWrites,
+)
 from aion_core.aws.writes import Write, put
 from aion_core.errors import LeaseLost, MoreAsked, StoreCorrupt, StoreUnavailable
 from aion_core.ports import (
@@ -104,11 +113,9 @@ class DynamoDBTaskStore:
             context = None if new.context_is_new and not attempt else await self._context(new.context)
             record = context or ContextRecord()
             if record.interrupted is not None:
-                return await self.known(new.context, new.message_id, new.content_hash) or Interrupted(
-                    record.interrupted
-                )
+                return await self._known_of(new, holder) or Interrupted(record.interrupted)
             if record.busy and when_busy is not WhenBusy.ENQUEUE:
-                return await self.known(new.context, new.message_id, new.content_hash) or Busy(record.at_work)
+                return await self._known_of(new, holder) or Busy(record.at_work)
             head = ingress.first_head(new)
             begun: Begun | None = None
             if holder is not None and not record.busy:
@@ -118,16 +125,19 @@ class DynamoDBTaskStore:
                 change = self._writes.take(lease, context)
             elif record.expired:
                 change = self._writes.wait_anew(new.context, new.turn, record)
+            elif holder is not None:
+                # What runs, or is to, will come to this turn: its holder need not.
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT_BEHIND_OTHERS)
+            elif when_busy is WhenBusy.ENQUEUE:
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT)
             else:
-                change = self._writes.wait(new.context, new.turn, behind_others=holder is not None)
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT_ALONE)
             try:
                 await self._transact(*messages, change, self._writes.put_head(head), *events)
             except Refused as refused:
-                known = await self._first_known(_message_keys(new))
-                if known is not None and known["task_id"]["S"] != new.key.task_id:
-                    return ingress.repeat_of(new.content_hash, known["task_id"]["S"], known["content"]["B"])
+                known = await self._known_of(new, holder)
                 if known is not None:
-                    return await self._created_before(new, holder)
+                    return known
                 if len(record.waiting) >= MAX_WAITING and not refused.conflict:
                     raise ingress.too_many_wait() from None
                 await let_others_write(attempt)
@@ -138,6 +148,16 @@ class DynamoDBTaskStore:
             else:
                 return begun or Waiting(head, record.held_until())
         raise StoreUnavailable("The context changes faster than a task can be added to it.")
+
+    async def _known_of(self, new: NewTask, holder: str | None) -> Begun | Waiting | Repeated | None:
+        """Return what is known of the message, by any of its keys; None where nothing is."""
+        for key in _message_keys(new):
+            known = await self._reads.get(key)
+            if known is not None and known["task_id"]["S"] == new.key.task_id:
+                return await self._created_before(new, holder)
+            if known is not None:
+                return ingress.repeat_of(new.content_hash, known["task_id"]["S"], known["content"]["B"])
+        return None
 
     async def _created_before(self, new: NewTask, holder: str | None) -> Begun | Waiting:
         """Return what an earlier try of this very call has done, whose answer was lost."""
@@ -162,12 +182,18 @@ class DynamoDBTaskStore:
             takes = before.state in lifecycle.INTERRUPTED or (
                 when_busy is WhenBusy.INTERRUPT and record.runs(before.key.task_id)
             )
-            if before.state in lifecycle.INTERRUPTED and record.running and record.running.id != follow_up.turn.id:
-                raise ingress.another_runs()
+            another_runs = record.running is not None and record.running.id != follow_up.turn.id
+            if before.state in lifecycle.INTERRUPTED and another_runs:
+                # The very same answer may be what runs, sent twice.
+                again = await self.known(context_key, follow_up.message_id, follow_up.content_hash)
+                if again is None:
+                    raise ingress.another_runs()
+                return again
             if not takes and when_busy is WhenBusy.REJECT:
-                return await self.known(context_key, follow_up.message_id, follow_up.content_hash) or Busy(
-                    before.key.task_id
-                )
+                again = await self.known(context_key, follow_up.message_id, follow_up.content_hash)
+                if again is None and _has_gone_on(before, await self.head(before.key), takes=False):
+                    raise ingress.no_longer_asked()
+                return again or Busy(before.key.task_id)
             try:
                 if takes:
                     taken = await self._taken(follow_up, record, holder, token)
@@ -176,15 +202,15 @@ class DynamoDBTaskStore:
                 await self._transact(
                     message,
                     await self._put_asked(follow_up),
-                    self._writes.wait(context_key, replace(follow_up.turn, asked=0), behind_others=False),
+                    self._queued(context_key, replace(follow_up.turn, asked=0), record),
                     self._writes.check_at_work(before.key),
                 )
             except Refused as refused:
                 known = await self._reads.get(message_key)
                 if known is not None and known["task_id"]["S"] == before.key.task_id:
-                    again = await self._followed_before(follow_up, holder)
-                    if again is not None:
-                        return again
+                    mine = await self._followed_before(follow_up, holder)
+                    if mine is not None:
+                        return mine
                 if known is not None:
                     return ingress.repeat_of(follow_up.content_hash, known["task_id"]["S"], known["content"]["B"])
                 head = await self.head(before.key)
@@ -200,6 +226,12 @@ class DynamoDBTaskStore:
             else:
                 return Waiting(before, record.held_until())
         raise StoreUnavailable("The context changes faster than a message can be added to it.")
+
+    def _queued(self, context: ContextKey, turn: Turn, record: ContextRecord) -> Write:
+        """Return the write by which a turn of a task at work waits; behind a question it is due when that is answered."""
+        if record.interrupted is not None:
+            return self._writes.wait(context, turn, MAY_WAIT_FOR_AN_ANSWER, due=False)
+        return self._writes.wait(context, turn, MAY_WAIT)
 
     async def _taken(self, follow_up: FollowUp, record: ContextRecord, holder: str | None, token: str) -> "_Taken":
         """Return the writes by which the task takes the message in at once, and what has happened when they are made."""
@@ -224,6 +256,11 @@ class DynamoDBTaskStore:
             first = next(iter(follow_up.task.history), None)
             if first is not None:
                 writes.append(self._writes.keep_message(keys.message_key(before.context, first.message_id)))
+            writes += [
+                self._writes.keep_asked(before.key, turn.id)
+                for turn in record.waiting
+                if turn.task_id == before.key.task_id and not turn.asked
+            ]
         if holder is None:
             writes.append(self._writes.wait_first(follow_up, record, after.fence, asks=asks))
             return _Taken(writes, Waiting(after))
@@ -253,27 +290,44 @@ class DynamoDBTaskStore:
 
     async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
         """See `ports.TaskStore.begin`."""
-        record = await self._context(context)
-        turn = turn_to_begin(record, self._now()) if record is not None else None
-        if record is None or turn is None or isinstance(turn, Held):
-            return turn if isinstance(turn, Held) else None
-        beginning = await self._beginning(context, turn, record, holder, await self.head(_task_of(context, turn)))
-        if beginning is None:
-            return None
-        take = self._writes.take_over if record.running else self._writes.take_next
-        try:
-            await self._transact(take(beginning.begun.lease, record), *beginning.writes)
-        except Refused:
-            # Somebody else was faster: what is to be done is theirs to do.
-            return None
-        return beginning.begun
+        mine: Begun | None = None
+        for attempt in range(TRIES):
+            record = await self._context(context)
+            if record is None:
+                return None
+            if mine is not None and record.fence == mine.lease.fence and record.holder == holder:
+                return mine  # an earlier try, whose answer was lost
+            turn = turn_to_begin(record, self._now())
+            if not isinstance(turn, Turn):
+                return turn
+            head = await self.head(_task_of(context, turn))
+            if head is None or head.state in lifecycle.TERMINAL:
+                # It has outlived its time behind others, or a question: nobody else must wait behind it for ever.
+                mine = None
+                writes = [self._writes.strike(context, turn.task_id, record, record.fence + 1)]
+            else:
+                beginning = await self._beginning(context, turn, record, holder, head)
+                mine = beginning.begun
+                take = self._writes.take_over if record.running else self._writes.take_next
+                writes = [take(mine.lease, record), *beginning.writes]
+            try:
+                await self._transact(*writes)
+            except Refused:
+                # Somebody else was faster: what is to be done now?
+                await let_others_write(attempt)
+            except StoreUnavailable:
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
+                await let_others_write(attempt)
+            else:
+                if mine is not None:
+                    return mine
+        raise StoreUnavailable("The context changes faster than a turn can be begun in it.")
 
     async def _beginning(
-        self, context: ContextKey, turn: Turn, record: ContextRecord, holder: str, head: Head | None
-    ) -> "_Beginning | None":
-        """Return the writes by which the turn of the task begins, but for the lease's; None where the task is gone."""
-        if head is None:
-            return None
+        self, context: ContextKey, turn: Turn, record: ContextRecord, holder: str, head: Head
+    ) -> "_Beginning":
+        """Return the writes by which the turn of the task begins, but for the lease's."""
         lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
         if turn.asked:
             writes = [self._writes.raise_fence(head.key, lease.fence)]
@@ -308,13 +362,14 @@ class DynamoDBTaskStore:
 
     async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
         """See `ports.TaskStore.append`."""
+        head = replace(head, fence=lease.fence)
         after = lifecycle.advance(head, event)
-        token = str(uuid4())
+        token, request = _token(lease, after, event), str(uuid4())
         row = await self._put_event(head.key, after.generation, event, token=token, key=key)
-        write = self._writes.move_head(replace(head, fence=lease.fence), after, HEAD_IS_AS_I_KNOW_IT)
+        write = self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
         for attempt in range(TRIES):
             try:
-                await self._transact(write, row, token=token)
+                await self._transact(write, row, token=request)
             except Refused as refused:
                 if await self._is_mine(head.key, after.generation, token):
                     return after
@@ -336,7 +391,7 @@ class DynamoDBTaskStore:
         """See `ports.TaskStore.finish`."""
         head = replace(head, fence=lease.fence)
         after = lifecycle.advance(head, event)
-        token = str(uuid4())
+        token = _token(lease, after, event)
         rows = [await self._put_event(head.key, after.generation, event, token=token)]
         if snapshot is not None:
             rows.append(await self._put_snapshot(head.key, after.generation, snapshot))
@@ -358,7 +413,7 @@ class DynamoDBTaskStore:
                     return written
                 if refused.failed(1):
                     raise LeaseLost("Another holder runs this context now.") from None
-                if refused.failed(0):
+                if not asks and not refused.conflict:
                     ending = await self._ending(lease, head, after, go_on=go_on)
                 await let_others_write(attempt)
             except StoreUnavailable:
@@ -387,9 +442,9 @@ class DynamoDBTaskStore:
             return _Ending([move], self._writes.release(lease), Ended(after))
         same = turn.task_id == head.key.task_id
         next_head = after if same else await self.head(_task_of(lease.context, turn))
-        beginning = await self._beginning(lease.context, turn, record, lease.holder, next_head) if go_on else None
-        if beginning is None:
+        if not go_on or next_head is None:
             return _Ending([move], self._writes.leave(lease, record), Ended(after, waiting=True))
+        beginning = await self._beginning(lease.context, turn, record, lease.holder, next_head)
         begun = beginning.begun
         writes = [move, *beginning.writes]
         if same:
@@ -419,10 +474,14 @@ class DynamoDBTaskStore:
                 await self._dynamodb("update_item", **write)
             except Refused as refused:
                 record = await self._context(lease.context)
-                if record is not None and record.fence == lease.fence and not record.holder:
+                if record is not None and (record.fence, record.running, record.holder) == (lease.fence, turn, ""):
                     return  # an earlier try, whose answer was lost
                 if not refused.conflict:
                     raise LeaseLost("Another holder runs this context now.") from None
+                await let_others_write(attempt)
+            except StoreUnavailable:
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
                 await let_others_write(attempt)
             else:
                 return
@@ -445,7 +504,7 @@ class DynamoDBTaskStore:
             ended = Ended(after, waiting=takes and bool(record.without(task)) and record.interrupted in (None, task))
             try:
                 await self._transact(
-                    self._writes.strike(head, record, fence),
+                    self._writes.strike(head.context, task, record, fence),
                     self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
                     await self._put_event(head.key, after.generation, event, token=token),
                 )
@@ -654,13 +713,6 @@ class DynamoDBTaskStore:
         item = await self._reads.get(keys.context_key(key), expired=True)
         return items.context_of(item, lives=self._reads.lives(item)) if item is not None else None
 
-    async def _first_known(self, message_keys: Sequence[keys.Key]) -> Item | None:
-        for key in message_keys:
-            known = await self._reads.get(key)
-            if known is not None:
-                return known
-        return None
-
     async def _is_mine(self, key: TaskKey, generation: int, token: str) -> bool:
         """Tell whether a write whose answer was lost had been made after all."""
         item = await self._reads.get(keys.event_key(key, generation))
@@ -715,6 +767,12 @@ def _message_keys(new: NewTask) -> list[keys.Key]:
     if new.idempotency_key:
         found.insert(0, keys.idempotency_key(new.context.owner, new.context.agent, new.idempotency_key))
     return found
+
+
+def _token(lease: Lease, after: Head, event: Event) -> str:
+    """Return what tells an event's row from another's: the same for the same call, made again as its answer was lost."""
+    said = hashlib.sha256(items.event_bytes(event)).hexdigest()
+    return f"{lease.holder}#{lease.fence}#{after.generation}#{said}"
 
 
 def _task_of(context: ContextKey, turn: Turn) -> TaskKey:

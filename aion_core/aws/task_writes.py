@@ -51,12 +51,18 @@ LINE_IS_AS_READ = "line = :line"
 LINE_IS_NEW = "attribute_not_exists(line)"
 """How a line that nobody has stood in yet looks; one of version 1 looks so too."""
 NOTHING_RUNS = "attribute_not_exists(running)"
+SOMETHING_RUNS = "attribute_exists(running)"
 NOTHING_ASKS = "attribute_not_exists(interrupted)"
 NOTHING_WAITS = "attribute_not_exists(waiting) OR size(waiting) = :none"
 CONTEXT_IS_FREE = f"{FENCE_IS_AS_READ} AND {NOTHING_RUNS} AND {NOTHING_ASKS} AND ({NOTHING_WAITS})"
 CONTEXT_HAS_EXPIRED = f"{FENCE_IS_AS_READ} AND expires <= :now"
 ONE_MORE_MAY_WAIT = "(attribute_not_exists(waiting) OR size(waiting) < :most)"
-SOMETHING_IS_AT_WORK = "(attribute_exists(running) OR size(waiting) > :none)"
+SOMETHING_IS_AT_WORK = f"({SOMETHING_RUNS} OR size(waiting) > :none)"
+SOMETHING_ASKS = "attribute_exists(interrupted)"
+MAY_WAIT = f"{ONE_MORE_MAY_WAIT} AND {NOTHING_ASKS}"
+MAY_WAIT_BEHIND_OTHERS = f"{MAY_WAIT} AND {SOMETHING_IS_AT_WORK}"
+MAY_WAIT_ALONE = f"{NOTHING_RUNS} AND {NOTHING_ASKS} AND ({NOTHING_WAITS})"
+MAY_WAIT_FOR_AN_ANSWER = f"{ONE_MORE_MAY_WAIT} AND {SOMETHING_ASKS}"
 TASK_ASKS = "interrupted = :task"
 LEASE_IS_AS_DEAD_AS_READ = f"{FENCE_IS_AS_READ} AND #until = :read"
 LEASE_IS_MINE = "fence = :fence AND holder = :holder"
@@ -84,6 +90,12 @@ class TaskWrites:
     def keep_message(self, key: keys.Key) -> Write:
         """The message is known for as long as its task, which is kept for longer now."""
         return update(self._table, key, "SET expires = :expires", expires=self._at(self._retention))
+
+    def keep_asked(self, task: TaskKey, turn_id: str) -> Write:
+        """The message that waits is kept for as long as its task, which is kept for longer now."""
+        return update(
+            self._table, keys.asked_key(task, turn_id), "SET expires = :expires", expires=self._at(self._retention)
+        )
 
     def drop_asked(self, task: TaskKey, turn_id: str) -> Write:
         """The message is in the log now."""
@@ -201,25 +213,31 @@ class TaskWrites:
 
     # ── Who waits ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def wait(self, context: ContextKey, turn: Turn, *, behind_others: bool) -> Write:
-        """Stand in line; `behind_others`: only while something is at work, whose end lets the next one begin."""
-        condition = f"{ONE_MORE_MAY_WAIT} AND {SOMETHING_IS_AT_WORK}" if behind_others else ONE_MORE_MAY_WAIT
-        none = {"none": 0} if behind_others else {}
+    def wait(self, context: ContextKey, turn: Turn, only_if: str, *, due: bool = True) -> Write:
+        """Stand in line, where the context is as the condition says; `due` is what nobody else is to act before."""
+        changes = (
+            "waiting = list_append(if_not_exists(waiting, :nobody), :turns), line = if_not_exists(line, :zero) + :one,"
+            " fence = if_not_exists(fence, :zero), expires = :expires, v = :v"
+        )
+        values: dict[str, object] = {}
+        if due:
+            changes += ", due_shard = if_not_exists(due_shard, :shard), due_at = if_not_exists(due_at, :due)"
+            values |= self._due(context)
+        if ":most" in only_if:
+            values["most"] = MAX_WAITING
+        if ":none" in only_if:
+            values["none"] = 0
         return self._change(
             context,
-            "SET waiting = list_append(if_not_exists(waiting, :nobody), :turns), line = if_not_exists(line, :zero) + :one,"
-            " due_shard = if_not_exists(due_shard, :shard), due_at = if_not_exists(due_at, :due),"
-            " fence = if_not_exists(fence, :zero), expires = :expires, v = :v",
-            condition,
+            f"SET {changes}",
+            only_if,
             nobody=items.turns_attribute(()),
             turns=items.turns_attribute([turn]),
             zero=0,
             one=1,
-            most=MAX_WAITING,
             expires=self._at(self._retention),
             v=items.VERSION,
-            **none,
-            **self._due(context),
+            **values,
         )
 
     def wait_anew(self, context: ContextKey, turn: Turn, record: ContextRecord) -> Write:
@@ -245,7 +263,7 @@ class TaskWrites:
         if asks:
             condition, more = f"{NOTHING_RUNS} AND {TASK_ASKS}", {"task": follow_up.head.key.task_id}
         else:
-            condition, more = "attribute_exists(running)", {}
+            condition, more = SOMETHING_RUNS, {}
         return self._change(
             context,
             f"SET waiting = :turns, line = :next_line, fence = :fence, {SET_DUE}, expires = :expires"
@@ -316,9 +334,8 @@ class TaskWrites:
             **self._due(lease.context),
         )
 
-    def strike(self, head: Head, record: ContextRecord, fence: int) -> Write:
-        """The task is canceled: it neither runs nor waits nor asks here any more."""
-        task, context = head.key.task_id, head.context
+    def strike(self, context: ContextKey, task: str, record: ContextRecord, fence: int) -> Write:
+        """The task is canceled, or gone: it neither runs nor waits nor asks here any more."""
         line, values = _line_as_read(record)
         waiting = record.without(task)
         removed = []

@@ -109,10 +109,10 @@ class MemoryTaskStore:
             takes = asks or (when_busy is WhenBusy.INTERRUPT and record.runs(head.key.task_id))
             if asks and record.running is not None:
                 raise ingress.another_runs()
-            if not takes and when_busy is WhenBusy.REJECT:
-                return Busy(head.key.task_id)
             if task.head.state in lifecycle.RESTING if not takes else task.head.generation != head.generation:
                 raise ingress.no_longer_asked()
+            if not takes and when_busy is WhenBusy.REJECT:
+                return Busy(head.key.task_id)
             if not takes and len(record.waiting) >= MAX_WAITING:
                 raise ingress.too_many_wait()
             self._messages[place] = (head.key.task_id, follow_up.content_hash)
@@ -331,7 +331,9 @@ class MemoryTaskStore:
     def _wait(self, key: ContextKey, turn: Turn) -> None:
         record = self._context(key)
         self._contexts[key] = replace(record, line=record.line + 1, waiting=(*record.waiting, turn))
-        self._due.setdefault(key, self._soon())
+        if record.interrupted is None:
+            # Behind a question it is due when that is answered.
+            self._due.setdefault(key, self._soon())
 
     def _context(self, key: ContextKey) -> ContextRecord:
         return self._contexts.setdefault(key, ContextRecord())

@@ -5,9 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from aion_core.memory.task_store import MemoryTaskStore
 from infra.local_stack import LocalStack
 from tests.support import engines
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
 from tests.support.engines import Stack
+from tests.support.stores import LEASE_SECONDS, dynamodb_store
 
 _ran: Counter[tuple[str, str]] = Counter()
 
@@ -45,6 +49,14 @@ def ministack() -> Iterator[Stack]:
 def endpoint(moto: LocalStack) -> Iterator[Stack]:
     with engines.on_endpoint(moto) as stack:
         yield stack
+
+
+@pytest.fixture
+def chat(adapter: Stack | None, clock: ManualClock) -> Conversation:
+    """A context of a store: in memory, and on each engine."""
+    if adapter is None:
+        return Conversation(MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS), clock)
+    return Conversation(dynamodb_store(adapter, clock), clock)
 
 
 @pytest.hookimpl(wrapper=True)

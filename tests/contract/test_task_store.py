@@ -1,416 +1,501 @@
-"""What `ports.TaskStore` promises, over each adapter."""
+"""What `ports.TaskStore` promises of a new task, its turn and its log, over each adapter."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused
-from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
 from aion_core.ports import (
     MAX_WAITING,
     Begun,
-    ContextKey,
+    Busy,
     Cursor,
     Delta,
     DeltaBatch,
-    FollowUp,
-    Head,
+    Held,
     Interrupted,
-    NewTask,
     Numbered,
     Repeated,
     TaskKey,
-    TaskStore,
     Waiting,
+    WhenBusy,
 )
-from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import ingress, lifecycle
-from tests.support.clock import ManualClock
-from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
+from aion_core.protocol.types import Event, Task, TaskState
+from aion_core.tasks import projection
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation, of
+from tests.support.stores import LEASE_SECONDS, new_owner
+
+NOT_QUEUED = [WhenBusy.REJECT, WhenBusy.INTERRUPT]
 
 
-@pytest.fixture
-def store(adapter: Stack | None, clock: ManualClock) -> TaskStore:
-    return dynamodb_store(adapter, clock) if adapter else MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
+# ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def context() -> ContextKey:
-    return ContextKey(new_owner(), "echo", "c-1")
+async def test_a_new_task_is_kept_with_its_first_events_and_its_lease(chat: Conversation) -> None:
+    new = chat.message("m-1", request={"network": "n", "deep": {"er": [1, None]}})
+    outcome = await chat.store.create(new, holder="holder-1")
+    assert isinstance(outcome, Begun)
+    lease = outcome.lease
+    assert (lease.fence, lease.holder, lease.context, lease.turn) == (
+        1,
+        "holder-1",
+        chat.context,
+        replace(new.turn, tries=1),
+    )
+    log = await chat.store.log(new.key)
+    assert log is not None
+    assert log.events == (Numbered(1, new.events[0], request=new.request), Numbered(2, new.events[1]))
+    assert log.head == outcome.head == await chat.store.head(new.key)
+    assert (log.head.generation, log.head.state, log.head.fence) == (2, WORKING, 1)
 
 
-@pytest.fixture
-def asks(clock: ManualClock, context: ContextKey) -> Callable[..., NewTask]:
-    """A new task of a message: `asks("m-1")` makes task t-m-1 in the test's context."""
+async def test_a_task_of_a_context_that_the_server_made_is_as_any_other(chat: Conversation) -> None:
+    begun = await chat.starts(context_is_new=True)
+    assert begun.lease.fence == 1
+    assert await chat.head("t-m-1") == begun.head
 
-    def asks(message_id: str, text: str = "hi", *, task_id: str = "", of: ContextKey = context) -> NewTask:
-        message = Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)])
-        task_id = task_id or f"t-{message_id}"
-        return ingress.new_task(
-            message, of, task_id=task_id, turn_id=f"turn-{task_id}", at=clock.now(), context_is_new=False
+
+async def test_without_a_holder_a_turn_waits_in_a_free_context(chat: Conversation) -> None:
+    waiting = await chat.waits("m-1", holder=None)
+    assert (waiting.head, waiting.until) == (await chat.head("t-m-1"), None)
+    assert waiting.head.fence == 0
+    begun = await chat.begins("holder-2")
+    assert (begun.lease.turn.id, begun.lease.turn.tries, begun.lease.holder) == ("turn-m-1", 1, "holder-2")
+    assert begun.head == replace(waiting.head, fence=begun.lease.fence) == await chat.head("t-m-1")
+
+
+async def test_without_a_holder_a_turn_waits_in_a_new_context_too(chat: Conversation) -> None:
+    await chat.waits("m-1", holder=None, context_is_new=True)
+    assert (await chat.begins()).head.key.task_id == "t-m-1"
+
+
+async def test_a_repeated_message_gets_the_first_task_back(chat: Conversation) -> None:
+    """R52, R110, D17."""
+    first = await chat.starts("m-1", task_id="t-1")
+    again = chat.message("m-1", task_id="t-2")
+    for holder in ("holder-2", None):
+        assert await chat.store.create(again, holder=holder) == Repeated("t-1")
+    assert await chat.store.log(again.key) is None
+    await chat.ends(first)
+    assert await chat.store.create(again, holder="holder-2") == Repeated("t-1")
+    assert await chat.store.begin(chat.context, holder="holder-2") is None
+
+
+async def test_a_message_id_with_other_content_is_refused(chat: Conversation) -> None:
+    """D17."""
+    await chat.starts("m-1", text="one")
+    for holder in ("holder-2", None):
+        with pytest.raises(MessageIdReused):
+            await chat.store.create(chat.message("m-1", "another", task_id="t-2"), holder=holder)
+    assert await chat.store.head(chat.key("t-2")) is None
+
+
+async def test_an_idempotency_key_tells_a_repeat_where_the_context_is_another(chat: Conversation) -> None:
+    await chat.starts("m-1", idempotency_key="key-1", context_is_new=True)
+    other = of(chat, context_id="c-2")
+    again = other.message("m-1", task_id="t-2", idempotency_key="key-1", context_is_new=True)
+    assert await chat.store.create(again, holder="holder-2") == Repeated("t-m-1")
+    assert await chat.store.create(replace(again, context_is_new=False), holder=None) == Repeated("t-m-1")
+    assert await chat.store.head(again.key) is None
+    assert isinstance(await chat.store.create(replace(again, idempotency_key="key-2"), holder="holder-2"), Begun)
+
+
+async def test_an_idempotency_key_with_other_content_is_refused(chat: Conversation) -> None:
+    await chat.starts("m-1", text="one", idempotency_key="key-1")
+    with pytest.raises(MessageIdReused):
+        await chat.store.create(
+            of(chat, context_id="c-2").message("m-2", "another", idempotency_key="key-1"), holder="holder-2"
         )
 
-    return asks
+
+async def test_an_idempotency_key_and_a_message_id_are_each_known(chat: Conversation) -> None:
+    await chat.starts("m-1", idempotency_key="key-1")
+    for options in ({}, {"idempotency_key": "key-1"}, {"idempotency_key": "key-2"}):
+        again = chat.message("m-1", task_id="t-2", **options)
+        assert await chat.store.create(again, holder=None) == Repeated("t-m-1")
+    with_the_key_alone = chat.message("m-2", idempotency_key="key-1")
+    assert await chat.store.create(with_the_key_alone, holder=None) == Repeated("t-m-1")
+    # What was no message of its own has not made its messageId known.
+    assert await chat.store.known(chat.context, "m-2", b"") is None
 
 
-def says(begun: Begun, text: str, state: TaskState = TaskState.TASK_STATE_WORKING) -> TaskStatusUpdateEvent:
-    status = lifecycle.status_at(state, begun.head.timestamp)
-    status.message.CopyFrom(Message(message_id=text[:20], role=Role.ROLE_AGENT, parts=[Part(text=text)]))
-    return TaskStatusUpdateEvent(
-        task_id=begun.head.key.task_id, context_id=begun.head.context.context_id, status=status
-    )
+async def test_an_idempotency_key_is_its_owners_and_agents(chat: Conversation) -> None:
+    await chat.starts("m-1", idempotency_key="key-1")
+    for other in (of(chat, owner=new_owner()), of(chat, agent="other")):
+        await other.starts("m-1", idempotency_key="key-1")
 
 
-async def begun(store: TaskStore, new: NewTask) -> Begun:
-    outcome = await store.create(new, holder="holder-1")
-    assert isinstance(outcome, Begun)
-    return outcome
+async def test_an_idempotency_key_is_no_message_id(chat: Conversation) -> None:
+    await chat.starts("m-1", idempotency_key="one")
+    await of(chat, context_id="one").starts("one")
+    await chat.waits("one")
 
 
-async def test_a_new_task_is_kept_with_its_first_events_and_its_lease(
-    store: TaskStore, asks: Callable[..., NewTask]
-) -> None:
-    new = asks("m-1")
-    outcome = await begun(store, new)
-    assert (outcome.lease.fence, outcome.lease.turn.tries, outcome.lease.holder) == (1, 1, "holder-1")
-    log = await store.log(new.key)
-    assert log is not None
-    assert log.events == tuple(Numbered(n, event) for n, event in enumerate(new.events, start=1))
-    assert log.head == outcome.head == await store.head(new.key)
-    assert (log.head.generation, log.head.state) == (2, TaskState.TASK_STATE_WORKING)
-
-
-async def test_a_repeated_message_gets_the_first_task_back(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    """R52, R110, D17."""
-    first = await begun(store, asks("m-1", task_id="t-1"))
-    again = asks("m-1", task_id="t-2")
-    assert await store.create(again, holder="holder-2") == Repeated("t-1")
-    assert await store.log(again.key) is None
-    await store.append(first.lease, first.head, says(first, "done", TaskState.TASK_STATE_COMPLETED), release=True)
-    assert await store.create(again, holder="holder-2") == Repeated("t-1")
-    assert await store.begin(first.lease.context, holder="holder-2") is None
-
-
-async def test_a_message_id_with_other_content_is_refused(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    """D17."""
-    await begun(store, asks("m-1", "one"))
-    with pytest.raises(MessageIdReused):
-        await store.create(asks("m-1", "another", task_id="t-2"), holder="holder-2")
-
-
-async def test_a_message_id_is_known_in_its_own_context_only(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey
-) -> None:
-    await begun(store, asks("m-1", task_id="t-1"))
-    for number, other in enumerate(
-        (replace(context, owner=new_owner()), replace(context, agent="other"), replace(context, context_id="c-2"))
-    ):
-        await begun(store, asks("m-1", task_id=f"t-{number + 2}", of=other))
+async def test_a_message_id_is_known_in_its_own_context_only(chat: Conversation) -> None:
+    await chat.starts("m-1", task_id="t-1")
+    others = (of(chat, owner=new_owner()), of(chat, agent="other"), of(chat, context_id="c-2"))
+    for number, other in enumerate(others):
+        await other.starts("m-1", task_id=f"t-{number + 2}")
 
 
 @pytest.mark.parametrize("context_id", ["a#b", "a", "a#b#c"])
-async def test_a_context_id_cannot_reach_into_another_context(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey, context_id: str
-) -> None:
-    await begun(store, asks("m#1", task_id="t-1", of=replace(context, context_id="a#b#")))
-    await begun(store, asks("m#1", task_id="t-2", of=replace(context, context_id=context_id)))
+async def test_a_context_id_cannot_reach_into_another_context(chat: Conversation, context_id: str) -> None:
+    await of(chat, context_id="a#b#").starts("m#1", task_id="t-1")
+    await of(chat, context_id=context_id).starts("m#1", task_id="t-2")
 
 
-async def test_of_many_at_the_same_instant_one_is_the_first(store: TaskStore, asks: Callable[..., NewTask]) -> None:
+async def test_of_many_at_the_same_instant_one_is_the_first(chat: Conversation) -> None:
     outcomes = await asyncio.gather(
-        *(store.create(asks("m-1", task_id=f"t-{n}"), holder=f"holder-{n}") for n in range(16))
+        *(chat.store.create(chat.message("m-1", task_id=f"t-{n}"), holder=f"holder-{n}") for n in range(16))
     )
     first = [outcome for outcome in outcomes if isinstance(outcome, Begun)]
     assert len(first) == 1
     assert outcomes.count(Repeated(first[0].head.key.task_id)) == 15
 
 
-async def test_a_turn_waits_while_another_runs_and_begins_when_it_is_released(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey
-) -> None:
-    first = await begun(store, asks("m-1"))
-    for message_id in ("m-2", "m-3"):
-        waiting = await store.create(asks(message_id), holder="holder-2")
-        assert isinstance(waiting, Waiting)
-        assert waiting.head.state == TaskState.TASK_STATE_WORKING
-        assert waiting.head.generation == 2
-    assert await store.begin(context, holder="holder-2") is None
-    await store.append(first.lease, first.head, says(first, "done", TaskState.TASK_STATE_COMPLETED), release=True)
+async def test_what_is_known_of_a_message(chat: Conversation) -> None:
+    new = chat.message("m-1")
+    await chat.starts("m-1")
+    assert await chat.store.known(new.context, "m-1", new.content_hash) == Repeated("t-m-1")
+    assert await chat.store.known(new.context, "m-2", new.content_hash) is None
+    with pytest.raises(MessageIdReused):
+        await chat.store.known(new.context, "m-1", b"other")
 
-    late = await store.create(asks("m-4"), holder="holder-2")
-    assert isinstance(late, Waiting), "nobody overtakes those that wait"
+
+# ── In a context that is at work ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_turn_waits_while_another_runs_and_says_until_when(chat: Conversation) -> None:
+    await chat.starts("m-1")
+    taken = chat.clock.now()
+    chat.clock.move(5)
+    waiting = await chat.waits("m-2", holder="holder-2")
+    assert (waiting.head.state, waiting.head.generation, waiting.head.fence) == (WORKING, 2, 0)
+    assert waiting.until is not None
+    assert abs((waiting.until - taken).total_seconds() - LEASE_SECONDS) < 0.01
+
+
+async def test_turns_run_one_after_another_in_the_order_in_which_they_came(chat: Conversation) -> None:
+    first = await chat.starts("m-1")
+    await chat.waits("m-2", holder="holder-2")
+    await chat.waits("m-3", holder=None)
+    await chat.ends(first)
+
+    await chat.waits("m-4", holder="holder-2")  # nobody overtakes those that wait
     for fence, message_id in enumerate(("m-2", "m-3", "m-4"), start=2):
-        turn = await store.begin(context, holder="holder-2")
-        assert turn is not None
+        turn = await chat.begins()
         assert turn.head.key.task_id == f"t-{message_id}"
         assert (turn.lease.fence, turn.head.fence, turn.lease.turn.tries) == (fence, fence, 1)
-        await store.append(turn.lease, turn.head, says(turn, "done", TaskState.TASK_STATE_COMPLETED), release=True)
-    assert await store.begin(context, holder="holder-2") is None
+        await chat.ends(turn)
+    assert await chat.store.begin(chat.context, holder="holder-2") is None
 
 
-async def test_only_one_of_many_begins_a_turn(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey
+@pytest.mark.parametrize("when_busy", NOT_QUEUED)
+@pytest.mark.parametrize("holder", ["holder-2", None])
+async def test_a_busy_context_keeps_nothing_of_what_does_not_queue(
+    chat: Conversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
-    first = await begun(store, asks("m-1"))
-    await store.create(asks("m-2"), holder="holder-2")
-    await store.append(first.lease, first.head, says(first, "done", TaskState.TASK_STATE_COMPLETED), release=True)
-    outcomes = await asyncio.gather(*(store.begin(context, holder=f"holder-{n}") for n in range(8)))
-    assert sum(outcome is not None for outcome in outcomes) == 1
+    first = await chat.starts("m-1")
+    new = chat.message("m-2", idempotency_key="key-2")
+    assert await chat.store.create(new, holder=holder, when_busy=when_busy) == Busy("t-m-1")
+    assert await chat.store.head(new.key) is None
+    assert await chat.store.known(chat.context, "m-2", new.content_hash) is None
+    assert (await chat.ends(first)).waiting is False
+    other_content = chat.message("m-2", "another", idempotency_key="key-2")
+    assert isinstance(await chat.store.create(other_content, holder="holder-1", when_busy=when_busy), Begun)
 
 
-async def test_one_turn_too_many_is_refused_and_leaves_nothing(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey
+@pytest.mark.parametrize("when_busy", NOT_QUEUED)
+async def test_a_context_where_a_turn_only_waits_is_busy_too(chat: Conversation, when_busy: WhenBusy) -> None:
+    await chat.waits("m-1")
+    await chat.waits("m-2")
+    outcome = await chat.store.create(chat.message("m-3"), holder="holder-1", when_busy=when_busy)
+    assert outcome == Busy("t-m-1"), "it is the one to be run first"
+
+
+@pytest.mark.parametrize("when_busy", NOT_QUEUED)
+@pytest.mark.parametrize("holder", ["holder-2", None])
+async def test_a_known_message_is_a_repeat_before_the_context_is_busy(
+    chat: Conversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
-    first = await begun(store, asks("m-0"))
+    await chat.starts("m-1", idempotency_key="key-1")
+    again = chat.message("m-1", task_id="again")
+    assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Repeated("t-m-1")
+    by_key = chat.message("m-2", idempotency_key="key-1")
+    assert await chat.store.create(by_key, holder=holder, when_busy=when_busy) == Repeated("t-m-1")
+    with pytest.raises(MessageIdReused):
+        await chat.store.create(chat.message("m-1", "other", task_id="o"), holder=holder, when_busy=when_busy)
+
+
+@pytest.mark.parametrize("when_busy", WhenBusy)
+async def test_a_free_context_is_free_whatever_would_be_done_in_a_busy_one(
+    chat: Conversation, when_busy: WhenBusy
+) -> None:
+    begun = await chat.store.create(chat.message("m-1"), holder="holder-1", when_busy=when_busy)
+    assert isinstance(begun, Begun)
+    await chat.ends(begun)
+    waiting = await chat.store.create(chat.message("m-2"), holder=None, when_busy=when_busy)
+    assert isinstance(waiting, Waiting)
+
+
+@pytest.mark.parametrize("when_busy", NOT_QUEUED)
+@pytest.mark.parametrize("holder", ["holder", None])
+async def test_of_many_that_do_not_queue_one_is_taken(
+    chat: Conversation, when_busy: WhenBusy, holder: str | None
+) -> None:
+    outcomes = await asyncio.gather(
+        *(chat.store.create(chat.message(f"m-{n}"), holder=holder, when_busy=when_busy) for n in range(8))
+    )
+    taken = [outcome for outcome in outcomes if isinstance(outcome, Begun | Waiting)]
+    assert len(taken) == 1
+    assert outcomes.count(Busy(taken[0].head.key.task_id)) == 7
+
+
+@pytest.mark.parametrize("holder", ["holder-1", None])
+async def test_one_turn_too_many_is_refused_and_leaves_nothing(chat: Conversation, holder: str | None) -> None:
+    first = await chat.starts("m-0")
     for number in range(MAX_WAITING):
-        await store.create(asks(f"m-{number + 1}"), holder="holder-1")
+        await chat.waits(f"m-{number + 1}", holder=holder)
     with pytest.raises(ContextBusy):
-        await store.create(asks("late"), holder="holder-1")
-    assert await store.log(asks("late").key) is None
-    assert isinstance(await store.create(asks("m-1", task_id="again"), holder="holder-1"), Repeated)
-    await store.append(first.lease, first.head, says(first, "done", TaskState.TASK_STATE_COMPLETED), release=True)
-    await store.begin(context, holder="holder-1")
-    assert isinstance(await store.create(asks("late"), holder="holder-1"), Waiting)
+        await chat.store.create(chat.message("late"), holder=holder)
+    assert await chat.store.log(chat.key("t-late")) is None
+    assert isinstance(await chat.store.create(chat.message("m-1", task_id="again"), holder=holder), Repeated)
+    await chat.ends(first)
+    await chat.begins()
+    await chat.waits("late", holder=holder)
 
 
-async def test_events_are_numbered_without_a_gap_and_come_back_as_they_were(
-    store: TaskStore, asks: Callable[..., NewTask]
-) -> None:
-    new = asks("m-1")
-    turn = await begun(store, new)
-    head = turn.head
-    texts = ["one", "emoji \U0001f600 \u202bשלום\u202c NUL \0 end", "large " * 20_000]
-    for number, text in enumerate(texts, start=3):
-        head = await store.append(turn.lease, head, says(turn, text))
-        assert head.generation == number
-    log = await store.log(new.key, after=2)
-    assert log is not None
-    assert log.head == head
-    assert [(entry.generation, entry.event) for entry in log.events] == [
-        (number, says(turn, text)) for number, text in enumerate(texts, start=3)
-    ]
-    whole = await store.log(new.key)
-    assert whole is not None
-    assert [entry.generation for entry in whole.events] == [1, 2, 3, 4, 5]
-    past = await store.log(new.key, after=5)
-    assert past is not None
-    assert past.events == ()
+# ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_holder_whose_head_is_not_the_newest_is_refused(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    new = asks("m-1")
-    turn = await begun(store, new)
-    head = await store.append(turn.lease, turn.head, says(turn, "one"))
-    with pytest.raises(LeaseLost):
-        await store.append(turn.lease, turn.head, says(turn, "the same number again"))
-    log = await store.log(new.key)
-    assert log is not None
-    assert log.head == head
-    assert log.events[-1].event == says(turn, "one")
+async def test_only_one_of_many_begins_a_turn(chat: Conversation) -> None:
+    await chat.waits("m-1")
+    outcomes = await asyncio.gather(*(chat.store.begin(chat.context, holder=f"holder-{n}") for n in range(8)))
+    begun = [outcome for outcome in outcomes if isinstance(outcome, Begun)]
+    assert len(begun) == 1
+    assert begun[0].lease.turn.tries == 1
+    assert all(isinstance(outcome, Begun | Held) for outcome in outcomes)
 
 
-async def test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey, clock: ManualClock
-) -> None:
-    new = asks("m-1")
-    dead = await begun(store, new)
-    await store.create(asks("m-2"), holder="holder-2")
-    clock.move(LEASE_SECONDS - 1)
-    assert await store.begin(context, holder="holder-2") is None
-    clock.move(2)
-    heir = await store.begin(context, holder="holder-2")
-    assert heir is not None
+async def test_a_turn_that_is_held_says_which_and_until_when(chat: Conversation) -> None:
+    begun = await chat.starts("m-1")
+    held = await chat.store.begin(chat.context, holder="holder-2")
+    assert isinstance(held, Held)
+    assert held.turn_id == begun.lease.turn.id
+    assert abs((held.until - chat.clock.now()).total_seconds() - LEASE_SECONDS) < 0.01
+    chat.clock.move(10)
+    assert await asyncio.to_thread(chat.store.renew, begun.lease)
+    again = await chat.store.begin(chat.context, holder="holder-2")
+    assert isinstance(again, Held)
+    assert abs((again.until - held.until).total_seconds() - 10) < 0.01
+
+
+async def test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused(chat: Conversation) -> None:
+    dead = await chat.starts("m-1")
+    await chat.waits("m-2")
+    chat.clock.move(LEASE_SECONDS - 1)
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+    assert chat.store.holds(dead.lease)
+    chat.clock.move(2)
+    heir = await chat.begins()
     assert (heir.lease.turn.id, heir.lease.turn.tries, heir.lease.fence) == (dead.lease.turn.id, 2, 2)
     assert heir.head.fence == 2
 
-    assert not store.renew(dead.lease)
+    assert not chat.store.renew(dead.lease)
+    assert not chat.store.holds(dead.lease)
+    assert chat.store.holds(heir.lease)
+    for refused in (
+        chat.store.append(dead.lease, dead.head, chat.says(dead.head)),
+        chat.store.append(dead.lease, heir.head, chat.says(dead.head)),
+        chat.ends(dead),
+        chat.store.pause(dead.lease, at_boundary=True),
+    ):
+        with pytest.raises(LeaseLost):
+            await refused
+    after = await chat.ends(heir)
     with pytest.raises(LeaseLost):
-        await store.append(dead.lease, dead.head, says(dead, "too late"))
-    after = await store.append(heir.lease, heir.head, says(heir, "mine", TaskState.TASK_STATE_COMPLETED), release=True)
-    with pytest.raises(LeaseLost):
-        await store.append(dead.lease, after, says(dead, "much too late"))
-    log = await store.log(new.key)
+        await chat.store.append(dead.lease, replace(dead.head, generation=3), chat.says(dead.head))
+    log = await chat.store.log(after.head.key)
     assert log is not None
     assert [entry.generation for entry in log.events] == [1, 2, 3]
 
 
-async def test_a_renewed_lease_lives_on(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey, clock: ManualClock
-) -> None:
-    turn = await begun(store, asks("m-1"))
+async def test_a_renewed_lease_lives_on(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
     for _ in range(3):
-        clock.move(LEASE_SECONDS - 1)
-        assert await asyncio.to_thread(store.renew, turn.lease)
-        assert await store.begin(context, holder="holder-2") is None
-    assert not await asyncio.to_thread(store.renew, replace(turn.lease, holder="somebody else"))
-    assert not await asyncio.to_thread(store.renew, replace(turn.lease, fence=0))
+        chat.clock.move(LEASE_SECONDS - 1)
+        assert await asyncio.to_thread(chat.store.renew, turn.lease)
+        assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+    assert not await asyncio.to_thread(chat.store.renew, replace(turn.lease, holder="somebody else"))
+    assert not await asyncio.to_thread(chat.store.renew, replace(turn.lease, fence=0))
 
 
-async def test_a_released_lease_is_not_renewed(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    turn = await begun(store, asks("m-1"))
-    await store.append(turn.lease, turn.head, says(turn, "done", TaskState.TASK_STATE_COMPLETED), release=True)
-    assert not await asyncio.to_thread(store.renew, turn.lease)
+async def test_a_lease_that_was_given_back_is_not_renewed(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.ends(turn)
+    assert not await asyncio.to_thread(chat.store.renew, turn.lease)
+    with pytest.raises(LeaseLost):
+        await chat.store.pause(turn.lease, at_boundary=False)
 
 
-async def test_a_context_is_free_again_after_its_turn(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey
-) -> None:
+async def test_a_context_is_free_again_after_its_turn(chat: Conversation) -> None:
     for number in range(3):
-        turn = await begun(store, asks(f"m-{number}"))
+        turn = await chat.starts(f"m-{number}")
         assert turn.lease.fence == number + 1
-        await store.append(turn.lease, turn.head, says(turn, "done", TaskState.TASK_STATE_COMPLETED), release=True)
+        await chat.ends(turn)
 
 
-async def test_nothing_is_known_of_what_was_never_made(store: TaskStore, context: ContextKey) -> None:
-    key = TaskKey(context.owner, "never")
-    assert await store.head(key) is None
-    assert await store.log(key) is None
-    assert list(await store.deltas(key, since=Cursor())) == []
-    assert await store.begin(context, holder="holder-1") is None
+async def test_nothing_is_known_of_what_was_never_made(chat: Conversation) -> None:
+    key = TaskKey(chat.context.owner, "never")
+    assert await chat.store.head(key) is None
+    assert await chat.store.log(key) is None
+    assert await chat.store.log(key, after=3) is None
+    assert list(await chat.store.deltas(key, since=Cursor())) == []
+    assert await chat.store.begin(chat.context, holder="holder-1") is None
 
 
-async def test_a_task_is_its_owners_only(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    new = asks("m-1")
-    await begun(store, new)
-    stranger = TaskKey(new_owner(), new.key.task_id)
-    assert await store.head(stranger) is None
-    assert await store.log(stranger) is None
+async def test_a_task_is_its_owners_only(chat: Conversation) -> None:
+    begun = await chat.starts("m-1")
+    stranger = TaskKey(new_owner(), begun.head.key.task_id)
+    assert await chat.store.head(stranger) is None
+    assert await chat.store.log(stranger) is None
 
 
-async def test_deltas_come_back_in_order_from_the_cursor_on(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    new = asks("m-1")
-    await begun(store, new)
+# ── The log ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_events_are_numbered_without_a_gap_and_come_back_as_they_were(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    head = turn.head
+    texts = ["one", "emoji \U0001f600 \u202bשלום\u202c NUL \0 end", "large " * 20_000]
+    said = [chat.says(head, WORKING, text) for text in texts]
+    for number, event in enumerate(said, start=3):
+        head = await chat.store.append(turn.lease, head, event)
+        assert head.generation == number
+    log = await chat.store.log(head.key, after=2)
+    assert log is not None
+    assert log.head == head
+    assert [(entry.generation, entry.event) for entry in log.events] == list(enumerate(said, start=3))
+    whole = await chat.store.log(head.key)
+    assert whole is not None
+    assert [entry.generation for entry in whole.events] == [1, 2, 3, 4, 5]
+    past = await chat.store.log(head.key, after=5)
+    assert past is not None
+    assert (past.head, past.events) == (head, ())
+
+
+async def test_an_event_keeps_its_key(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.store.append(turn.lease, turn.head, chat.says(turn.head), key="node:1/0")
+    log = await chat.store.log(turn.head.key)
+    assert log is not None
+    assert [entry.key for entry in log.events] == ["", "", "node:1/0"]
+
+
+async def test_an_event_that_may_not_follow_is_not_recorded(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    submitted = chat.says(turn.head, TaskState.TASK_STATE_SUBMITTED)
+    with pytest.raises(IllegalMove):
+        await chat.store.append(turn.lease, turn.head, submitted)
+    with pytest.raises(IllegalMove):
+        await chat.store.finish(turn.lease, turn.head, submitted)
+    assert await chat.head("t-m-1") == turn.head
+
+
+async def test_a_holder_whose_head_is_not_the_newest_is_refused(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    said = chat.says(turn.head)
+    head = await chat.store.append(turn.lease, turn.head, said)
+    with pytest.raises(LeaseLost):
+        await chat.store.append(turn.lease, turn.head, chat.says(turn.head, WORKING, "the same number again"))
+    with pytest.raises(LeaseLost):
+        await chat.ends(turn)
+    log = await chat.store.log(head.key)
+    assert log is not None
+    assert log.head == head
+    assert log.events[-1].event == said
+
+
+async def test_after_a_task_was_ended_from_outside_nothing_is_recorded(chat: Conversation) -> None:
+    """I12."""
+    turn = await chat.starts("m-1")
+    await chat.cancels("t-m-1")
+    for refused in (
+        chat.store.append(turn.lease, turn.head, chat.says(turn.head)),
+        chat.store.append(turn.lease, replace(turn.head, generation=3), chat.says(turn.head)),
+        chat.ends(turn),
+    ):
+        with pytest.raises(LeaseLost):
+            await refused
+    assert (await chat.head("t-m-1")).generation == 3
+
+
+async def test_deltas_come_back_in_order_from_the_cursor_on(chat: Conversation) -> None:
+    key = (await chat.starts("m-1")).head.key
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
         DeltaBatch(2, 1, 2, (Delta("half \ud83d", append=True),)),
         DeltaBatch(2, 2, 0, (Delta("again", append=False),)),
-        DeltaBatch(3, 2, 0, (Delta("c", append=False), Delta("", append=True, last=True))),
+        DeltaBatch(3, 2, 0, (Delta("c", append=False), Delta("", append=True, last=True, reason="interrupted"))),
         DeltaBatch(12, 2, 0, (Delta("d", append=False),)),
     ]
     for batch in reversed(batches):
-        await store.append_deltas(new.key, batch)
-    assert list(await store.deltas(new.key, since=Cursor())) == batches
-    assert list(await store.deltas(new.key, since=Cursor(2, 1, 2))) == batches[1:]
-    assert list(await store.deltas(new.key, since=Cursor(2, 1, 3))) == batches[2:]
-    assert list(await store.deltas(new.key, since=Cursor(3))) == batches[3:]
-    log = await store.log(new.key)
+        await chat.store.append_deltas(key, batch)
+    assert list(await chat.store.deltas(key, since=Cursor())) == batches
+    assert list(await chat.store.deltas(key, since=Cursor(2, 1, 2))) == batches[1:]
+    assert list(await chat.store.deltas(key, since=Cursor(2, 1, 3))) == batches[2:]
+    assert list(await chat.store.deltas(key, since=Cursor(3))) == batches[3:]
+    log = await chat.store.log(key)
     assert log is not None
     assert len(log.events) == 2, "deltas are no part of the log"
 
 
-# ── Interrupted tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A snapshot ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def interrupted(store: TaskStore, new: NewTask) -> Head:
-    turn = await begun(store, new)
-    question = says(turn, "which?", TaskState.TASK_STATE_INPUT_REQUIRED)
-    return await store.append(turn.lease, turn.head, question, release=True)
-
-
-def answers(head: Head, message_id: str = "m-2", text: str = "this one") -> FollowUp:
-    message = Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)])
-    return ingress.follow_up(
-        message, head, turn_id=f"turn-{message_id}", at=head.timestamp, request={"trace": {"id": 7}}
-    )
-
-
-async def test_an_answer_is_recorded_with_what_it_sets_to_work_and_its_lease(
-    store: TaskStore, asks: Callable[..., NewTask]
-) -> None:
-    head = await interrupted(store, asks("m-1"))
-    follow_up = answers(head)
-    turn = await store.follow_up(follow_up, holder="holder-2")
-    assert isinstance(turn, Begun)
-    assert (turn.lease.fence, turn.lease.turn.tries, turn.lease.turn.asked) == (2, 1, 4)
-    assert (turn.head.generation, turn.head.state, turn.head.fence) == (4, TaskState.TASK_STATE_WORKING, 2)
-    log = await store.log(head.key)
+async def test_a_reader_may_begin_at_a_snapshot_and_has_the_same_task(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head, WORKING, "first"))
+    question = chat.says(head, INPUT_REQUIRED, "which?")
+    before = await chat.task("t-m-1")
+    whole = _then(before, 4, question)
+    asked = (await chat.store.finish(turn.lease, head, question, snapshot=whole)).head
+    log = await chat.store.log(asked.key)
     assert log is not None
-    assert log.head == turn.head
-    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.asked, request={"trace": {"id": 7}})
-    after = await store.append(turn.lease, turn.head, says(turn, "done", TaskState.TASK_STATE_COMPLETED), release=True)
-    assert after.generation == 5
-    assert isinstance(await store.create(asks("m-3"), holder="holder-2"), Begun), "the context is free again"
-
-
-async def test_a_message_to_an_interrupted_context_is_for_the_task_that_asks(
-    store: TaskStore, asks: Callable[..., NewTask]
-) -> None:
-    head = await interrupted(store, asks("m-1"))
-    assert await store.create(asks("m-2"), holder="holder-2") == Interrupted(head.key.task_id)
-    assert await store.log(asks("m-2").key) is None
-    assert await store.create(asks("m-1", task_id="again"), holder="holder-2") == Repeated("t-m-1")
-
-
-async def test_what_waits_is_held_until_the_question_is_answered(
-    store: TaskStore, asks: Callable[..., NewTask], context: ContextKey
-) -> None:
-    """Another turn would take the question away from the graph."""
-    turn = await begun(store, asks("m-1"))
-    assert isinstance(await store.create(asks("m-2"), holder="holder-2"), Waiting)
-    question = says(turn, "which?", TaskState.TASK_STATE_INPUT_REQUIRED)
-    head = await store.append(turn.lease, turn.head, question, release=True)
-    assert await store.begin(context, holder="holder-2") is None
-    answered = await store.follow_up(answers(head, "m-3"), holder="holder-3")
+    assert log.events == (Numbered(4, whole),)
+    answered = await chat.store.follow_up(await chat.more(asked, "m-2"), holder="holder-2")
     assert isinstance(answered, Begun)
-    done = says(answered, "done", TaskState.TASK_STATE_COMPLETED)
-    await store.append(answered.lease, answered.head, done, release=True)
-    waited = await store.begin(context, holder="holder-2")
-    assert waited is not None
-    assert waited.head.key.task_id == "t-m-2"
-
-
-async def test_an_answer_that_comes_twice_is_taken_once(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    head = await interrupted(store, asks("m-1"))
-    outcomes = await asyncio.gather(*(store.follow_up(answers(head), holder=f"holder-{n}") for n in range(6)))
-    assert sum(isinstance(outcome, Begun) for outcome in outcomes) == 1
-    assert outcomes.count(Repeated(head.key.task_id)) == 5
-    log = await store.log(head.key)
+    ended = await chat.ends(answered, COMPLETED)
+    log = await chat.store.log(asked.key)
     assert log is not None
-    assert log.head.generation == 4
+    assert [entry.generation for entry in log.events] == [4, 5, 6]
+    assert log.head == ended.head
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+    tail = await chat.store.log(asked.key, after=2)
+    assert tail is not None
+    assert [entry.generation for entry in tail.events] == [3, 4, 5, 6], "a cursor before it gets every event"
+    assert not any(entry.event == whole for entry in tail.events)
 
 
-async def test_of_two_answers_the_second_is_told_that_the_task_has_gone_on(
-    store: TaskStore, asks: Callable[..., NewTask]
-) -> None:
-    head = await interrupted(store, asks("m-1"))
-    turn = await store.follow_up(answers(head), holder="holder-2")
-    assert isinstance(turn, Begun)
-    with pytest.raises(ContextBusy):
-        await store.follow_up(answers(head, "m-3"), holder="holder-3")
-    await store.append(turn.lease, turn.head, says(turn, "done", TaskState.TASK_STATE_COMPLETED), release=True)
-    with pytest.raises(LeaseLost):
-        await store.follow_up(answers(head, "m-3"), holder="holder-3")
-    assert await store.known(head.context, "m-3", b"") is None
+def _then(task: Task, generation: int, event: Event) -> Task:
+    return projection.apply(task, Numbered(generation, event))
 
 
-async def test_what_is_known_of_a_message(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    new = asks("m-1")
-    await begun(store, new)
-    assert await store.known(new.context, "m-1", new.content_hash) == Repeated("t-m-1")
-    assert await store.known(new.context, "m-2", new.content_hash) is None
-    with pytest.raises(MessageIdReused):
-        await store.known(new.context, "m-1", b"other")
+async def test_a_message_to_a_context_that_waits_for_an_answer_is_for_the_task_that_asks(chat: Conversation) -> None:
+    await chat.asks("m-1")
+    for when_busy in WhenBusy:
+        for holder in ("holder-2", None):
+            new = chat.message("m-2", idempotency_key="key-2")
+            assert await chat.store.create(new, holder=holder, when_busy=when_busy) == Interrupted("t-m-1")
+            assert await chat.store.head(new.key) is None
+            assert await chat.store.known(chat.context, "m-2", new.content_hash) is None
+            again = chat.message("m-1", task_id="again")
+            assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Repeated("t-m-1")
 
 
-async def test_an_event_keeps_its_key_and_the_first_the_requests_metadata(
-    store: TaskStore, asks: Callable[..., NewTask]
-) -> None:
-    new = replace(asks("m-1"), request={"network": "n", "deep": {"er": [1, None]}})
-    turn = await begun(store, new)
-    await store.append(turn.lease, turn.head, says(turn, "one"), key="node:1/0")
-    log = await store.log(new.key)
-    assert log is not None
-    assert [entry.key for entry in log.events] == ["", "", "node:1/0"]
-    assert [entry.request for entry in log.events] == [new.request, {}, {}]
-
-
-async def test_a_large_answer_comes_back_whole(store: TaskStore, asks: Callable[..., NewTask]) -> None:
-    head = await interrupted(store, asks("m-1"))
-    follow_up = answers(head, text="large " * 30_000)
-    await store.follow_up(follow_up, holder="holder-2")
-    log = await store.log(head.key)
-    assert log is not None
-    assert log.events[-1].asked == follow_up.asked
+async def test_a_known_idempotency_key_is_a_repeat_before_it_is_an_answer(chat: Conversation) -> None:
+    first = await chat.starts("m-1", idempotency_key="key-1")
+    await chat.ends(first, INPUT_REQUIRED)
+    by_key = chat.message("m-2", idempotency_key="key-1")
+    assert await chat.store.create(by_key, holder="holder-2") == Repeated("t-m-1")

@@ -1,0 +1,208 @@
+"""Two that act on one context at the same instant, many times: whatever comes of it, nothing is lost or done twice."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from aion_core.errors import AionError, ContextBusy, IllegalMove, LeaseLost, MoreAsked
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Begun, Busy, Ended, Held, Interrupted, Overdue, Waiting, WhenBusy
+from tests.support.clock import ManualClock
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.engines import Stack
+from tests.support.stores import LEASE_SECONDS, dynamodb_store
+
+ROUNDS, ROUNDS_IN_MEMORY = 5, 40
+
+Act = Callable[[Conversation, Begun], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A refusal that an act may meet."""
+
+    error: AionError
+
+
+async def finish(chat: Conversation, turn: Begun) -> Ended:
+    try:
+        return await chat.ends(turn, go_on=bool(random.getrandbits(1)))
+    except MoreAsked:
+        return await chat.ends(turn, WORKING, go_on=bool(random.getrandbits(1)))
+
+
+async def ask(chat: Conversation, turn: Begun) -> Ended:
+    return await chat.ends(turn, INPUT_REQUIRED)
+
+
+async def say(chat: Conversation, turn: Begun) -> Any:
+    return await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
+
+
+async def pause(chat: Conversation, turn: Begun) -> None:
+    await chat.store.pause(turn.lease, at_boundary=True)
+
+
+async def cancel(chat: Conversation, turn: Begun) -> Ended:
+    return await chat.cancels("t-m-1")
+
+
+async def cancel_what_waits(chat: Conversation, turn: Begun) -> Ended:
+    return await chat.cancels("t-m-2")
+
+
+async def begin(chat: Conversation, turn: Begun) -> Any:
+    return await chat.store.begin(chat.context, holder=f"holder-{random.getrandbits(64)}")
+
+
+def enqueue(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE) -> Act:
+    async def enqueue(chat: Conversation, turn: Begun) -> Any:
+        number = random.getrandbits(64)
+        outcome = await chat.store.create(chat.message(f"n-{number}"), holder=holder, when_busy=when_busy)
+        if isinstance(outcome, Begun | Waiting):
+            chat.tasks.append(outcome.head.key.task_id)
+        return outcome
+
+    enqueue.__name__ = f"enqueue_{holder}_{when_busy}"
+    return enqueue
+
+
+def follow_up(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE, task_id: str = "t-m-1") -> Act:
+    async def follow_up(chat: Conversation, turn: Begun) -> Any:
+        message_id = f"f-{random.getrandbits(64)}"
+        more = await chat.more(await chat.head(task_id), message_id)
+        outcome = await chat.store.follow_up(more, holder=holder, when_busy=when_busy)
+        if isinstance(outcome, Begun | Waiting):
+            chat.accepted.append((task_id, message_id))
+        return outcome
+
+    follow_up.__name__ = f"follow_up_{task_id}_{holder}_{when_busy}"
+    return follow_up
+
+
+async def renew(chat: Conversation, turn: Begun) -> Any:
+    return await asyncio.to_thread(chat.store.renew, turn.lease)
+
+
+async def claim(chat: Conversation, turn: Begun) -> Any:
+    return await chat.store.claim(Overdue(chat.context, chat.clock.now()))
+
+
+# How it stands before they act.
+
+
+async def running(chat: Conversation) -> Begun:
+    return await chat.starts("m-1")
+
+
+async def running_before_others(chat: Conversation) -> Begun:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.waits("m-3")
+    return turn
+
+
+async def asking(chat: Conversation) -> Begun:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    return Begun(turn.lease, (await chat.ends(turn, INPUT_REQUIRED)).head)
+
+
+async def waiting(chat: Conversation) -> Begun:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.queues("t-m-1", "q-1")
+    return Begun(turn.lease, (await chat.ends(turn, WORKING)).head)
+
+
+async def forsaken(chat: Conversation) -> Begun:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    chat.clock.move(LEASE_SECONDS + 1)
+    return turn
+
+
+RACES: list[tuple[Callable[[Conversation], Awaitable[Begun]], list[Act]]] = [
+    (running, [finish, cancel]),
+    (running_before_others, [finish, cancel, cancel_what_waits]),
+    (running, [finish, enqueue("holder-2")]),
+    (running, [finish, enqueue(None), enqueue("holder-2")]),
+    (running, [finish, enqueue("holder-2", WhenBusy.REJECT), enqueue(None, WhenBusy.REJECT)]),
+    (running, [finish, follow_up("holder-2")]),
+    (running_before_others, [finish, follow_up("holder-2"), follow_up(None, task_id="t-m-2")]),
+    (running_before_others, [ask, follow_up("holder-2"), enqueue(None)]),
+    (running, [ask, enqueue("holder-2"), enqueue(None)]),
+    (running_before_others, [ask, cancel, cancel_what_waits]),
+    (running, [say, follow_up("holder-2", WhenBusy.INTERRUPT)]),
+    (running_before_others, [finish, follow_up(None, WhenBusy.INTERRUPT)]),
+    (running_before_others, [pause, follow_up("holder-2", WhenBusy.INTERRUPT), enqueue(None)]),
+    (running_before_others, [pause, cancel, begin]),
+    (asking, [follow_up("holder-2"), follow_up(None), follow_up("holder-3")]),
+    (asking, [follow_up("holder-2"), cancel]),
+    (asking, [follow_up(None), cancel, begin]),
+    (asking, [follow_up("holder-2", task_id="t-m-2"), cancel, cancel_what_waits]),
+    (waiting, [begin, begin, cancel]),
+    (waiting, [begin, cancel_what_waits, enqueue("holder-2")]),
+    (waiting, [begin, follow_up("holder-2"), enqueue(None)]),
+    (forsaken, [begin, begin, renew, claim]),
+    (forsaken, [begin, finish, cancel_what_waits]),
+    (forsaken, [begin, cancel, claim, claim]),
+    (forsaken, [begin, say, follow_up("holder-2", WhenBusy.INTERRUPT)]),
+]
+
+
+def named(race: Any) -> str:
+    return race.__name__ if callable(race) else "-".join(act.__name__ for act in race)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("before", "acts"), RACES, ids=named)
+async def test_whatever_wins_nothing_is_lost_or_done_twice(
+    adapter: Stack | None, clock: ManualClock, before: Callable[[Conversation], Awaitable[Begun]], acts: list[Act]
+) -> None:
+    store = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS) if adapter is None else dynamodb_store(adapter, clock)
+    for _ in range(ROUNDS_IN_MEMORY if adapter is None else ROUNDS):
+        chat = Conversation(store, clock)
+        turn = await before(chat)
+
+        async def act(act: Act, chat: Conversation = chat, turn: Begun = turn) -> Any:
+            await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311
+            try:
+                return await act(chat, turn)
+            except (ContextBusy, IllegalMove, LeaseLost) as error:
+                return Expected(error)
+
+        outcomes = await asyncio.gather(*(act(each) for each in random.sample(acts, len(acts))))
+        leases = [outcome.lease for outcome in outcomes if isinstance(outcome, Begun)]
+        leases += [outcome.next.lease for outcome in outcomes if isinstance(outcome, Ended) and outcome.next]
+        assert len({lease.fence for lease in leases}) == len(leases), "each lease has a fence of its own"
+        assert sum([await asyncio.to_thread(store.renew, lease) for lease in leases]) <= 1, "and one is in force"
+        assert all(
+            outcome is None
+            or isinstance(outcome, Expected | Ended | Begun | Waiting | Busy | Held | Interrupted | bool)
+            or hasattr(outcome, "generation")
+            for outcome in outcomes
+        ), outcomes
+        await chat.comes_to_rest()
+        for task_id, message_id in chat.accepted:
+            if await chat.state(task_id) == "completed":
+                assert message_id in await chat.said(task_id), "what was accepted was answered"
+
+
+async def test_of_a_finish_and_a_cancel_one_is_the_last_word(chat: Conversation) -> None:
+    for number in range(ROUNDS):
+        turn = await chat.starts(f"m-{number}")
+        head = turn.head
+        ended, canceled = await asyncio.gather(
+            chat.ends(turn), chat.store.cancel(head, chat.canceled(head)), return_exceptions=True
+        )
+        assert {type(ended), type(canceled)} == {Ended, LeaseLost}
+        won = ended if isinstance(ended, Ended) else canceled
+        assert isinstance(won, Ended)
+        assert await chat.head(f"t-m-{number}") == won.head
+        assert won.head.generation == 3
+        assert (won.head.state == COMPLETED) is (won is ended)

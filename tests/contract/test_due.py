@@ -1,0 +1,282 @@
+"""What `ports.TaskStore` promises of what is overdue: nothing is forgotten, nobody is woken in vain; each adapter."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from aion_core.ports import Begun, Overdue, WhenBusy
+from tests.support.conversation import INPUT_REQUIRED, MANY, WORKING, Conversation, of
+from tests.support.stores import LEASE_SECONDS
+
+Steps = Callable[[Conversation], Awaitable[object]]
+
+
+async def waits(chat: Conversation) -> None:
+    await chat.waits("m-1")
+
+
+async def runs(chat: Conversation) -> None:
+    await chat.starts("m-1")
+
+
+async def runs_before_others(chat: Conversation) -> None:
+    await chat.starts("m-1")
+    await chat.waits("m-2", holder="holder-2")
+
+
+async def was_taken_over(chat: Conversation) -> None:
+    await chat.starts("m-1")
+    chat.clock.move(LEASE_SECONDS + 1)
+    await chat.begins()
+
+
+async def is_paused(chat: Conversation) -> None:
+    await chat.store.pause((await chat.starts("m-1")).lease, at_boundary=True)
+
+
+async def is_left_behind_by_the_turn_before_it(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.ends(turn)
+
+
+async def was_passed_on(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.ends(turn, go_on=True)
+
+
+async def goes_on_with_the_same_task(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.queues("t-m-1", "m-2")
+    await chat.ends(turn, WORKING, go_on=True)
+
+
+async def has_its_answer(chat: Conversation) -> None:
+    await chat.store.follow_up(await chat.more(await chat.asks("m-1"), "m-2"), holder="holder-2")
+
+
+async def has_its_answer_and_nobody_to_run_it(chat: Conversation) -> None:
+    await chat.store.follow_up(await chat.more(await chat.asks("m-1"), "m-2"), holder=None)
+
+
+async def is_interrupted_by_its_client(chat: Conversation) -> None:
+    more = await chat.more((await chat.starts("m-1")).head, "m-2")
+    await chat.store.follow_up(more, holder="holder-2", when_busy=WhenBusy.INTERRUPT)
+
+
+async def is_interrupted_by_its_client_and_nobody_runs_it(chat: Conversation) -> None:
+    more = await chat.more((await chat.starts("m-1")).head, "m-2")
+    await chat.store.follow_up(more, holder=None, when_busy=WhenBusy.INTERRUPT)
+
+
+async def waits_behind_what_was_canceled(chat: Conversation) -> None:
+    await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.cancels("t-m-1")
+
+
+async def runs_before_what_was_canceled(chat: Conversation) -> None:
+    await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.cancels("t-m-2")
+
+
+async def waits_behind_a_question_that_was_canceled(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.ends(turn, INPUT_REQUIRED)
+    await chat.cancels("t-m-1")
+
+
+PROMISED: list[Steps] = [
+    waits,
+    runs,
+    runs_before_others,
+    was_taken_over,
+    is_paused,
+    is_left_behind_by_the_turn_before_it,
+    was_passed_on,
+    goes_on_with_the_same_task,
+    has_its_answer,
+    has_its_answer_and_nobody_to_run_it,
+    is_interrupted_by_its_client,
+    is_interrupted_by_its_client_and_nobody_runs_it,
+    waits_behind_what_was_canceled,
+    runs_before_what_was_canceled,
+    waits_behind_a_question_that_was_canceled,
+]
+
+
+async def is_done(chat: Conversation) -> None:
+    await chat.ends(await chat.starts("m-1"))
+
+
+async def asks(chat: Conversation) -> None:
+    await chat.asks("m-1")
+
+
+async def asks_before_others(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.ends(turn, INPUT_REQUIRED)
+
+
+async def asks_before_one_that_was_canceled(chat: Conversation) -> None:
+    await asks_before_others(chat)
+    await chat.cancels("t-m-2")
+
+
+async def was_canceled_as_it_ran(chat: Conversation) -> None:
+    await chat.starts("m-1")
+    await chat.cancels("t-m-1")
+
+
+async def was_canceled_as_it_waited(chat: Conversation) -> None:
+    await chat.waits("m-1")
+    await chat.cancels("t-m-1")
+
+
+async def was_canceled_as_it_asked(chat: Conversation) -> None:
+    await chat.asks("m-1")
+    await chat.cancels("t-m-1")
+
+
+async def was_canceled_as_it_was_paused(chat: Conversation) -> None:
+    await is_paused(chat)
+    await chat.cancels("t-m-1")
+
+
+async def was_refused(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.store.create(chat.message("m-2"), holder=None, when_busy=WhenBusy.REJECT)
+    await chat.ends(turn)
+
+
+SETTLED: list[Steps] = [
+    is_done,
+    asks,
+    asks_before_others,
+    asks_before_one_that_was_canceled,
+    was_canceled_as_it_ran,
+    was_canceled_as_it_waited,
+    was_canceled_as_it_asked,
+    was_canceled_as_it_was_paused,
+    was_refused,
+]
+
+
+def name(steps: Steps) -> str:
+    return steps.__name__
+
+
+@pytest.mark.parametrize("steps", PROMISED, ids=name)
+async def test_what_is_promised_is_overdue_if_nobody_acts(chat: Conversation, steps: Steps) -> None:
+    await steps(chat)
+    assert not await chat.is_overdue(), "a bell was rung for it, or its holder lives"
+    chat.clock.move(LEASE_SECONDS + 1)
+    assert await chat.is_overdue()
+    assert isinstance(await chat.begins(), Begun)
+    assert not await chat.is_overdue(), "it has a holder"
+    await chat.comes_to_rest()
+
+
+@pytest.mark.parametrize("steps", SETTLED, ids=name)
+async def test_what_is_settled_is_never_overdue_and_a_lagging_index_does_not_wake_it(
+    chat: Conversation, steps: Steps
+) -> None:
+    await steps(chat)
+    chat.clock.move(24 * 3600)
+    assert not await chat.is_overdue()
+    assert not await chat.store.claim(Overdue(chat.context, chat.clock.now()))
+    assert await chat.store.begin(chat.context, holder="holder-9") is None
+    await chat.comes_to_rest()
+
+
+async def test_a_holder_that_lives_is_not_overdue(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    for _ in range(3):
+        chat.clock.move(LEASE_SECONDS - 1)
+        assert chat.store.renew(turn.lease)
+    seen = Overdue(chat.context, chat.clock.now())
+    assert not await chat.is_overdue()
+    assert not await chat.store.claim(seen), "the index lags"
+    chat.clock.move(LEASE_SECONDS + 1)
+    assert await chat.is_overdue()
+
+
+async def test_what_waits_does_not_put_off_the_end_of_a_lease(chat: Conversation) -> None:
+    await chat.starts("m-1")
+    chat.clock.move(LEASE_SECONDS - 1)
+    await chat.waits("m-2", holder="holder-2")
+    await chat.queues("t-m-1", "m-3")
+    chat.clock.move(2)
+    assert await chat.is_overdue()
+
+
+async def test_others_that_come_do_not_put_off_what_waits(chat: Conversation) -> None:
+    await chat.waits("m-1")
+    chat.clock.move(LEASE_SECONDS - 1)
+    await chat.waits("m-2")
+    chat.clock.move(2)
+    assert await chat.is_overdue()
+
+
+async def test_one_of_many_wakes_a_context_and_it_is_due_again_soon(chat: Conversation) -> None:
+    await chat.waits("m-1")
+    chat.clock.move(LEASE_SECONDS + 1)
+    (found,) = [each for each in await chat.store.overdue(limit=MANY) if each.context == chat.context]
+    claimed = await asyncio.gather(*(chat.store.claim(found) for _ in range(8)))
+    assert claimed.count(True) == 1
+    assert not await chat.is_overdue()
+    chat.clock.move(LEASE_SECONDS)
+    assert not await chat.is_overdue(), "the bell has its time"
+    chat.clock.move(2 * LEASE_SECONDS)
+    assert await chat.is_overdue()
+    assert not await chat.store.claim(Overdue(of(chat, context_id="never").context, found.at))
+    await chat.comes_to_rest()
+
+
+async def test_what_was_seen_long_ago_is_claimed_by_what_is_so_now(chat: Conversation) -> None:
+    await chat.waits("m-1")
+    chat.clock.move(LEASE_SECONDS + 1)
+    (found,) = [each for each in await chat.store.overdue(limit=MANY) if each.context == chat.context]
+    turn = await chat.begins()
+    assert not await chat.store.claim(found), "it was begun meanwhile"
+    assert await asyncio.to_thread(chat.store.renew, turn.lease)
+    await chat.ends(turn)
+    assert not await chat.store.claim(found), "and has ended"
+
+
+async def test_the_longest_overdue_come_first_and_only_so_many(chat: Conversation) -> None:
+    others = [of(chat, context_id=f"c-{number}") for number in range(12)]
+    for other in others:
+        await other.waits("m-1")
+        chat.clock.move(1)
+    chat.clock.move(LEASE_SECONDS)
+    found = await chat.store.overdue(limit=MANY)
+    assert [each.context for each in found if each.context.owner == chat.context.owner] == [
+        other.context for other in others
+    ]
+    assert list(found) == sorted(found, key=lambda each: each.at)
+    for limit in (1, 5):
+        first = await chat.store.overdue(limit=limit)
+        assert [each.at for each in first] == [each.at for each in found[:limit]]
+    since = [each.at for each in found if each.context == others[0].context]
+    assert (chat.clock.now() - since[0]).total_seconds() == pytest.approx(12, abs=0.1)
+
+
+async def test_a_message_to_what_waits_behind_a_question_is_not_overdue(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    ended = await chat.ends(turn, INPUT_REQUIRED)
+    await chat.queues("t-m-2", "m-3")
+    chat.clock.move(1000)
+    assert not await chat.is_overdue()
+    answered = await chat.store.follow_up(await chat.more(ended.head, "m-4"), holder="holder-2")
+    assert isinstance(answered, Begun)
+    head = await chat.store.append(answered.lease, answered.head, chat.says(answered.head))
+    await chat.ends(replace(answered, head=head))
+    await chat.comes_to_rest()

@@ -1,0 +1,232 @@
+"""What `ports.TaskStore` promises of how a turn ends, or is handed on, over each adapter."""
+
+from dataclasses import replace
+
+import pytest
+
+from aion_core.errors import IllegalMove, LeaseLost, MoreAsked
+from aion_core.ports import Begun, Held, Numbered
+from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKING, Conversation
+
+# ── Finished ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+async def test_a_turn_behind_which_nobody_waits_ends_and_the_context_is_free(chat: Conversation, go_on: bool) -> None:
+    turn = await chat.starts("m-1")
+    said = chat.says(turn.head, COMPLETED)
+    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=go_on)
+    assert (ended.next, ended.waiting) == (None, False)
+    assert (ended.head.generation, ended.head.state, ended.head.fence) == (3, COMPLETED, 1)
+    log = await chat.store.log(turn.head.key)
+    assert log is not None
+    assert (log.head, log.events[-1]) == (ended.head, Numbered(3, said))
+    assert await chat.store.begin(chat.context, holder="holder-2") is None
+    await chat.starts("m-2")
+
+
+async def test_a_turn_behind_which_another_waits_leaves_it_to_a_bell(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    ended = await chat.ends(turn)
+    assert (ended.next, ended.waiting) == (None, True)
+    assert not chat.store.renew(turn.lease)
+    begun = await chat.begins("holder-2")
+    assert (begun.lease.turn.id, begun.lease.fence) == ("turn-m-2", 2)
+
+
+async def test_to_go_on_is_to_begin_the_next_turn_in_the_same_step(chat: Conversation) -> None:
+    turn = await chat.starts("m-1", holder="holder-1")
+    for message_id in ("m-2", "m-3"):
+        await chat.waits(message_id)
+    ended = await chat.ends(turn, FAILED, go_on=True)
+    following = ended.next
+    assert following is not None
+    assert not ended.waiting
+    assert (following.lease.turn.id, following.lease.turn.tries) == ("turn-m-2", 1)
+    assert (following.lease.holder, following.lease.fence) == ("holder-1", 2)
+    assert following.head == await chat.head("t-m-2")
+    assert following.head.fence == 2
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+    assert chat.store.renew(following.lease)
+    assert chat.store.holds(following.lease)
+    assert not chat.store.renew(turn.lease)
+    last = (await chat.ends(following, go_on=True)).next
+    assert last is not None
+    assert last.lease.turn.id == "turn-m-3"
+    await chat.ends(last, go_on=True)
+    await chat.comes_to_rest()
+
+
+async def test_a_task_for_which_a_message_waits_is_not_ended(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.queues("t-m-1", "m-3")
+    for go_on in (False, True):
+        for state in (COMPLETED, FAILED):
+            with pytest.raises(MoreAsked):
+                await chat.ends(turn, state, go_on=go_on)
+    assert await chat.head("t-m-1") == turn.head
+    assert chat.store.renew(turn.lease)
+    assert (await chat.ends(turn, WORKING)).waiting
+    assert (await chat.begins()).lease.turn.id == "turn-m-2", "in the order in which they came"
+
+
+async def test_a_task_goes_on_with_the_message_that_waits_for_it_in_one_step(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    follow_up = await chat.queues("t-m-1", "m-2")
+    said = chat.says(turn.head, WORKING, "the first answer")
+    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=True)
+    following = ended.next
+    assert following is not None
+    assert (ended.head.generation, ended.head.state) == (3, WORKING)
+    assert (following.head.generation, following.head.fence, following.lease.fence) == (4, 2, 2)
+    assert following.lease.turn == replace(follow_up.turn, asked=4, tries=1)
+    log = await chat.store.log(turn.head.key)
+    assert log is not None
+    assert log.head == following.head
+    assert [entry.generation for entry in log.events] == [1, 2, 3, 4]
+    assert log.events[2] == Numbered(3, said)
+    assert (log.events[3].asked, log.events[3].request) == (follow_up.asked, follow_up.request)
+    assert (await chat.ends(following)).next is None
+    await chat.comes_to_rest()
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+async def test_a_snapshot_of_a_task_that_goes_on_is_of_the_turn_that_ended(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.queues("t-m-1", "m-2")
+    said = chat.says(turn.head, WORKING, "the first answer")
+    task = await chat.task("t-m-1")
+    task.status.CopyFrom(said.status)
+    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=True, snapshot=task)
+    assert ended.next is not None
+    log = await chat.store.log(turn.head.key)
+    assert log is not None
+    assert [entry.generation for entry in log.events] == [3, 4]
+    assert log.events[0].event == task
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("other_waits", [False, True])
+async def test_a_task_for_which_nothing_waits_is_not_left_at_work(
+    chat: Conversation, go_on: bool, other_waits: bool
+) -> None:
+    turn = await chat.starts("m-1")
+    if other_waits:
+        await chat.waits("m-2")
+    with pytest.raises(IllegalMove):
+        await chat.ends(turn, WORKING, go_on=go_on)
+    assert await chat.head("t-m-1") == turn.head
+    assert chat.store.renew(turn.lease)
+    await chat.comes_to_rest()
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+async def test_after_a_question_no_other_turn_begins_before_the_answer(chat: Conversation, go_on: bool) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.queues("t-m-1", "m-3")
+    ended = await chat.ends(turn, INPUT_REQUIRED, go_on=go_on)
+    assert (ended.next, ended.waiting) == (None, False)
+    assert not chat.store.renew(turn.lease)
+    assert await chat.store.begin(chat.context, holder="holder-2") is None
+    answered = await chat.store.follow_up(await chat.more(ended.head, "m-4"), holder="holder-2")
+    assert isinstance(answered, Begun)
+    with pytest.raises(MoreAsked):
+        await chat.ends(answered)
+    await chat.comes_to_rest()
+    assert await chat.said("t-m-1") == ["m-1", "m-4", "m-3"]
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+async def test_a_turn_that_was_ended_does_not_end_again(chat: Conversation, go_on: bool) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    ended = await chat.ends(turn, INPUT_REQUIRED)
+    for lost in (
+        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, COMPLETED), go_on=go_on),
+        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, INPUT_REQUIRED), go_on=go_on),
+    ):
+        with pytest.raises(LeaseLost):
+            await lost
+    assert await chat.head("t-m-1") == ended.head
+
+
+async def test_whose_turn_was_taken_over_cannot_end_it_though_others_wait(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.queues("t-m-1", "m-3")
+    chat.clock.move(31)
+    heir = await chat.begins("holder-2")
+    for state in (COMPLETED, INPUT_REQUIRED, WORKING):
+        for go_on in (False, True):
+            with pytest.raises(LeaseLost):
+                await chat.ends(turn, state, go_on=go_on)
+    assert chat.store.renew(heir.lease)
+    assert await chat.head("t-m-1") == heir.head
+
+
+# ── Paused ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_turn_that_is_paused_at_a_boundary_begins_its_tries_anew(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    chat.clock.move(31)
+    turn = await chat.begins("holder-2")
+    assert (turn.lease.turn.tries, turn.lease.turn.hops) == (2, 0)
+    for hops in (1, 2):
+        await chat.store.pause(turn.lease, at_boundary=True)
+        turn = await chat.begins("holder-3")
+        assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.hops) == ("turn-m-1", 1, hops)
+    assert (await chat.ends(turn)).waiting
+
+
+async def test_a_turn_that_is_paused_within_a_step_has_been_tried(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.store.pause(turn.lease, at_boundary=False)
+    again = await chat.begins("holder-2")
+    assert (again.lease.turn.tries, again.lease.turn.hops) == (2, 0)
+    assert (again.lease.fence, again.head.fence) == (2, 2)
+    assert again.head.generation == turn.head.generation
+
+
+async def test_who_has_paused_holds_nothing_any_more(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.store.pause(turn.lease, at_boundary=True)
+    assert not chat.store.renew(turn.lease)
+    again = await chat.begins("holder-2")
+    assert not chat.store.holds(turn.lease)
+    for refused in (
+        chat.store.pause(turn.lease, at_boundary=True),
+        chat.ends(turn),
+        chat.store.append(turn.lease, turn.head, chat.says(turn.head)),
+    ):
+        with pytest.raises(LeaseLost):
+            await refused
+    assert (await chat.ends(again)).head.generation == 3
+
+
+async def test_a_paused_turn_comes_before_what_waits(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.store.pause(turn.lease, at_boundary=True)
+    waiting = await chat.waits("m-3", holder="holder-2")
+    assert waiting.until is not None
+    assert waiting.until <= chat.clock.now()
+    assert (await chat.begins()).lease.turn.id == "turn-m-1"
+    await chat.comes_to_rest()
+
+
+async def test_a_turn_that_never_ran_or_is_anothers_is_not_paused(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    for lease in (
+        replace(turn.lease, holder="somebody else"),
+        replace(turn.lease, fence=turn.lease.fence + 1),
+        replace(turn.lease, context=replace(chat.context, context_id="c-2")),
+    ):
+        with pytest.raises(LeaseLost):
+            await chat.store.pause(lease, at_boundary=True)
+    assert chat.store.renew(turn.lease)

@@ -1,0 +1,395 @@
+"""What `ports.TaskStore` promises of a message to a task that there is, over each adapter."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused, MoreAsked
+from aion_core.ports import MAX_WAITING, Begun, Busy, Held, Numbered, Repeated, Waiting, WhenBusy
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import lifecycle
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+
+# ── To a task that asks ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("when_busy", WhenBusy)
+async def test_an_answer_is_recorded_with_what_it_sets_to_work_and_its_lease(
+    chat: Conversation, when_busy: WhenBusy
+) -> None:
+    head = await chat.asks("m-1")
+    follow_up = await chat.more(head, "m-2")
+    turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
+    assert isinstance(turn, Begun)
+    assert turn.lease.turn == replace(follow_up.turn, tries=1, asked=4)
+    assert (turn.lease.fence, turn.lease.holder) == (2, "holder-2")
+    assert (turn.head.generation, turn.head.state, turn.head.fence) == (4, WORKING, 2)
+    log = await chat.store.log(head.key)
+    assert log is not None
+    assert log.head == turn.head
+    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.asked, request=follow_up.request)
+    assert (await chat.ends(turn)).head.generation == 5
+    await chat.starts("m-3")
+
+
+async def test_an_answer_without_a_holder_is_recorded_and_is_the_first_that_waits(chat: Conversation) -> None:
+    first = await chat.starts("m-1")
+    await chat.waits("m-2")
+    head = (await chat.ends(first, INPUT_REQUIRED)).head
+    follow_up = await chat.more(head, "m-3")
+    waiting = await chat.store.follow_up(follow_up, holder=None)
+    assert isinstance(waiting, Waiting)
+    assert waiting.until is None
+    assert (waiting.head.generation, waiting.head.state) == (4, WORKING)
+    assert waiting.head == await chat.head("t-m-1")
+    log = await chat.store.log(head.key)
+    assert log is not None
+    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.asked, request=follow_up.request)
+    turn = await chat.begins()
+    assert (turn.lease.turn.id, turn.lease.turn.asked, turn.lease.turn.tries) == ("turn-m-3", 4, 1)
+    assert (await chat.ends(turn)).waiting
+    assert (await chat.begins()).head.key.task_id == "t-m-2"
+
+
+async def test_what_waits_is_held_until_the_question_is_answered(chat: Conversation) -> None:
+    """Another turn would take the question away from the graph."""
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2", holder="holder-2")
+    ended = await chat.ends(turn, INPUT_REQUIRED)
+    assert not ended.waiting, "nobody is to begin it"
+    assert await chat.store.begin(chat.context, holder="holder-2") is None
+    answered = await chat.store.follow_up(await chat.more(ended.head, "m-3"), holder="holder-3")
+    assert isinstance(answered, Begun)
+    assert (await chat.ends(answered)).waiting
+    assert (await chat.begins()).head.key.task_id == "t-m-2"
+
+
+async def test_an_answer_can_be_given_however_many_wait(chat: Conversation) -> None:
+    turn = await chat.starts("m-0")
+    for number in range(MAX_WAITING):
+        await chat.waits(f"m-{number + 1}")
+    head = (await chat.ends(turn, INPUT_REQUIRED)).head
+    assert isinstance(await chat.store.follow_up(await chat.more(head, "answer"), holder=None), Waiting)
+    assert (await chat.begins()).lease.turn.id == "turn-answer"
+
+
+@pytest.mark.parametrize("holder", ["holder", None])
+async def test_an_answer_that_comes_twice_is_taken_once(chat: Conversation, holder: str | None) -> None:
+    """Each request gives its turn an id of its own."""
+    head = await chat.asks("m-1")
+    follow_ups = [await chat.more(head, "m-2", turn_id=f"turn-{n}") for n in range(6)]
+    outcomes = await asyncio.gather(*(chat.store.follow_up(each, holder=holder) for each in follow_ups))
+    assert sum(isinstance(outcome, Begun | Waiting) for outcome in outcomes) == 1
+    assert outcomes.count(Repeated(head.key.task_id)) == 5
+    assert (await chat.head("t-m-1")).generation == 4
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+async def test_a_message_with_other_content_is_refused_in_every_state_of_its_task(chat: Conversation) -> None:
+    async def refused(when_busy: WhenBusy) -> None:
+        head = await chat.head("t-m-1")
+        for message_id in ("m-1", "m-2"):
+            follow_up = await chat.more(head, message_id, "other content", turn_id="turn-other")
+            with pytest.raises(MessageIdReused):
+                await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
+
+    head = await chat.asks("m-1")
+    turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-1")
+    assert isinstance(turn, Begun)
+    for when_busy in WhenBusy:
+        await refused(when_busy)
+    await chat.ends(turn, INPUT_REQUIRED)
+    await refused(WhenBusy.ENQUEUE)
+
+
+async def test_of_two_answers_the_second_is_told_that_the_task_has_gone_on(chat: Conversation) -> None:
+    head = await chat.asks("m-1")
+    turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
+    assert isinstance(turn, Begun)
+    late = await chat.more(head, "m-3")
+    with pytest.raises(ContextBusy):
+        await chat.store.follow_up(late, holder="holder-3")
+    await chat.ends(turn)
+    with pytest.raises(LeaseLost):
+        await chat.store.follow_up(late, holder="holder-3")
+    with pytest.raises(LeaseLost):
+        await chat.store.follow_up(late, holder=None)
+    assert await chat.store.known(head.context, "m-3", late.content_hash) is None
+
+
+async def test_an_answer_to_a_question_that_was_asked_again_is_told_so(chat: Conversation) -> None:
+    head = await chat.asks("m-1")
+    late = await chat.more(head, "m-3")
+    turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
+    assert isinstance(turn, Begun)
+    again = (await chat.ends(turn, INPUT_REQUIRED)).head
+    with pytest.raises(LeaseLost):
+        await chat.store.follow_up(late, holder="holder-3")
+    assert isinstance(await chat.store.follow_up(replace(late, head=again), holder="holder-3"), Begun)
+
+
+async def test_a_large_answer_comes_back_whole(chat: Conversation) -> None:
+    head = await chat.asks("m-1")
+    follow_up = await chat.more(head, "m-2", "large " * 30_000)
+    await chat.store.follow_up(follow_up, holder="holder-2")
+    log = await chat.store.log(head.key)
+    assert log is not None
+    assert log.events[-1].asked == follow_up.asked
+
+
+# ── To a task at work ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("holder", ["holder-2", None])
+async def test_a_message_to_a_running_task_is_recorded_when_its_turn_begins_and_once(
+    chat: Conversation, holder: str | None
+) -> None:
+    turn = await chat.starts("m-1")
+    follow_up = await chat.more(turn.head, "m-2", "large " * 10_000)
+    waiting = await chat.store.follow_up(follow_up, holder=holder)
+    assert isinstance(waiting, Waiting)
+    assert waiting.until is not None
+    assert waiting.head == turn.head == await chat.head("t-m-1")
+    assert await chat.said("t-m-1") == ["m-1"]
+    head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
+
+    assert (await chat.ends(replace(turn, head=head), WORKING)).waiting
+    begun = await chat.begins("holder-3")
+    assert begun.lease.turn == replace(follow_up.turn, asked=5, tries=1)
+    assert (begun.head.generation, begun.head.state, begun.head.fence) == (5, WORKING, 2)
+    log = await chat.store.log(begun.head.key)
+    assert log is not None
+    assert log.head == begun.head
+    assert [entry.generation for entry in log.events] == [1, 2, 3, 4, 5]
+    last = log.events[-1]
+    assert (last.asked, last.request) == (follow_up.asked, follow_up.request)
+
+    chat.clock.move(31)
+    again = await chat.begins("holder-4")
+    assert (again.lease.turn.asked, again.lease.turn.tries, again.head.generation) == (5, 2, 5)
+    await chat.ends(again)
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+async def test_a_message_to_a_task_that_waits_is_answered_in_its_turn(chat: Conversation) -> None:
+    first = await chat.starts("m-1")
+    await chat.waits("m-2")
+    await chat.queues("t-m-2", "m-3")
+    await chat.waits("m-4")
+    ended = await chat.ends(first, go_on=True)
+    assert ended.next is not None
+    assert (ended.next.lease.turn.id, ended.next.lease.turn.asked) == ("turn-m-2", 1)
+    with pytest.raises(MoreAsked):
+        await chat.ends(ended.next)
+    ended = await chat.ends(ended.next, WORKING, go_on=True)
+    assert ended.next is not None
+    assert ended.next.lease.turn.id == "turn-m-3"
+    await chat.ends(ended.next)
+    assert await chat.said("t-m-2") == ["m-2", "m-3"]
+    assert (await chat.begins()).lease.turn.id == "turn-m-4"
+
+
+async def test_a_task_that_waits_takes_several_messages_each_in_its_turn(chat: Conversation) -> None:
+    await chat.waits("m-1")
+    for message_id in ("m-2", "m-3"):
+        await chat.queues("t-m-1", message_id)
+    turn: Begun | None = await chat.begins()
+    for asked in (1, 4, 6):
+        assert turn is not None
+        assert turn.lease.turn.asked == asked
+        turn = (await chat.ends(turn, WORKING if asked < 6 else COMPLETED, go_on=True)).next
+    assert turn is None
+    assert await chat.said("t-m-1") == ["m-1", "m-2", "m-3"]
+
+
+async def test_a_message_to_a_task_at_work_that_was_read_before_its_last_event_is_kept_all_the_same(
+    chat: Conversation,
+) -> None:
+    turn = await chat.starts("m-1")
+    follow_up = await chat.more(turn.head, "m-2")
+    await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
+    assert isinstance(await chat.store.follow_up(follow_up, holder="holder-2"), Waiting)
+
+
+@pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
+@pytest.mark.parametrize("when_busy", WhenBusy)
+@pytest.mark.parametrize("holder", ["holder-2", None])
+async def test_a_message_to_a_task_that_has_come_to_rest_meanwhile_is_told_so(
+    chat: Conversation, state: TaskState, when_busy: WhenBusy, holder: str | None
+) -> None:
+    turn = await chat.starts("m-1")
+    follow_up = await chat.more(turn.head, "m-2")
+    await chat.store.finish(turn.lease, turn.head, chat.says(turn.head, state))
+    with pytest.raises(LeaseLost):
+        await chat.store.follow_up(follow_up, holder=holder, when_busy=when_busy)
+    assert await chat.store.known(chat.context, "m-2", follow_up.content_hash) is None
+    assert await chat.store.begin(chat.context, holder="holder-2") is None
+
+
+@pytest.mark.parametrize("state", ["submitted", "running", "waiting"])
+async def test_a_message_that_does_not_queue_leaves_nothing(chat: Conversation, state: str) -> None:
+    if state == "waiting":
+        await chat.starts("m-0")
+        await chat.waits("m-1")
+    elif state == "running":
+        await chat.starts("m-1")
+    else:
+        new = chat.message("m-1")
+        await chat.store.create(replace(new, events=new.events[:1]), holder=None)
+    head = await chat.head("t-m-1")
+    follow_up = await chat.more(head, "m-2")
+    refused = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=WhenBusy.REJECT)
+    assert refused == Busy("t-m-1")
+    assert await chat.store.known(chat.context, "m-2", follow_up.content_hash) is None
+    assert await chat.head("t-m-1") == head
+    again = await chat.more(head, "m-2", "with other content")
+    assert isinstance(await chat.store.follow_up(again, holder="holder-2"), Waiting), "nothing was known of it"
+
+
+@pytest.mark.parametrize("when_busy", WhenBusy)
+async def test_a_known_message_to_a_task_at_work_is_a_repeat(chat: Conversation, when_busy: WhenBusy) -> None:
+    turn = await chat.starts("m-1")
+    await chat.queues("t-m-1", "m-2")
+    for message_id, options in (("m-2", {}), ("m-1", {"text": "hi"})):
+        again = await chat.more(turn.head, message_id, turn_id="another turn", **options)
+        if message_id == "m-1":
+            # What started a task named no task; its content is another.
+            with pytest.raises(MessageIdReused):
+                await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
+        else:
+            outcome = await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
+            assert outcome == Repeated("t-m-1")
+    assert chat.store.holds(turn.lease)
+    begun = (await chat.ends(turn, WORKING, go_on=True)).next
+    assert begun is not None
+    assert (await chat.ends(begun)).next is None
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+async def test_one_message_too_many_to_a_task_at_work_is_refused_and_leaves_nothing(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    for number in range(MAX_WAITING):
+        await chat.queues("t-m-1", f"more-{number}")
+    follow_up = await chat.more(turn.head, "late")
+    with pytest.raises(ContextBusy):
+        await chat.store.follow_up(follow_up, holder="holder-2")
+    assert await chat.store.known(chat.context, "late", follow_up.content_hash) is None
+    outcome = await chat.store.follow_up(await chat.more(turn.head, "more-3", turn_id="again"), holder=None)
+    assert outcome == Repeated("t-m-1")
+
+
+async def test_a_message_to_a_task_that_waits_behind_a_question_waits_for_the_answer(chat: Conversation) -> None:
+    first = await chat.starts("m-1")
+    await chat.waits("m-2")
+    head = (await chat.ends(first, INPUT_REQUIRED)).head
+    await chat.queues("t-m-2", "m-3")
+    assert await chat.store.begin(chat.context, holder="holder-2") is None
+    chat.clock.move(100)
+    assert not await chat.is_overdue(), "the client has to act"
+    answered = await chat.store.follow_up(await chat.more(head, "m-4"), holder="holder-2")
+    assert isinstance(answered, Begun)
+    await chat.comes_to_rest()
+    assert await chat.said("t-m-2") == ["m-2", "m-3"]
+
+
+# ── In the place of the turn that runs ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(chat: Conversation) -> None:
+    old = await chat.starts("m-1")
+    await chat.waits("m-2")
+    follow_up = await chat.more(old.head, "m-3")
+    new = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=WhenBusy.INTERRUPT)
+    assert isinstance(new, Begun)
+    assert new.lease.turn == replace(follow_up.turn, asked=3, tries=1)
+    assert (new.lease.fence, new.head.fence, new.head.generation, new.head.state) == (2, 2, 3, WORKING)
+    log = await chat.store.log(new.head.key)
+    assert log is not None
+    assert log.head == new.head
+    assert log.events[-1] == Numbered(3, follow_up.event, follow_up.asked, request=follow_up.request)
+
+    assert not chat.store.holds(old.lease)
+    assert not chat.store.renew(old.lease)
+    for refused in (
+        chat.store.append(old.lease, old.head, chat.says(old.head)),
+        chat.store.append(old.lease, new.head, chat.says(old.head)),
+        chat.ends(old),
+        chat.store.pause(old.lease, at_boundary=True),
+    ):
+        with pytest.raises(LeaseLost):
+            await refused
+    assert chat.store.holds(new.lease)
+    held = await chat.store.begin(chat.context, holder="holder-3")
+    assert isinstance(held, Held)
+    assert held.turn_id == "turn-m-3"
+    ended = await chat.ends(new, go_on=True)
+    assert ended.next is not None
+    assert ended.next.lease.turn.id == "turn-m-2", "those that waited wait on; the turn that ran is no more"
+    await chat.comes_to_rest()
+
+
+async def test_by_interrupt_without_a_holder_the_message_is_recorded_and_its_turn_the_first_that_waits(
+    chat: Conversation,
+) -> None:
+    old = await chat.starts("m-1")
+    await chat.waits("m-2")
+    waiting = await chat.store.follow_up(await chat.more(old.head, "m-3"), holder=None, when_busy=WhenBusy.INTERRUPT)
+    assert isinstance(waiting, Waiting)
+    assert waiting.until is None, "it waits for nobody"
+    assert waiting.head.generation == 3
+    assert not chat.store.holds(old.lease)
+    assert not chat.store.renew(old.lease)
+    with pytest.raises(LeaseLost):
+        await chat.ends(old)
+    new = await chat.begins("holder-2")
+    assert (new.lease.turn.id, new.lease.turn.asked) == ("turn-m-3", 3)
+    await chat.comes_to_rest()
+    assert await chat.said("t-m-1") == ["m-1", "m-3"]
+
+
+async def test_by_interrupt_a_turn_of_another_task_is_not_disturbed(chat: Conversation) -> None:
+    running = await chat.starts("m-1")
+    waiting = await chat.waits("m-2")
+    outcome = await chat.store.follow_up(
+        await chat.more(waiting.head, "m-3"), holder="holder-2", when_busy=WhenBusy.INTERRUPT
+    )
+    assert isinstance(outcome, Waiting), "the task's own turn does not run"
+    assert chat.store.holds(running.lease)
+    assert chat.store.renew(running.lease)
+    assert await chat.said("t-m-2") == ["m-2"]
+
+
+async def test_by_interrupt_a_paused_turn_gives_way_too(chat: Conversation) -> None:
+    old = await chat.starts("m-1")
+    await chat.store.pause(old.lease, at_boundary=True)
+    new = await chat.store.follow_up(await chat.more(old.head, "m-2"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
+    assert isinstance(new, Begun)
+    assert new.lease.turn.id == "turn-m-2"
+    await chat.ends(new)
+    assert await chat.store.begin(chat.context, holder="holder-2") is None
+
+
+async def test_by_interrupt_a_message_to_a_task_that_was_read_before_its_last_event_is_told_so(
+    chat: Conversation,
+) -> None:
+    turn = await chat.starts("m-1")
+    follow_up = await chat.more(turn.head, "m-2")
+    head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
+    with pytest.raises(LeaseLost):
+        await chat.store.follow_up(follow_up, holder="holder-2", when_busy=WhenBusy.INTERRUPT)
+    assert chat.store.holds(turn.lease)
+    assert await chat.head("t-m-1") == head
+
+
+async def test_by_interrupt_what_waits_for_the_task_is_answered_after_it(chat: Conversation) -> None:
+    old = await chat.starts("m-1")
+    await chat.queues("t-m-1", "m-2")
+    new = await chat.store.follow_up(await chat.more(old.head, "m-3"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
+    assert isinstance(new, Begun)
+    with pytest.raises(MoreAsked):
+        await chat.ends(new)
+    after = (await chat.ends(new, WORKING, go_on=True)).next
+    assert after is not None
+    await chat.ends(after)
+    assert await chat.said("t-m-1") == ["m-1", "m-3", "m-2"]

@@ -1,0 +1,227 @@
+"""A context of a store, and what happens in it: the words in which the contract tests are written."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from aion_core.errors import MoreAsked
+from aion_core.ports import (
+    Begun,
+    ContextKey,
+    Ended,
+    FollowUp,
+    Head,
+    Interrupted,
+    NewTask,
+    Overdue,
+    TaskKey,
+    TaskStore,
+    Waiting,
+)
+from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.tasks import ingress, lifecycle, projection
+from tests.support.clock import ManualClock
+from tests.support.stores import LEASE_SECONDS, new_owner
+
+WORKING = TaskState.TASK_STATE_WORKING
+COMPLETED = TaskState.TASK_STATE_COMPLETED
+CANCELED = TaskState.TASK_STATE_CANCELED
+FAILED = TaskState.TASK_STATE_FAILED
+INPUT_REQUIRED = TaskState.TASK_STATE_INPUT_REQUIRED
+
+MANY = 1000
+"""More contexts than the tests of a run leave overdue in a shard of the index."""
+
+
+class Conversation:
+    """A context of a store; message `m-1` starts task `t-m-1` by turn `turn-m-1`."""
+
+    def __init__(self, store: TaskStore, clock: ManualClock, context: ContextKey | None = None) -> None:
+        self.store, self.clock = store, clock
+        self.context = context or ContextKey(new_owner(), "echo", "c-1")
+        self.tasks: list[str] = []
+        """The ids of the tasks that have been started."""
+        self.accepted: list[tuple[str, str]] = []
+        """Of the messages to tasks, those that were kept: task and message."""
+
+    # ── What clients do ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def message(
+        self,
+        message_id: str,
+        text: str = "hi",
+        *,
+        task_id: str = "",
+        context_is_new: bool = False,
+        request: Mapping[str, Any] | None = None,
+        idempotency_key: str = "",
+    ) -> NewTask:
+        """A message that starts a task, as `create` takes it."""
+        task_id = task_id or f"t-{message_id}"
+        return ingress.new_task(
+            Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)]),
+            self.context,
+            task_id=task_id,
+            turn_id=f"turn-{task_id.removeprefix('t-')}",
+            at=self.clock.now(),
+            context_is_new=context_is_new,
+            request=request,
+            idempotency_key=idempotency_key,
+        )
+
+    async def starts(self, message_id: str = "m-1", *, holder: str = "holder-1", **options: Any) -> Begun:
+        """A task is started and runs at once."""
+        outcome = await self.store.create(self.message(message_id, **options), holder=holder)
+        assert isinstance(outcome, Begun), outcome
+        self.tasks.append(outcome.head.key.task_id)
+        return outcome
+
+    async def waits(self, message_id: str, *, holder: str | None = None, **options: Any) -> Waiting:
+        """A task is started, and its turn waits."""
+        outcome = await self.store.create(self.message(message_id, **options), holder=holder)
+        assert isinstance(outcome, Waiting), outcome
+        self.tasks.append(outcome.head.key.task_id)
+        return outcome
+
+    async def asks(self, message_id: str = "m-1") -> Head:
+        """A task is started and ends its turn with a question."""
+        return (await self.ends(await self.starts(message_id), INPUT_REQUIRED, "which?")).head
+
+    async def more(
+        self, head: Head, message_id: str, text: str = "more", *, turn_id: str = "", task: Task | None = None
+    ) -> FollowUp:
+        """A message to a task, as `follow_up` takes it."""
+        return ingress.follow_up(
+            Message(message_id=message_id, role=Role.ROLE_USER, task_id=head.key.task_id, parts=[Part(text=text)]),
+            head,
+            task or await self.task(head.key.task_id),
+            turn_id=turn_id or f"turn-{message_id}",
+            at=self.clock.now(),
+            request={"trace": {"id": message_id}},
+        )
+
+    async def queues(self, task_id: str, message_id: str) -> FollowUp:
+        """A message to a task at work, which waits."""
+        follow_up = await self.more(await self.head(task_id), message_id)
+        outcome = await self.store.follow_up(follow_up, holder="holder-2")
+        assert isinstance(outcome, Waiting), outcome
+        return follow_up
+
+    async def cancels(self, task_id: str) -> Ended:
+        """A task is canceled."""
+        head = await self.head(task_id)
+        return await self.store.cancel(head, self.canceled(head))
+
+    # ── What runners do ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def says(self, head: Head, state: TaskState = WORKING, text: str = "well") -> TaskStatusUpdateEvent:
+        """A message of the agent by which its task enters the state."""
+        status = lifecycle.status_at(state, self.clock.now())
+        said = Message(message_id=f"a-{text[:20]}-{random.getrandbits(64)}", role=Role.ROLE_AGENT)
+        said.parts.append(Part(text=text))
+        status.message.CopyFrom(said)
+        return TaskStatusUpdateEvent(task_id=head.key.task_id, context_id=head.context.context_id, status=status)
+
+    def canceled(self, head: Head) -> TaskStatusUpdateEvent:
+        """The event by which a task is canceled."""
+        return ingress.canceled(head, self.clock.now(), "No longer wanted.")
+
+    async def begins(self, holder: str = "holder-2") -> Begun:
+        """The turn begins whose time has come."""
+        outcome = await self.store.begin(self.context, holder=holder)
+        assert isinstance(outcome, Begun), outcome
+        return outcome
+
+    async def ends(
+        self, begun: Begun, state: TaskState = COMPLETED, text: str = "done", *, go_on: bool = False
+    ) -> Ended:
+        """The turn ends, and its task is in the state."""
+        return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), go_on=go_on)
+
+    # ── What can be seen ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def key(self, task_id: str) -> TaskKey:
+        """The key of a task of the context."""
+        return TaskKey(self.context.owner, task_id)
+
+    async def head(self, task_id: str) -> Head:
+        """The head of a task that there is."""
+        head = await self.store.head(self.key(task_id))
+        assert head is not None, task_id
+        return head
+
+    async def task(self, task_id: str) -> Task:
+        """The task that its log adds up to."""
+        log = await self.store.log(self.key(task_id))
+        assert log is not None, task_id
+        return projection.fold(log.events)
+
+    async def said(self, task_id: str) -> list[str]:
+        """The ids of the client's messages in the task, in order."""
+        return [said.message_id for said in (await self.task(task_id)).history if said.role == Role.ROLE_USER]
+
+    async def state(self, task_id: str) -> str:
+        """The task's state, as people write it."""
+        return lifecycle.state_name((await self.head(task_id)).state)
+
+    async def is_overdue(self) -> bool:
+        """Whether the index tells of the context."""
+        return any(overdue.context == self.context for overdue in await self.store.overdue(limit=MANY))
+
+    # ── What has to hold ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def comes_to_rest(self) -> None:
+        """Nothing is forgotten: what is not at rest is overdue in time, and by what is overdue all comes to an end.
+
+        Bells are heard no more from here on. Every log is whole in the end, and nobody's message is in it twice.
+        """
+        for step in range(60):
+            self.clock.move(LEASE_SECONDS * 2 + 1)
+            heads = [await self.head(task_id) for task_id in self.tasks]
+            at_work = [head.key.task_id for head in heads if head.state not in lifecycle.RESTING]
+            asking = [head for head in heads if head.state in lifecycle.INTERRUPTED]
+            # The index is asked once; it says no more than the claim does.
+            in_index = await self.is_overdue() if not step else None
+            overdue = await self.store.claim(Overdue(self.context, self.clock.now()))
+            assert in_index in (None, overdue)
+            if asking:
+                assert not overdue, "a context that waits for its client is settled"
+                assert len(asking) == 1, "only one task of a context asks"
+                probe = self.message(f"probe-{random.getrandbits(64)}")
+                outcome = await self.store.create(probe, holder="holder-9")
+                assert outcome == Interrupted(asking[0].key.task_id)
+                await self.store.cancel(asking[0], self.canceled(asking[0]))
+                continue
+            if not at_work:
+                assert not overdue, "nothing is left to do"
+                break
+            assert overdue, f"{at_work} would never go on"
+            begun = await self.begins("holder-of-rest")
+            assert begun.head.key.task_id in at_work
+            assert begun.lease.turn.asked, "the message is recorded"
+            try:
+                await self.ends(begun)
+            except MoreAsked:
+                await self.ends(begun, WORKING)
+        else:
+            raise AssertionError("It does not come to rest.")
+        assert await self.store.begin(self.context, holder="holder-9") is None
+        for task_id in self.tasks:
+            log = await self.store.log(self.key(task_id))
+            assert log is not None
+            assert [entry.generation for entry in log.events][-1] == log.head.generation
+            said = await self.said(task_id)
+            assert len(said) == len(set(said))
+        await self._is_free()
+
+    async def _is_free(self) -> None:
+        message_id = f"last-{random.getrandbits(64)}"
+        begun = await self.store.create(self.message(message_id), holder="holder-9")
+        assert isinstance(begun, Begun), "the context is free"
+        await self.ends(begun)
+
+
+def of(conversation: Conversation, **other: str) -> Conversation:
+    """The same store's context of another owner, agent or id."""
+    return Conversation(conversation.store, conversation.clock, replace(conversation.context, **other))
