@@ -78,6 +78,9 @@ STOP_SECONDS = 2.0
 DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
 """How long before its time is up a turn is asked to stop at a step boundary, and how long before it is cut."""
 
+LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
+"""How short the margins may be where there is little time in all."""
+
 
 RENEWALS = 3
 """How often a lease is renewed within its term: one or two missed beats do not lose it."""
@@ -197,14 +200,14 @@ class TaskRunner:
 
     async def _time_ends(self, turn: "_Turn", time_up: TimeUp) -> None:
         """Ask the agent to stop at a step boundary when the time is nearly up; return when it has to be cut."""
+        drain_before, cut_before = margins(time_up, self._clock.now())
         now = asyncio.ensure_future(time_up.now.wait())
         try:
             if time_up.until is None:
                 await now
             else:
                 left = (time_up.until - self._clock.now()).total_seconds()
-                # Where there is little time in all, most of it is for the agent.
-                drain = asyncio.ensure_future(self._clock.sleep(left - min(DRAIN_SECONDS, left / 4)))
+                drain = asyncio.ensure_future(self._clock.sleep(left - drain_before))
                 try:
                     await asyncio.wait({now, drain}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -212,10 +215,10 @@ class TaskRunner:
         finally:
             now.cancel()
         turn.drain.set()
-        grace = DRAIN_SECONDS - CUT_SECONDS
+        grace = drain_before - cut_before
         if time_up.until is not None:
             left = (time_up.until - self._clock.now()).total_seconds()
-            grace = min(grace, max(0.0, left - min(CUT_SECONDS, left / 2)))
+            grace = min(grace, max(0.0, left - cut_before))
         await self._clock.sleep(grace)
 
     def _has_time(self, time_up: TimeUp) -> bool:
@@ -274,6 +277,19 @@ class TaskRunner:
             return str(error)
         reason = f"{type(error).__name__}: the agent could not finish this turn."
         return f"{reason} {error}" if self._reveal_errors else reason
+
+
+def margins(time_up: TimeUp, now: datetime) -> tuple[float, float]:
+    """Return how long before its time is up a turn is drained, and how long before it is cut.
+
+    Where there is little time in all, most of it is for the agent; yet the cut comes before the runtime's own, which
+    would leave the turn to its lease.
+    """
+    if time_up.until is None:
+        return DRAIN_SECONDS, CUT_SECONDS
+    left = (time_up.until - now).total_seconds()
+    cut = min(CUT_SECONDS, max(LEAST_CUT_SECONDS, left / 8))
+    return min(DRAIN_SECONDS, max(cut + LEAST_GRACE_SECONDS, left / 4)), cut
 
 
 class _Turn:

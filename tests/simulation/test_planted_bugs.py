@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.memory import task_store as memory
+from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.tasks import contexts, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.runner import TaskRunner, _Turn

@@ -157,3 +157,13 @@ async def test_a_turn_that_cannot_be_recorded_is_put_down_for_the_next() -> None
     assert agent.ran == Counter({0: 2, 1: 1, 2: 1})
     record = await store.begin(ContextKey("owner", "test", "c"), holder="x")
     assert not isinstance(record, Begun)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "drained", "cut"),
+    [(900, 30, 12), (120, 30, 12), (60, 15, 7.5), (20, 8, 5), (6, 8, 5)],
+)
+def test_a_turn_is_drained_and_then_cut_before_its_process_ends(seconds: float, drained: float, cut: float) -> None:
+    """The runtime's own cut comes 3 s before the end, and would leave the turn to its lease."""
+    now = ManualClock().now()
+    assert runner.margins(TimeUp(now + timedelta(seconds=seconds)), now) == (drained, cut)

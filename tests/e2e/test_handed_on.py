@@ -1,0 +1,50 @@
+"""A turn that is longer than its invocation: our runtime loop hands it on before Lambda ends, and TaskFunction goes on."""
+
+import json
+from pathlib import Path
+
+import httpx
+
+from infra.local_stack import LocalStack
+from tests.e2e.test_killed import at_rest
+from tests.support.agents.steps import STEPS
+from tests.support.api_process import api_process
+from tests.support.fake_runtime_api import FakeRuntimeApi
+from tests.support.recorded import function_url_event
+from tests.support.runtime_process import running
+from tests.support.service import send
+from tests.support.task_process import task_process
+
+CONFIG = Path(__file__).parents[1] / "support" / "agents" / "steps.yaml"
+
+
+async def test_a_turn_longer_than_its_invocation_is_handed_on(tmp_path: Path) -> None:
+    """R111, R113: the stream ends cleanly, no step runs twice, and the subscriber's rest comes from another process."""
+    notes = tmp_path / "notes"
+    with LocalStack.start("template.yaml") as stack:
+        environ = {"NOTED_IN": str(notes), "STEP_SECONDS": "2.5"}
+        there = {**stack.environment("ApiFunction"), **environ, "AION_CONFIG": str(CONFIG)}
+        there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)
+        with task_process(stack, CONFIG, **environ):
+            async with FakeRuntimeApi([]) as api:
+                async with running("handlers.api:app", api=api.address, environ=there):
+                    event = function_url_event(
+                        "/", method="POST", body=json.dumps(send("go", method="SendStreamingMessage"))
+                    )
+                    event["headers"]["content-type"] = "application/json"
+                    invocation = api.invoke(event, deadline_in=14)
+                    answer = await invocation.answered()
+            with api_process(stack, CONFIG, **environ) as elsewhere:
+                whole = b"".join(answer.chunks).decode()
+                first = json.loads(whole.partition("data: ")[2].partition("\n")[0])["result"]["task"]
+                task = at_rest(elsewhere.url, first["id"])
+                got = httpx.post(
+                    elsewhere.url,
+                    json={"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": first["id"]}},
+                ).json()["result"]
+    assert answer.trailers == {}, "the stream was not cut"
+    assert "did one" in whole
+    assert "TASK_STATE_COMPLETED" not in whole
+    assert notes.read_text().split() == STEPS, "each step once, over two processes"
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [entry["parts"][0]["text"] for entry in got["history"]] == ["go", *(f"did {step}" for step in STEPS)]
