@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing, contextmanager
 from random import Random
@@ -151,11 +152,11 @@ class World:
     # ── Processes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def process(self, function: str) -> Process:
-        """An environment of the function that has nothing to do: a new one, or one that served before."""
+        """An environment of the function that can take a call: a new one, or one that served before."""
         idle = [
             process
             for process in self.processes
-            if process.alive and not process.busy and process.name.startswith(function)
+            if process.alive and (process.many or not process.busy) and process.name.startswith(function)
         ]
         if idle and self.random.random() < 0.5:
             return self.random.choice(idle)
@@ -493,7 +494,10 @@ def _no_logging(tracing: bool) -> Any:
     logging.disable(logging.NOTSET if tracing else logging.CRITICAL)
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
-        yield
+        with warnings.catch_warnings():
+            # What was about to begin when the schedule was over never does.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
     finally:
         logging.disable(before)
         sys.unraisablehook = hook
