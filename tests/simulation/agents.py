@@ -32,7 +32,9 @@ class Program:
 
 
 PROGRAMS: dict[str, Program] = {
-    "quick": Program((()),),
+    "quick": Program(
+        (()),
+    ),
     "steps": Program(
         ((("chunks", 3), ("effect",), ("say",)), (("sleep", 2.0), ("effect",), ("emit",)), (("note",), ("effect",)))
     ),
@@ -112,9 +114,7 @@ class ScriptedAgent:
         if state.asking:
             question = Message(message_id=f"{state.turn}.{state.position}.ask", parts=[Part(text="Which one?")])
             auth = state.asking == "auth"
-            yield Asks(
-                question, TaskState.TASK_STATE_AUTH_REQUIRED if auth else TaskState.TASK_STATE_INPUT_REQUIRED
-            )
+            yield Asks(question, TaskState.TASK_STATE_AUTH_REQUIRED if auth else TaskState.TASK_STATE_INPUT_REQUIRED)
             return
         self._did(asked, "ended", state.position)
         if program.ending != "nothing":

@@ -46,7 +46,10 @@ class Client:
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         request.configuration.return_immediately = not wait
         return await self._asked(
-            "send", lambda service, call: service.send(call, request), message_id=id_, task_id=task,
+            "send",
+            lambda service, call: service.send(call, request),
+            message_id=id_,
+            task_id=task,
             context="" if task else context,
         )
 

@@ -135,7 +135,9 @@ class History:
 
     def holds_still(self, context: ContextKey, fence: int) -> bool:
         """Whether this is the newest lease of the context, and nobody has given it back or taken it away."""
-        newest = max((hold for hold in self.holds if hold.context == context), key=lambda hold: hold.fence, default=None)
+        newest = max(
+            (hold for hold in self.holds if hold.context == context), key=lambda hold: hold.fence, default=None
+        )
         return newest is not None and newest.fence == fence and newest.over is None
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from aion_core.ports import Delta, TaskKey
@@ -28,9 +29,7 @@ ENDS = {
 FOLLOWS = {S: {W} | ENDS, W: {W} | ASKS | ENDS, **{state: {W} | ENDS for state in ASKS}}
 """Which state may follow which; written down here once more, so that the engine cannot be wrong about it alone."""
 
-_DEADLY = {
-    fault.value for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_IN_FLIGHT, Fault.KILLED_SOON)
-}
+_DEADLY = {fault.value for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_IN_FLIGHT, Fault.KILLED_SOON)}
 STOP_SECONDS = 5.0
 """So long after a cancel its agent may still be at work: it is looked once a second, and stopped for two."""
 
@@ -81,7 +80,7 @@ def i2_a_message_is_taken_once(world: "World") -> Iterator[str]:
 
 def i3_a_task_goes_where_it_may(world: "World") -> Iterator[str]:
     for key, entries in world.history.log.items():
-        for before, after in zip(entries, entries[1:], strict=False):
+        for before, after in pairwise(entries):
             if hasattr(after.numbered.event, "status") and after.state not in FOLLOWS.get(before.state, set()):
                 yield f"{key.task_id} went from {TaskState.Name(before.state)} to {TaskState.Name(after.state)}."
 
@@ -108,7 +107,9 @@ def i5_events_are_numbered_without_a_gap(world: "World") -> Iterator[str]:
         head = at_once(world.store.head(key))
         if head.generation != len(numbers) or (entries and head.state != entries[-1].state):
             yield f"The head of {key.task_id} does not say what its log does."
-        repeated = [key for key, times in Counter(e.numbered.key for e in entries if e.numbered.key).items() if times > 1]
+        repeated = [
+            key for key, times in Counter(e.numbered.key for e in entries if e.numbered.key).items() if times > 1
+        ]
         if repeated:
             yield f"{key.task_id} holds twice what was emitted once: {repeated}."
 
@@ -331,7 +332,9 @@ def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
 
 def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
     """Where nothing has happened to whoever speaks, a reader hears each chunk of what it hears the end of."""
-    if any(not kind.startswith(("queue", "sse", "bell")) or fault in _DEADLY for _, fault, kind, _ in world.history.faults):
+    if any(
+        not kind.startswith(("queue", "sse", "bell")) or fault in _DEADLY for _, fault, kind, _ in world.history.faults
+    ):
         return
     for hearing in world.history.hearings:
         expected, closed, of = 0, True, ""

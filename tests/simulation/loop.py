@@ -59,9 +59,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
-    def create_task(
-        self, coro: Any, *, name: str | None = None, context: Context | None = None
-    ) -> SimTask:
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> SimTask:
         self._check_closed()
         number = len(self.everything)
         # asyncio puts the task into a set while it is being made: its number has to be there already.

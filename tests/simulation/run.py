@@ -31,13 +31,9 @@ class Outcome:
         return "\n  ".join([*told, *self.violations])
 
 
-def play(
-    scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False
-) -> Outcome:
+def play(scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False) -> Outcome:
     """Play the scenario with these faults."""
-    world = World(
-        seed, Plan(aims), when_busy=scenario.when_busy, watch_seconds=scenario.watch_seconds, tracing=tracing
-    )
+    world = World(seed, Plan(aims), when_busy=scenario.when_busy, watch_seconds=scenario.watch_seconds, tracing=tracing)
     world.run(scenario.tell)
     return Outcome(
         seed,
@@ -88,7 +84,9 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     return outcome
 
 
-def crashes(scenario: Scenario, seed: int, faults_: Sequence[Fault] = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)) -> list[Outcome]:
+def crashes(
+    scenario: Scenario, seed: int, faults_: Sequence[Fault] = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+) -> list[Outcome]:
     """Crash at every side effect of the scenario, before it and after it, one schedule for each."""
     clean = play(scenario, seed)
     return [

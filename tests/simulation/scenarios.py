@@ -154,7 +154,9 @@ async def follow_up_at_the_end(world: World) -> None:
 
     async def more() -> None:
         await asyncio.sleep(2.0 + world.choices.random() * 0.2)
-        again = [Client(world, name="ann-3").send("quick", "m-2", task=_id(task))] if world.choices.random() < 0.4 else []
+        again = (
+            [Client(world, name="ann-3").send("quick", "m-2", task=_id(task))] if world.choices.random() < 0.4 else []
+        )
         await asyncio.gather(ben.send("quick", "m-2", task=_id(task), wait=world.choices.random() < 0.5), *again)
 
     await asyncio.gather(more(), ann.rest(_id(task)))

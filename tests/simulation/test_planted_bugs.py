@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.memory import task_store as memory
+from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.tasks import contexts, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.runner import TaskRunner, _Turn
@@ -101,7 +101,12 @@ BUGS = [
     bug(
         "knows a messageId in every context of its owner",
         "I13 I1",
-        Edit(memory, "_message_places", "[(new.context, new.message_id)]", '[(replace(new.context, context_id=""), new.message_id)]'),
+        Edit(
+            memory,
+            "_message_places",
+            "[(new.context, new.message_id)]",
+            '[(replace(new.context, context_id=""), new.message_id)]',
+        ),
         scenarios=("two contexts, two owners",),
     ),
     bug(
@@ -137,7 +142,9 @@ BUGS = [
     bug(
         "gives the subscriber a snapshot and its last event once more",
         "I6",
-        Edit(TaskService, "subscribe", "after = Cursor(log.head.generation)", "after = Cursor(log.head.generation - 1)"),
+        Edit(
+            TaskService, "subscribe", "after = Cursor(log.head.generation)", "after = Cursor(log.head.generation - 1)"
+        ),
         scenarios=("readers elsewhere",),
     ),
     bug(

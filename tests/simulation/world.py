@@ -444,9 +444,7 @@ class World:
             for numbered in log.events:
                 status = getattr(numbered.event, "status", None)
                 state = status.state if status is not None else state
-                entries.append(
-                    Entry(self.loop.time(), process.name, how, numbered, state, plain(numbered.event))
-                )
+                entries.append(Entry(self.loop.time(), process.name, how, numbered, state, plain(numbered.event)))
             self.history.resting[key] = self.loop.time()
 
     def waits_for_takeover(self, process: Process, thaw: Callable[[], Any], seconds: float) -> None:
