@@ -189,7 +189,7 @@ class Process:
             case Fault.OVERTAKEN:
                 await self.freeze(400.0, after_takeover=aim.amount)
             case Fault.SLOW:
-                await asyncio.sleep(aim.amount)
+                await asyncio.sleep(aim.amount / 2)
             case Fault.THROTTLED:
                 raise StoreUnavailable("Throttled.")
             case Fault.BURST:
@@ -202,6 +202,8 @@ class Process:
         match aim.fault:
             case Fault.CRASH_AFTER:
                 await self._die(f"after {kind}")
+            case Fault.SLOW:
+                await asyncio.sleep(aim.amount / 2)
             case Fault.FROZEN_AFTER:
                 await self.freeze(aim.amount)
             case Fault.ANSWER_LOST:
