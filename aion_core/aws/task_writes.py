@@ -322,14 +322,14 @@ class TaskWrites:
 
     def put_down(self, lease: Lease, turn: Turn) -> Write:
         """The holder's time is up: the turn, which is not over, is anybody's."""
-        now = items.milliseconds(self._clock.now())
         return self._change(
             lease.context,
-            f"SET #until = :now, running = :turn, {SET_DUE} REMOVE holder",
+            # Nobody's lease, by anybody's clock: one that is behind must not take it for alive.
+            f"SET #until = :never, running = :turn, {SET_DUE} REMOVE holder",
             LEASE_IS_MINE,
             fence=lease.fence,
             holder=lease.holder,
-            now=now,
+            never=0,
             turn=items.turn_attribute(turn),
             **self._due(lease.context),
         )

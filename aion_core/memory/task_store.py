@@ -202,7 +202,8 @@ class MemoryTaskStore:
             if not _is_held(record, lease):
                 raise LeaseLost("Another holder runs this context now.")
             turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if got_on else lease.turn
-            self._contexts[lease.context] = replace(record, running=turn, holder="", until=self._now())
+            # Nobody's lease, by anybody's clock: one that is behind must not take it for alive.
+            self._contexts[lease.context] = replace(record, running=turn, holder="", until=0)
             self._due[lease.context] = self._soon()
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:

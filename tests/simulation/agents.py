@@ -39,7 +39,11 @@ PROGRAMS: dict[str, Program] = {
         ((("chunks", 3), ("effect",), ("say",)), (("sleep", 2.0), ("effect",), ("emit",)), (("note",), ("effect",)))
     ),
     "slow": Program(tuple((("chunks", 1), ("sleep", 9.0), ("effect",), ("say",)) for _ in range(5))),
-    "long": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
+    # Forty minutes, with a boundary just before a Lambda's time is up, and with none near it.
+    "long": Program(tuple((("sleep", 59.0), ("effect",), ("say",)) for _ in range(40))),
+    "lumps": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
+    # Enough events for a snapshot at the end of a turn.
+    "wordy": Program(((("say",),) * 101, (("ask",),), (("say",), ("effect",)))),
     "asks": Program(
         ((("say",), ("effect",)), (("ask",),), (("effect",), ("emit",))),
     ),

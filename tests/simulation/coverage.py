@@ -55,7 +55,7 @@ class Coverage:
         ]
 
     def whole(self) -> Iterator[str]:
-        """Yield every cell of scenario × fault × side effect, with its count or the reason why it is empty."""
+        """Yield every cell of scenario by fault by side effect, with its count or the reason why it is empty."""
         for scenario in sorted({scenario for scenario, _ in self.reached}):
             for fault in Fault:
                 for kind in KINDS:

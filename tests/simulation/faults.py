@@ -112,6 +112,20 @@ WHY_NOT: Mapping[Fault, str] = {
 """Why a fault has no meaning at the other kinds."""
 
 
+HARMLESS = frozenset(
+    {
+        Fault.TIME_IS_SHORT,
+        Fault.CLIENT_LEAVES,
+        Fault.CLIENT_SLOW,
+        Fault.POISONED,
+        Fault.REDRIVEN,
+        Fault.SEEN_AGAIN,
+        Fault.SLOW,
+    }
+)
+"""Faults after which nobody has to be looked for: the sweep finds nothing that is overdue."""
+
+
 @dataclass(frozen=True)
 class Aim:
     """One fault, at the so-manieth side effect of a kind; `kind` "" counts those of every kind."""

@@ -38,6 +38,8 @@ class SimTask(asyncio.Task[Any]):
     """A task with a number, so that a set of tasks has the same order in each run."""
 
     number = 0
+    life: "Life | None" = None
+    """Under which it was made."""
 
     def __hash__(self) -> int:
         return self.number
@@ -65,7 +67,7 @@ class SimLoop(asyncio.BaseEventLoop):
         # asyncio puts the task into a set while it is being made: its number has to be there already.
         SimTask.number = number
         task = SimTask(coro, loop=self, name=name or f"task-{number}", context=context)
-        task.number = number
+        task.number, task.life = number, context.get(LIFE) if context is not None else LIFE.get()
         self.everything.append(task)
         return task
 

@@ -31,7 +31,9 @@ class Process:
         """The engine in it; see `assembly`."""
         self.buffered = world.random.random() < 0.2
         """Whether its front takes an answer only as a whole, when the call returns (the Mangum handler)."""
-        self.busy = False
+        self.many = name.startswith("api") and not self.buffered and world.random.random() < 0.2
+        """Whether it serves several calls at once, and for as long as it likes: a server, not Lambda."""
+        self.serving = 0
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
         self.store = SeenStore(self)
         self.bells = SeenBells(self)
@@ -41,6 +43,10 @@ class Process:
     @property
     def alive(self) -> bool:
         return self.life.alive
+
+    @property
+    def busy(self) -> bool:
+        return self.serving > 0
 
     # ── Running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -52,17 +58,24 @@ class Process:
 
     def invoked(self, seconds: float = INVOCATION_SECONDS, *, really: float | None = None) -> None:
         """Begin an invocation that may last so long; it dies at its deadline, or when it `really` is killed."""
-        self.busy = True
+        self.serving += 1
+        if self.serving > 1:
+            return
         self.world.loop.release(self.life)
         self.world.loop.release(self.beating)
+        if self.many and really is None:
+            self.deadline = self.clock.now() + timedelta(days=30)
+            return
         self.deadline = self.clock.now() + timedelta(seconds=seconds)
         self._death = self.world.outside(really if really is not None else seconds, self.kill, "its time was up")
 
     def rests(self) -> None:
         """End the invocation: until the next one, Lambda lets nothing in here run."""
+        self.serving -= 1
+        if self.serving:
+            return
         if self._death is not None:
             self._death.cancel()
-        self.busy = False
         self.world.loop.hold(self.life)
         self.world.loop.hold(self.beating)
 
@@ -80,7 +93,7 @@ class Process:
         self.life.alive = self.beating.alive = False
         if self._death is not None:
             self._death.cancel()
-        self.busy = False
+        self.serving = 0
         for tell in self._at_death:
             self.world.outside(0.01, tell)
 
@@ -176,7 +189,7 @@ class Process:
             case Fault.OVERTAKEN:
                 await self.freeze(400.0, after_takeover=aim.amount)
             case Fault.SLOW:
-                await asyncio.sleep(aim.amount)
+                await asyncio.sleep(aim.amount / 2)
             case Fault.THROTTLED:
                 raise StoreUnavailable("Throttled.")
             case Fault.BURST:
@@ -189,6 +202,8 @@ class Process:
         match aim.fault:
             case Fault.CRASH_AFTER:
                 await self._die(f"after {kind}")
+            case Fault.SLOW:
+                await asyncio.sleep(aim.amount / 2)
             case Fault.FROZEN_AFTER:
                 await self.freeze(aim.amount)
             case Fault.ANSWER_LOST:

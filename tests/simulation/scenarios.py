@@ -89,7 +89,11 @@ async def repeats(world: World) -> None:
 async def question(world: World) -> None:
     """39: the answer twice, sometimes at once, by the same messageId or another."""
     ann, ben = Client(world), Client(world, name="ann-2")
-    task = await ann.send(world.choices.choice(("asks", "asks twice")), "m-1", wait=world.choices.random() < 0.5)
+    task = await ann.send(
+        world.choices.choice(("asks", "asks", "asks twice", "asks twice", "wordy")),
+        "m-1",
+        wait=world.choices.random() < 0.5,
+    )
     task = await ann.rest(_id(task))
     if not isinstance(task, Task):
         return
@@ -251,7 +255,7 @@ async def misbehaving(world: World) -> None:
 async def long(world: World) -> None:
     """3, 30: forty minutes of work, in steps, or in one that cannot be cut."""
     ann = Client(world)
-    text = world.choices.choice(("long", "long", "deaf"))
+    text = world.choices.choice(("long", "long", "lumps", "deaf"))
     if world.choices.random() < 0.5:
         task_id = await ann.stream(text, "m-1")
     else:
