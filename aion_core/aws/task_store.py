@@ -27,7 +27,7 @@ from aion_core.aws.task_writes import (
     MAY_WAIT,
     MAY_WAIT_ALONE,
     MAY_WAIT_BEHIND_OTHERS,
-    MAY_WAIT_FOR_AN_ANSWER,
+    ONE_MORE_MAY_WAIT,
     TASK_HAS_NOT_GONE_ON,
     TaskWrites,
 )
@@ -230,7 +230,8 @@ class DynamoDBTaskStore:
     def _queued(self, context: ContextKey, turn: Turn, record: ContextRecord) -> Write:
         """Return the write by which a turn of a task at work waits; behind a question it is due when that is answered."""
         if record.interrupted is not None:
-            return self._writes.wait(context, turn, MAY_WAIT_FOR_AN_ANSWER, due=False)
+            # Should it be answered meanwhile: whoever takes the question away makes due what waits.
+            return self._writes.wait(context, turn, ONE_MORE_MAY_WAIT, due=False)
         return self._writes.wait(context, turn, MAY_WAIT)
 
     async def _taken(self, follow_up: FollowUp, record: ContextRecord, holder: str | None, token: str) -> "_Taken":

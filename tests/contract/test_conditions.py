@@ -12,61 +12,133 @@ import pytest
 from tests.support import conditions, engines, mutants
 from tests.support.mutants import UNCHANGED, Seen
 
-_AFTER_A_WHOLE_TURN = "test_races.py::test_a_whole_turn_between_read_and_write_is_a_turn_of_its_own"
-_READ_BY_TWO = "test_dynamodb_store.py::test_a_turn_is_not_begun_twice_when_two_read_the_same_context"
+_TOO_MANY = "test_task_store.py::test_one_turn_too_many_is_refused_and_leaves_nothing"
+_A_QUESTION = "test_races.py::test_a_message_that_meets_a_question_waits_for_nobody"
+_NOT_TO_QUEUE = "test_races.py::test_a_message_that_is_not_to_queue_does_not_though_the_context_was_free"
+_NOT_THE_NEWEST = "test_task_store.py::test_a_holder_whose_head_is_not_the_newest_is_refused"
+_TAKEN_OVER = "test_task_store.py::test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused"
+_DOES_NOT_GO_ON = "test_races.py::test_whose_head_is_not_the_newest_does_not_go_on"
+_READ_AGAIN = "test_cancel.py::test_who_has_read_the_task_before_its_last_event_reads_it_again"
 _RENEWED = "test_task_store.py::test_a_renewed_lease_lives_on"
-_ANEW = "test_races.py::test_an_answer_meets_a_conversation_that_has_begun_anew"
+_NOT_PAUSED = "test_ends.py::test_a_turn_that_never_ran_or_is_anothers_is_not_paused"
+_AS_IT_EXPIRES = "test_races.py::test_who_waits_in_a_context_as_it_expires_is_not_forgotten"
+_RUNNING = "attribute_exists(running)"
+_ROOM = "(attribute_not_exists(waiting) OR size(waiting) < :most)"
+_NOBODY_WAITS = "(attribute_not_exists(waiting) OR size(waiting) = :none)"
 
 CAUGHT_BY = {
-    "task_store.follow_up: TASK_HAS_NOT_GONE_ON": (
-        "test_task_store.py::test_of_two_answers_the_second_is_told_that_the_task_has_gone_on"
+    f"task_store.create: MAY_WAIT_BEHIND_OTHERS: {_ROOM}": _TOO_MANY,
+    "task_store.create: MAY_WAIT_BEHIND_OTHERS: attribute_not_exists(interrupted)": _A_QUESTION,
+    f"task_store.create: MAY_WAIT_BEHIND_OTHERS: ({_RUNNING} OR size(waiting) > :none)": (
+        "test_races.py::test_what_was_busy_and_is_free_meanwhile_is_taken"
     ),
-    "task_store.append: HEAD_IS_AS_I_KNOW_IT: generation = :known": (
-        "test_task_store.py::test_a_holder_whose_head_is_not_the_newest_is_refused"
+    f"task_store.create: MAY_WAIT: {_ROOM}": _TOO_MANY,
+    "task_store.create: MAY_WAIT: attribute_not_exists(interrupted)": _A_QUESTION,
+    "task_store.create: MAY_WAIT_ALONE: attribute_not_exists(running)": _NOT_TO_QUEUE,
+    "task_store.create: MAY_WAIT_ALONE: attribute_not_exists(interrupted)": _NOT_TO_QUEUE,
+    f"task_store.create: MAY_WAIT_ALONE: {_NOBODY_WAITS}": _NOT_TO_QUEUE,
+    "task_store._queued: ONE_MORE_MAY_WAIT": "test_races.py::test_one_message_too_many_behind_a_question_is_refused",
+    f"task_store._queued: MAY_WAIT: {_ROOM}": (
+        "test_follow_ups.py::test_one_message_too_many_to_a_task_at_work_is_refused_and_leaves_nothing"
     ),
-    "task_store.append: HEAD_IS_AS_I_KNOW_IT: fence = :fence": (
-        "test_dynamodb_store.py::test_a_stale_fence_is_refused_even_where_the_head_has_not_moved"
+    "task_store._queued: MAY_WAIT: attribute_not_exists(interrupted)": (
+        "test_races.py::test_a_message_to_what_waits_that_meets_a_question_wakes_nobody"
     ),
+    "task_store._taken: TASK_HAS_NOT_GONE_ON": (
+        "test_follow_ups.py::test_by_interrupt_a_message_to_a_task_that_was_read_before_its_last_event_is_told_so"
+    ),
+    "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: generation = :known": (
+        "test_races.py::test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_task_still_says"
+    ),
+    "task_store.append: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
+    "task_store.append: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _TAKEN_OVER,
+    "task_store.finish: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
+    "task_store.finish: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": (
+        "test_ends.py::test_whose_turn_was_taken_over_cannot_end_it"
+    ),
+    "task_store._ending: HEAD_IS_AS_I_KNOW_IT: generation = :known": _DOES_NOT_GO_ON,
+    "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): generation = :known": _DOES_NOT_GO_ON,
+    "task_store.cancel: HEAD_IS_AS_I_KNOW_IT: generation = :known": _READ_AGAIN,
+    "task_store.cancel: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _READ_AGAIN,
     "task_writes.put_message: FIRST_TIME_IN_ITS_LIFE": (
         "test_task_store.py::test_a_repeated_message_gets_the_first_task_back"
     ),
-    "task_writes.take: FIRST_TIME": "test_dynamodb_store.py::test_a_context_that_is_taken_meanwhile_is_waited_for",
+    "task_writes.raise_fence: TASK_HAS_NOT_ENDED": (
+        "test_races.py::test_a_turn_whose_task_is_deleted_meanwhile_is_not_begun"
+    ),
+    "task_writes.check_at_work: TASK_IS_AT_WORK": (
+        "test_follow_ups.py::test_a_message_to_a_task_that_has_come_to_rest_meanwhile_is_told_so"
+    ),
+    "task_writes.take: FIRST_TIME": "test_races.py::test_a_context_that_is_taken_meanwhile_is_waited_for",
     "task_writes.take: CONTEXT_HAS_EXPIRED: fence = :known": (
         "test_races.py::test_a_fence_that_is_raised_while_the_context_expires_is_not_given_out_again"
     ),
-    "task_writes.take: CONTEXT_HAS_EXPIRED: expires <= :now": (
-        "test_races.py::test_who_waits_in_a_context_as_it_expires_is_not_forgotten"
+    "task_writes.take: CONTEXT_HAS_EXPIRED: expires <= :now": _AS_IT_EXPIRES,
+    "task_writes.take: CONTEXT_IS_FREE: fence = :known": (
+        "test_races.py::test_a_whole_turn_between_read_and_write_is_a_turn_of_its_own"
     ),
-    "task_writes.take: CONTEXT_IS_FREE: fence = :known": _AFTER_A_WHOLE_TURN,
-    "task_writes.take: CONTEXT_IS_FREE: (attribute_not_exists(waiting) OR size(waiting) = :none)": (
+    f"task_writes.take: CONTEXT_IS_FREE: {_NOBODY_WAITS}": (
         "test_races.py::test_nobody_overtakes_who_begins_to_wait_just_now"
     ),
-    "task_writes.wait: ONE_MORE_MAY_WAIT": ("test_task_store.py::test_one_turn_too_many_is_refused_and_leaves_nothing"),
-    "task_writes.take_next: TURN_IS_FIRST": _READ_BY_TWO,
-    "task_writes.take_again: NOTHING_RUNS: fence = :known": _ANEW,
+    "task_writes.take_again: FENCE_IS_AS_READ": (
+        "test_races.py::test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhile"
+    ),
     "task_writes.take_over: LEASE_IS_AS_DEAD_AS_READ: #until = :read": (
-        "test_dynamodb_store.py::test_a_lease_that_is_renewed_meanwhile_is_not_taken_over"
+        "test_races.py::test_a_lease_that_is_renewed_meanwhile_is_not_taken_over"
+    ),
+    "task_writes.take_from: FENCE_IS_AS_READ": (
+        "test_races.py::test_who_takes_a_turn_over_meanwhile_is_interrupted_too"
     ),
     "task_writes.renew: LEASE_IS_MINE: fence = :fence": _RENEWED,
     "task_writes.renew: LEASE_IS_MINE: holder = :holder": _RENEWED,
-    "task_writes.raise_fence: TASK_EXISTS": "test_races.py::test_a_turn_whose_task_is_gone_is_not_begun",
+    "task_writes.wait_anew: CONTEXT_HAS_EXPIRED: expires <= :now": _AS_IT_EXPIRES,
+    "task_writes.wait_first: FENCE_IS_AS_READ": (
+        "test_races.py::test_who_takes_a_turn_over_meanwhile_is_interrupted_too"
+    ),
+    "task_writes.release: NOTHING_WAITS": "test_races.py::test_a_message_that_comes_as_a_turn_ends_is_not_forgotten",
+    "task_writes.put_down: LEASE_IS_MINE: fence = :fence": _NOT_PAUSED,
+    "task_writes.put_down: LEASE_IS_MINE: holder = :holder": _NOT_PAUSED,
+    "task_writes.strike: FENCE_IS_AS_READ": (
+        "test_races.py::test_who_takes_a_turn_over_as_one_that_waits_is_canceled_keeps_its_lease"
+    ),
+    "task_writes.claim: DUE_AS_READ": "test_races.py::test_what_is_claimed_meanwhile_is_not_claimed_again",
+    "task_writes._line_as_read: LINE_IS_AS_READ": (
+        "test_races.py::test_a_message_that_joins_the_line_as_another_is_canceled_waits_on"
+    ),
+    "task_writes._line_as_read: LINE_IS_NEW": (
+        "test_races.py::test_a_message_that_comes_as_another_is_canceled_waits_on"
+    ),
     "threads._check: FENCE_IS_MINE": "test_checkpoints.py::test_under_a_stale_fence_nothing_is_written",
 }
 """The test that fails without the condition, or without the part of it; one for a part is tried for the whole too."""
 
 _BY_THE_FENCE = "whoever begins a turn raises the fence, which is compared too"
+_BY_THE_LINE = "a turn that begins, or is canceled, leaves the line, which is compared too"
+_BY_THE_HEAD = "whoever takes the context raises the fence of the head, which is compared too"
+_BY_THE_TASK = "a task asks, or works, until its head moves on, which is compared too"
 
 NEVER_ALONE = {
+    "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
+    "task_store._ending: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
+    "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): fence = :known_fence": _BY_THE_FENCE,
     "task_writes.take: CONTEXT_IS_FREE: attribute_not_exists(running)": _BY_THE_FENCE,
     "task_writes.take: CONTEXT_IS_FREE: attribute_not_exists(interrupted)": _BY_THE_FENCE,
-    "task_writes.take_again: NOTHING_RUNS: attribute_not_exists(running)": _BY_THE_FENCE,
-    "task_writes.take_next: TURN_IS_FIRST: fence = :known": "a turn that begins leaves the line, which is compared too",
-    "task_writes.take_next: TURN_IS_FIRST: waiting[0].id = :first": _BY_THE_FENCE,
-    "task_writes.take_next: TURN_IS_FIRST: attribute_not_exists(running)": _BY_THE_FENCE,
-    "task_writes.take_next: TURN_IS_FIRST: attribute_not_exists(interrupted)": _BY_THE_FENCE,
+    "task_writes.take_again: NOTHING_RUNS": _BY_THE_FENCE,
+    "task_writes.take_again: TASK_ASKS": _BY_THE_TASK,
+    "task_writes.take_next: FENCE_IS_AS_READ": _BY_THE_LINE,
+    "task_writes.take_next: NOTHING_RUNS": _BY_THE_FENCE,
+    "task_writes.take_next: NOTHING_ASKS": _BY_THE_FENCE,
     "task_writes.take_over: LEASE_IS_AS_DEAD_AS_READ: fence = :known": (
         "whoever takes a turn over sets a later end of its lease, which is compared too"
     ),
+    "task_writes.wait_anew: CONTEXT_HAS_EXPIRED: fence = :known": (
+        "what it leaves is the same, whoever has run in the context as it expired"
+    ),
+    "task_writes.wait_first: NOTHING_RUNS": _BY_THE_FENCE,
+    "task_writes.wait_first: TASK_ASKS": _BY_THE_TASK,
+    "task_writes.wait_first: SOMETHING_RUNS": _BY_THE_TASK,
+    "task_writes.leave: FENCE_IS_AS_READ": _BY_THE_HEAD,
+    "task_writes.pass_on: FENCE_IS_AS_READ": _BY_THE_HEAD,
 }
 """Why no test can tell that this part is gone: another part does not hold whenever it does not."""
 

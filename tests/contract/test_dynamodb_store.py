@@ -1,127 +1,326 @@
-"""The task log on DynamoDB when DynamoDB does not do its part: faults go in by botocore hooks."""
+"""The task log on DynamoDB when DynamoDB does not do its part: done once or not at all, and the caller knows."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ReadTimeoutError
 
-from aion_core.aws import keys
 from aion_core.aws.task_store import DynamoDBTaskStore
-from aion_core.clock import SystemClock
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports import Begun, ContextKey, NewTask, Repeated, TaskKey
-from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import ingress, lifecycle
+from aion_core.ports import Begun, Ended, Head, Interrupted, Overdue, Repeated, Waiting, WhenBusy
 from tests.support.clock import ManualClock
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
-from tests.support.stores import dynamodb_store, new_owner
-
-
-class Faults:
-    """Breaks calls of a store's client on purpose."""
-
-    def __init__(self, store: DynamoDBTaskStore) -> None:
-        self._events = store._dynamodb._client.meta.events
-
-    def lose_answers(self, operation: str, *, times: int) -> None:
-        """Let the operation be done, and its answer be lost on the way back."""
-        left = [times]
-
-        def lose(**_: Any) -> None:
-            if left[0] > 0:
-                left[0] -= 1
-                raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
-
-        self._events.register(f"after-call.dynamodb.{operation}", lose)
-
-    def refuse(self, operation: str, *, code: str, times: int, reasons: list[str] | None = None) -> None:
-        """Answer the operation with an error of this code, without doing it."""
-        left = [times]
-
-        def refuse(parsed: dict[str, Any], http_response: Any, **_: Any) -> None:
-            http_response.status_code = 400
-            parsed["Error"] = {"Code": code, "Message": "made up by a test"}
-            if reasons:
-                parsed["CancellationReasons"] = [{"Code": reason} for reason in reasons]
-
-        def before(**_: Any) -> Any:
-            if left[0] <= 0:
-                return None
-            left[0] -= 1
-            parsed: dict[str, Any] = {"ResponseMetadata": {"HTTPStatusCode": 400}}
-
-            class Response:
-                status_code = 400
-
-            refuse(parsed, Response())
-            return Response(), parsed
-
-        self._events.register(f"before-call.dynamodb.{operation}", before)
+from tests.support.faults import TRANSACT, UPDATE, Faults
+from tests.support.stores import LEASE_SECONDS, dynamodb_store
 
 
 @pytest.fixture
-def store(stack: Stack) -> DynamoDBTaskStore:
-    return dynamodb_store(stack, SystemClock())
+def chat(stack: Stack, clock: ManualClock) -> Conversation:
+    return Conversation(dynamodb_store(stack, clock), clock)
 
 
 @pytest.fixture
-def faults(store: DynamoDBTaskStore) -> Faults:
-    return Faults(store)
+def there(stack: Stack, clock: ManualClock, chat: Conversation) -> Conversation:
+    """The same context, in another process."""
+    there = Conversation(dynamodb_store(stack, clock), clock, chat.context)
+    there.tasks = chat.tasks
+    return there
 
 
 @pytest.fixture
-def context() -> ContextKey:
-    return ContextKey(new_owner(), "echo", "c-1")
+def faults(chat: Conversation) -> Faults:
+    assert isinstance(chat.store, DynamoDBTaskStore)
+    return Faults(chat.store)
 
 
-def asks(context: ContextKey, message_id: str = "m-1", *, task_id: str = "t-1", text: str = "hi") -> NewTask:
-    message = Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)])
-    return ingress.new_task(
-        message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=SystemClock().now(), context_is_new=False
-    )
+@dataclass(frozen=True)
+class Deed:
+    """Something a store does: how it stands before, the call, and what has to be true once it is done."""
+
+    before: Callable[[Conversation], Awaitable[Any]]
+    """Returns the call's arguments: the same, should it be made again."""
+    call: Callable[[Conversation, Any], Awaitable[Any]]
+    done: Callable[[Conversation, Any], Awaitable[None]]
+    operation: str = TRANSACT
 
 
-def done(begun: Begun, text: str = "done") -> TaskStatusUpdateEvent:
-    status = lifecycle.status_at(TaskState.TASK_STATE_COMPLETED, begun.head.timestamp)
-    status.message.CopyFrom(Message(message_id="a-1", role=Role.ROLE_AGENT, parts=[Part(text=text)]))
-    return TaskStatusUpdateEvent(task_id=begun.head.key.task_id, context_id="c-1", status=status)
+DEEDS: dict[str, Deed] = {}
+
+
+def deed(call: Callable[[Conversation, Any], Awaitable[Any]], operation: str = TRANSACT) -> Callable[[Any], Any]:
+    """Make a deed of a generator: what it yields is the call's argument, and it is sent what came of it."""
+
+    def of(steps: Any) -> Any:
+        running: dict[Conversation, Any] = {}
+
+        async def before(chat: Conversation) -> Any:
+            running[chat] = steps(chat)
+            return await anext(running[chat])
+
+        async def done(chat: Conversation, outcome: Any) -> None:
+            with pytest.raises(StopAsyncIteration):
+                await running.pop(chat).asend(outcome)
+
+        DEEDS[steps.__name__] = Deed(before, call, done, operation)
+        return steps
+
+    return of
+
+
+async def _create(chat: Conversation, given: tuple[Any, str | None, WhenBusy]) -> Any:
+    new, holder, when_busy = given
+    return await chat.store.create(new, holder=holder, when_busy=when_busy)
+
+
+async def _follow_up(chat: Conversation, given: tuple[Any, str | None, WhenBusy]) -> Any:
+    more, holder, when_busy = given
+    return await chat.store.follow_up(more, holder=holder, when_busy=when_busy)
+
+
+async def _append(chat: Conversation, given: tuple[Begun, Any]) -> Head:
+    turn, event = given
+    return await chat.store.append(turn.lease, turn.head, event, key="k")
+
+
+async def _finish(chat: Conversation, given: tuple[Begun, Any, bool]) -> Ended:
+    turn, event, go_on = given
+    return await chat.store.finish(turn.lease, turn.head, event, go_on=go_on)
+
+
+async def _pause(chat: Conversation, turn: Begun) -> None:
+    await chat.store.pause(turn.lease, at_boundary=True)
+
+
+async def _cancel(chat: Conversation, given: tuple[Head, Any]) -> Ended:
+    return await chat.store.cancel(*given)
+
+
+async def _begin(chat: Conversation, holder: str) -> Any:
+    return await chat.store.begin(chat.context, holder=holder)
+
+
+async def _claim(chat: Conversation, overdue: Overdue) -> bool:
+    return await chat.store.claim(overdue)
+
+
+for policy in WhenBusy:
+
+    async def creates(chat: Conversation, policy: WhenBusy = policy) -> Any:
+        outcome = yield chat.message("m-1", idempotency_key="key"), "holder-1", policy
+        assert isinstance(outcome, Begun), "it is this call's own task, not a repeat of it"
+        assert (outcome.lease.fence, outcome.lease.turn.tries) == (1, 1)
+        assert outcome.head == await chat.head("t-m-1")
+        await chat.ends(outcome)
+
+    async def creates_for_later(chat: Conversation, policy: WhenBusy = policy) -> Any:
+        outcome = yield chat.message("m-1"), None, policy
+        assert isinstance(outcome, Waiting)
+        turn = await chat.begins()
+        await chat.ends(turn)
+        assert await chat.store.begin(chat.context, holder="holder-2") is None, "it stands in line once"
+
+    for steps in (creates, creates_for_later):
+        steps.__name__ += f"_{policy}"
+        deed(_create)(steps)
+
+
+@deed(_create)
+async def creates_behind_another(chat: Conversation) -> Any:
+    first = await chat.starts("m-0")
+    outcome = yield chat.message("m-1"), "holder-2", WhenBusy.ENQUEUE
+    assert isinstance(outcome, Waiting)
+    following = (await chat.ends(first, go_on=True)).next
+    assert following is not None
+    assert (await chat.ends(following, go_on=True)).next is None
+
+
+@deed(_follow_up)
+async def answers(chat: Conversation) -> Any:
+    outcome = yield await chat.more(await chat.asks("m-1"), "m-2"), "holder-2", WhenBusy.ENQUEUE
+    assert isinstance(outcome, Begun)
+    assert (outcome.lease.fence, outcome.lease.turn.tries, outcome.head.generation) == (2, 1, 4)
+    await chat.ends(outcome)
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+@deed(_follow_up)
+async def answers_for_later(chat: Conversation) -> Any:
+    outcome = yield await chat.more(await chat.asks("m-1"), "m-2"), None, WhenBusy.ENQUEUE
+    assert isinstance(outcome, Waiting)
+    await chat.ends(await chat.begins())
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+@deed(_follow_up)
+async def queues(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    outcome = yield await chat.more(turn.head, "m-2"), "holder-2", WhenBusy.ENQUEUE
+    assert isinstance(outcome, Waiting)
+    following = (await chat.ends(turn, WORKING, go_on=True)).next
+    assert following is not None
+    assert (await chat.ends(following, go_on=True)).next is None
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+@deed(_follow_up)
+async def interrupts(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    outcome = yield await chat.more(turn.head, "m-2"), "holder-2", WhenBusy.INTERRUPT
+    assert isinstance(outcome, Begun)
+    assert not chat.store.holds(turn.lease)
+    await chat.ends(outcome)
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+@deed(_follow_up)
+async def interrupts_for_later(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    outcome = yield await chat.more(turn.head, "m-2"), None, WhenBusy.INTERRUPT
+    assert isinstance(outcome, Waiting)
+    assert not chat.store.holds(turn.lease)
+    await chat.ends(await chat.begins())
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+@deed(_append)
+async def appends(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    outcome = yield turn, chat.says(turn.head)
+    assert outcome == await chat.head("t-m-1")
+    assert outcome.generation == 3
+    await chat.ends(replace(turn, head=outcome))
+
+
+@deed(_finish)
+async def finishes(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    outcome = yield turn, chat.says(turn.head, COMPLETED), False
+    assert outcome == Ended(await chat.head("t-m-1"))
+    assert outcome.head.generation == 3
+
+
+@deed(_finish)
+async def finishes_asking(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    outcome = yield turn, chat.says(turn.head, INPUT_REQUIRED), True
+    assert outcome == Ended(await chat.head("t-m-1"))
+    assert await chat.store.create(chat.message("m-3"), holder="holder-2") == Interrupted("t-m-1")
+
+
+@deed(_finish)
+async def finishes_before_another(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    outcome = yield turn, chat.says(turn.head, COMPLETED), False
+    assert outcome == Ended(await chat.head("t-m-1"), waiting=True)
+    await chat.ends(await chat.begins())
+
+
+@deed(_finish)
+async def goes_on_with_another(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    outcome = yield turn, chat.says(turn.head, COMPLETED), True
+    assert outcome.head == await chat.head("t-m-1")
+    assert (outcome.next.lease.turn.id, outcome.next.lease.turn.tries) == ("turn-m-2", 1)
+    await chat.ends(outcome.next)
+
+
+@deed(_finish)
+async def goes_on_with_the_same(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    await chat.queues("t-m-1", "m-2")
+    outcome = yield turn, chat.says(turn.head, WORKING), True
+    assert outcome.next.head == await chat.head("t-m-1")
+    assert (outcome.head.generation, outcome.next.head.generation) == (3, 4)
+    await chat.ends(outcome.next)
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+@deed(_pause, UPDATE)
+async def pauses(chat: Conversation) -> Any:
+    yield await chat.starts("m-1")
+    turn = await chat.begins()
+    assert (turn.lease.turn.tries, turn.lease.turn.hops) == (1, 1)
+    await chat.ends(turn)
+
+
+@deed(_cancel)
+async def cancels(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    outcome = yield turn.head, chat.canceled(turn.head)
+    assert outcome == Ended(await chat.head("t-m-1"), waiting=True)
+    assert outcome.head.generation == 3
+    await chat.ends(await chat.begins())
+
+
+@deed(_begin)
+async def begins(chat: Conversation) -> Any:
+    await chat.waits("m-1")
+    outcome = yield "holder-1"
+    assert isinstance(outcome, Begun)
+    assert (outcome.lease.turn.tries, outcome.lease.fence) == (1, 1)
+    assert outcome.head == await chat.head("t-m-1")
+    await chat.ends(outcome)
+
+
+@deed(_begin)
+async def begins_what_was_asked_of_a_task_at_work(chat: Conversation) -> Any:
+    turn = await chat.starts("m-1")
+    await chat.queues("t-m-1", "m-2")
+    await chat.ends(turn, WORKING)
+    outcome = yield "holder-2"
+    assert (outcome.lease.turn.tries, outcome.lease.turn.asked) == (1, 4)
+    await chat.ends(outcome)
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+@deed(_begin)
+async def takes_over(chat: Conversation) -> Any:
+    await chat.starts("m-1")
+    chat.clock.move(LEASE_SECONDS + 1)
+    outcome = yield "holder-2"
+    assert (outcome.lease.turn.tries, outcome.lease.fence) == (2, 2)
+    await chat.ends(outcome)
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_task_whose_creation_went_unheard_is_found_and_run(
-    store: DynamoDBTaskStore, faults: Faults, context: ContextKey, times: int
+@pytest.mark.parametrize("name", DEEDS)
+async def test_what_went_unheard_is_done_once(chat: Conversation, faults: Faults, name: str, times: int) -> None:
+    deed = DEEDS[name]
+    given = await deed.before(chat)
+    faults.lose_answers(deed.operation, times=times)
+    await deed.done(chat, await deed.call(chat, given))
+    await chat.comes_to_rest()
+
+
+@pytest.mark.parametrize("name", ["appends", "goes_on_with_another", "pauses"])
+async def test_what_was_never_heard_is_found_by_the_same_call_made_again(
+    chat: Conversation, faults: Faults, name: str
 ) -> None:
-    faults.lose_answers("TransactWriteItems", times=times)
-    new = asks(context)
-    begun = await store.create(new, holder="holder-1")
-    assert isinstance(begun, Begun), "it is this call's own task, not a repeat of it"
-    await store.append(begun.lease, begun.head, done(begun), release=True)
-    assert await store.create(asks(context, task_id="t-2"), holder="holder-1") == Repeated("t-1")
-
-
-@pytest.mark.parametrize("times", [1, 2])
-async def test_an_event_whose_recording_went_unheard_is_recorded_once(
-    store: DynamoDBTaskStore, faults: Faults, context: ContextKey, times: int
-) -> None:
-    begun = await store.create(asks(context), holder="holder-1")
-    assert isinstance(begun, Begun)
-    faults.lose_answers("TransactWriteItems", times=times)
-    head = await store.append(begun.lease, begun.head, done(begun), release=True)
-    log = await store.log(head.key)
-    assert log is not None
-    assert log.head == head
-    assert [entry.generation for entry in log.events] == [1, 2, 3]
-
-
-async def test_when_nothing_is_ever_heard_it_says_so(
-    store: DynamoDBTaskStore, faults: Faults, context: ContextKey
-) -> None:
-    faults.lose_answers("TransactWriteItems", times=100)
+    deed = DEEDS[name]
+    given = await deed.before(chat)
+    faults.lose_answers(deed.operation, times=3)
     with pytest.raises(StoreUnavailable):
-        await store.create(asks(context), holder="holder-1")
+        await deed.call(chat, given)
+    await deed.done(chat, await deed.call(chat, given))
+    await chat.comes_to_rest()
 
 
+@pytest.mark.parametrize("name", DEEDS)
+async def test_a_burst_of_throttling_is_outlived(chat: Conversation, faults: Faults, name: str) -> None:
+    deed = DEEDS[name]
+    given = await deed.before(chat)
+    faults.refuse(deed.operation, code="ThrottlingException", times=2)
+    await deed.done(chat, await deed.call(chat, given))
+    await chat.comes_to_rest()
+
+
+@pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.parametrize(
     ("code", "reasons"),
     [
@@ -130,190 +329,137 @@ async def test_when_nothing_is_ever_heard_it_says_so(
     ],
 )
 async def test_a_conflict_with_another_write_is_tried_again(
-    store: DynamoDBTaskStore, faults: Faults, context: ContextKey, code: str, reasons: list[str] | None
+    chat: Conversation, faults: Faults, name: str, code: str, reasons: list[str] | None
 ) -> None:
-    faults.refuse("TransactWriteItems", code=code, times=3, reasons=reasons)
-    begun = await store.create(asks(context), holder="holder-1")
-    assert isinstance(begun, Begun)
-    faults.refuse("TransactWriteItems", code=code, times=3, reasons=reasons)
-    head = await store.append(begun.lease, begun.head, done(begun))
-    assert head.generation == 3
+    deed = DEEDS[name]
+    given = await deed.before(chat)
+    faults.refuse(deed.operation, code=code, times=3, reasons=reasons)
+    await deed.done(chat, await deed.call(chat, given))
+    await chat.comes_to_rest()
 
 
-async def test_a_burst_of_throttling_is_outlived(store: DynamoDBTaskStore, faults: Faults, context: ContextKey) -> None:
-    faults.refuse("TransactWriteItems", code="ThrottlingException", times=2)
-    assert isinstance(await store.create(asks(context), holder="holder-1"), Begun)
-
-
-async def test_what_aws_refuses_for_good_is_no_passing_fault(
-    store: DynamoDBTaskStore, faults: Faults, context: ContextKey
+@pytest.mark.parametrize("name", DEEDS)
+async def test_what_cannot_be_done_now_says_so_and_leaves_nothing_half_done(
+    chat: Conversation, faults: Faults, name: str
 ) -> None:
-    faults.refuse("TransactWriteItems", code="AccessDeniedException", times=1)
+    deed = DEEDS[name]
+    given = await deed.before(chat)
+    faults.refuse(deed.operation, code="ThrottlingException", times=3)
+    with pytest.raises(StoreUnavailable):
+        await deed.call(chat, given)
+    await deed.done(chat, await deed.call(chat, given))
+    await chat.comes_to_rest()
+
+
+@pytest.mark.parametrize("name", DEEDS)
+async def test_what_aws_refuses_for_good_is_no_passing_fault(chat: Conversation, faults: Faults, name: str) -> None:
+    deed = DEEDS[name]
+    given = await deed.before(chat)
+    faults.refuse(deed.operation, code="AccessDeniedException", times=1)
     with pytest.raises(StoreError) as raised:
-        await store.create(asks(context), holder="holder-1")
+        await deed.call(chat, given)
     assert not isinstance(raised.value, StoreUnavailable)
 
 
-async def test_a_gap_in_the_log_is_never_passed_off_as_the_task(
-    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
-) -> None:
-    begun = await store.create(asks(context), holder="holder-1")
-    assert isinstance(begun, Begun)
-    await store.append(begun.lease, begun.head, done(begun))
-    table = stack.environment("ApiFunction")["AION_TABLE"]
-    for generation in (2, 3):
-        key = keys.event_key(begun.head.key, generation)
-        kept = stack.client("dynamodb").get_item(TableName=table, Key=key)["Item"]
-        stack.client("dynamodb").delete_item(TableName=table, Key=key)
-        with pytest.raises(StoreCorrupt):
-            await store.log(begun.head.key)
-        stack.client("dynamodb").put_item(TableName=table, Item=kept)
-    assert await store.log(begun.head.key) is not None
+async def test_a_claim_that_goes_unheard_is_nobodys_and_due_again(chat: Conversation, faults: Faults) -> None:
+    await chat.waits("m-1")
+    chat.clock.move(LEASE_SECONDS + 1)
+    overdue = Overdue(chat.context, chat.clock.now())
+    faults.lose_answers(UPDATE, times=1)
+    with pytest.raises(StoreUnavailable):
+        await chat.store.claim(overdue)
+    assert not await chat.store.claim(overdue), "it may be another's"
+    await chat.comes_to_rest()
 
 
-async def test_a_payload_that_is_gone_is_said_to_be_gone(
-    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
+async def test_a_claim_that_is_throttled_says_so(chat: Conversation, faults: Faults) -> None:
+    await chat.waits("m-1")
+    chat.clock.move(LEASE_SECONDS + 1)
+    overdue = Overdue(chat.context, chat.clock.now())
+    faults.refuse(UPDATE, code="ThrottlingException", times=1)
+    with pytest.raises(StoreUnavailable):
+        await chat.store.claim(overdue)
+    assert await chat.store.claim(overdue)
+
+
+async def test_a_lease_is_kept_though_its_renewal_met_another_write(chat: Conversation, faults: Faults) -> None:
+    turn = await chat.starts("m-1")
+    faults.refuse(UPDATE, code="TransactionConflictException", times=1)
+    assert chat.store.renew(turn.lease)
+    faults.refuse(UPDATE, code="ThrottlingException", times=1)
+    with pytest.raises(StoreUnavailable):
+        chat.store.renew(turn.lease)
+
+
+# ── Another writer was faster ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_task_that_was_canceled_meanwhile_takes_no_more(
+    chat: Conversation, there: Conversation, faults: Faults
 ) -> None:
-    new = asks(context, text="large " * 10_000)
-    await store.create(new, holder="holder-1")
+    for call in (_append, _finish, _cancel, _follow_up):
+        chat.tasks.clear()
+        turn = await chat.starts(f"m-{call.__name__}")
+        task_id = turn.head.key.task_id
+        event = chat.says(turn.head, COMPLETED)
+        given: Any = {
+            _append: (turn, event),
+            _finish: (turn, event, True),
+            _cancel: (turn.head, chat.canceled(turn.head)),
+            _follow_up: (await chat.more(turn.head, "more"), "holder-2", WhenBusy.INTERRUPT),
+        }[call]
+        faults.meanwhile(lambda task_id=task_id: there.cancels(task_id))
+        with pytest.raises(LeaseLost):
+            await call(chat, given)
+        head = await chat.head(task_id)
+        assert (head.generation, await chat.state(task_id)) == (3, "canceled")
+        await chat.comes_to_rest()
+
+
+async def test_the_same_message_from_two_processes_is_one(
+    chat: Conversation, there: Conversation, faults: Faults
+) -> None:
+    faults.meanwhile(lambda: there.starts("m-1", task_id="t-there"))
+    assert await chat.store.create(chat.message("m-1"), holder="holder-1") == Repeated("t-there")
+    assert await chat.store.head(chat.key("t-m-1")) is None
+    await chat.comes_to_rest()
+
+
+async def test_a_turn_that_is_taken_over_as_it_pauses_is_anothers(
+    chat: Conversation, there: Conversation, faults: Faults
+) -> None:
+    turn = await chat.starts("m-1")
+    chat.clock.move(LEASE_SECONDS + 1)
+    heirs = faults.meanwhile(lambda: there.begins("holder-2"), operation=UPDATE)
+    with pytest.raises(LeaseLost):
+        await chat.store.pause(turn.lease, at_boundary=True)
+    await chat.ends(heirs[0])
+    await chat.comes_to_rest()
+
+
+async def test_the_next_that_waits_is_canceled_as_a_turn_goes_on(
+    chat: Conversation, there: Conversation, faults: Faults
+) -> None:
+    turn = await chat.starts("m-1")
+    for message_id in ("m-2", "m-3"):
+        await chat.waits(message_id)
+    faults.meanwhile(lambda: there.cancels("t-m-2"), nth=2)
+    following = (await chat.ends(turn, go_on=True)).next
+    assert following is not None
+    assert following.lease.turn.id == "turn-m-3"
+    await chat.comes_to_rest()
+
+
+# ── Payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_payload_that_is_gone_is_said_to_be_gone(chat: Conversation, stack: Stack) -> None:
+    new = chat.message("m-1", "large " * 10_000)
+    await chat.store.create(new, holder="holder-1")
     bucket, s3 = stack.environment("ApiFunction")["AION_BUCKET"], stack.client("s3")
-    found = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket, Prefix=context.owner)["Contents"]]
+    prefix = f"{chat.context.owner}/"
+    found = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]]
     assert len(found) == 1, "one payload was large"
     s3.delete_object(Bucket=bucket, Key=found[0])
     with pytest.raises(StoreCorrupt):
-        await store.log(new.key)
-
-
-async def test_what_has_expired_is_not_there_though_dynamodb_has_yet_to_delete_it(
-    stack: Stack, context: ContextKey, clock: ManualClock
-) -> None:
-    store = dynamodb_store(stack, clock)
-    new = asks(context)
-    begun = await store.create(new, holder="holder-1")
-    assert isinstance(begun, Begun)
-    await store.append(begun.lease, begun.head, done(begun), release=True)
-    clock.move(31 * 24 * 3600)
-    assert await store.head(new.key) is None
-    assert await store.log(new.key) is None
-
-
-async def test_a_conversation_begins_anew_where_the_old_one_has_expired_but_lies_there_still(
-    stack: Stack, context: ContextKey, clock: ManualClock
-) -> None:
-    store = dynamodb_store(stack, clock)
-    first = await store.create(asks(context), holder="holder-1")
-    assert isinstance(first, Begun)
-    await store.create(asks(context, "m-2", task_id="t-2"), holder="holder-1")
-    question = done(first)
-    question.status.state = TaskState.TASK_STATE_INPUT_REQUIRED
-    await store.append(first.lease, first.head, question, release=True)
-    clock.move(31 * 24 * 3600)
-    assert await store.begin(context, holder="holder-1") is None, "what waited is gone"
-    again = await store.create(asks(context, task_id="t-3"), holder="holder-1")
-    assert isinstance(again, Begun), "the message is as good as new"
-    assert again.lease.fence == 2, "and the fence has grown on"
-
-
-async def test_every_item_says_when_it_expires_and_which_shape_it_has(
-    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
-) -> None:
-    begun = await store.create(asks(context), holder="holder-1")
-    assert isinstance(begun, Begun)
-    await store.create(asks(context, "m-2", task_id="t-2"), holder="holder-1")
-    items = stack.client("dynamodb").scan(TableName=stack.environment("ApiFunction")["AION_TABLE"])["Items"]
-    mine = [item for item in items if context.owner in item["pk"]["S"].split("#")]
-    assert {item["pk"]["S"].split("#")[0] for item in mine} == {"CONTEXT", "MESSAGE", "TASK"}
-    assert all("expires" in item and item["v"] == {"N": "1"} for item in mine)
-
-
-# ── Each condition of a write, by the fault that it refuses ───────────────────────────────────────────────────────────
-
-
-async def raced(
-    store: DynamoDBTaskStore, act: Callable[[], Any], meanwhile: Callable[[], None], *, operation: str
-) -> Any:
-    """Do something else between what `act` reads and what it writes."""
-    done: list[bool] = []
-
-    def before(**_: Any) -> None:
-        if not done:
-            done.append(True)
-            meanwhile()
-
-    store._dynamodb._client.meta.events.register(f"before-call.dynamodb.{operation}", before)
-    return await act()
-
-
-async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
-    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
-) -> None:
-    import asyncio
-
-    other = dynamodb_store(stack, SystemClock())
-    first = await store.create(asks(context), holder="holder-1")
-    assert isinstance(first, Begun)
-    await store.create(asks(context, "m-2", task_id="t-2"), holder="holder-1")
-    await store.append(first.lease, first.head, done(first), release=True)
-    others: list[Begun | None] = []
-    mine = await raced(
-        store,
-        lambda: store.begin(context, holder="holder-1"),
-        lambda: others.append(asyncio.run(other.begin(context, holder="holder-2"))),
-        operation="TransactWriteItems",
-    )
-    assert mine is None
-    assert others[0] is not None
-
-
-async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
-    stack: Stack, context: ContextKey, clock: ManualClock
-) -> None:
-    store, holder = dynamodb_store(stack, clock), dynamodb_store(stack, clock)
-    begun = await store.create(asks(context), holder="holder-1")
-    assert isinstance(begun, Begun)
-    clock.move(31)
-    heir = await raced(
-        store,
-        lambda: store.begin(context, holder="holder-2"),
-        lambda: assert_true(holder.renew(begun.lease)),
-        operation="TransactWriteItems",
-    )
-    assert heir is None
-    head = await store.append(begun.lease, begun.head, done(begun), release=True)
-    assert head.generation == 3
-
-
-async def test_a_context_that_is_taken_meanwhile_is_waited_for(
-    store: DynamoDBTaskStore, stack: Stack, context: ContextKey
-) -> None:
-    import asyncio
-
-    other = dynamodb_store(stack, SystemClock())
-    outcome = await raced(
-        store,
-        lambda: store.create(asks(context), holder="holder-1"),
-        lambda: assert_true(
-            isinstance(asyncio.run(other.create(asks(context, "m-2", task_id="t-2"), holder="holder-2")), Begun)
-        ),
-        operation="TransactWriteItems",
-    )
-    assert not isinstance(outcome, Begun)
-    head = await store.head(TaskKey(context.owner, "t-1"))
-    assert head is not None
-    assert head.fence == 0
-
-
-async def test_a_stale_fence_is_refused_even_where_the_head_has_not_moved(
-    stack: Stack, context: ContextKey, clock: ManualClock
-) -> None:
-    store = dynamodb_store(stack, clock)
-    begun = await store.create(asks(context), holder="holder-1")
-    assert isinstance(begun, Begun)
-    clock.move(31)
-    assert await store.begin(context, holder="holder-2") is not None
-    with pytest.raises(LeaseLost):
-        await store.append(begun.lease, begun.head, done(begun))
-
-
-def assert_true(value: bool) -> None:
-    assert value
+        await chat.store.log(new.key)

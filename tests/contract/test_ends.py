@@ -154,10 +154,12 @@ async def test_a_turn_that_was_ended_does_not_end_again(chat: Conversation, go_o
     assert await chat.head("t-m-1") == ended.head
 
 
-async def test_whose_turn_was_taken_over_cannot_end_it_though_others_wait(chat: Conversation) -> None:
+@pytest.mark.parametrize("others_wait", [False, True])
+async def test_whose_turn_was_taken_over_cannot_end_it(chat: Conversation, others_wait: bool) -> None:
     turn = await chat.starts("m-1")
-    await chat.waits("m-2")
-    await chat.queues("t-m-1", "m-3")
+    if others_wait:
+        await chat.waits("m-2")
+        await chat.queues("t-m-1", "m-3")
     chat.clock.move(31)
     heir = await chat.begins("holder-2")
     for state in (COMPLETED, INPUT_REQUIRED, WORKING):

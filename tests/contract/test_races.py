@@ -1,171 +1,342 @@
 """Another writer comes between what the task store reads and what it writes: each part of a condition, by its race."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from threading import Event, Thread
-from typing import Any
 
 import pytest
 
 from aion_core.aws import keys
-from aion_core.aws.task_store import DynamoDBTaskStore
-from aion_core.errors import LeaseLost
-from aion_core.ports import Begun, ContextKey, FollowUp, Head, NewTask, Waiting
-from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import ingress, lifecycle
+from aion_core.errors import ContextBusy, LeaseLost, MoreAsked
+from aion_core.ports import MAX_WAITING, Begun, Busy, Held, Interrupted, Overdue, Waiting, WhenBusy
 from tests.support.clock import ManualClock
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
-from tests.support.stores import dynamodb_store, new_owner
+from tests.support.faults import UPDATE, Faults
+from tests.support.stores import LEASE_SECONDS, dynamodb_store
 
 DAY = 24 * 3600
 
 
 @pytest.fixture
-def store(stack: Stack, clock: ManualClock) -> DynamoDBTaskStore:
-    return dynamodb_store(stack, clock)
+def here(stack: Stack, clock: ManualClock) -> Conversation:
+    return Conversation(dynamodb_store(stack, clock), clock)
 
 
 @pytest.fixture
-def other(stack: Stack, clock: ManualClock) -> DynamoDBTaskStore:
-    """Another process's store."""
-    return dynamodb_store(stack, clock)
+def there(stack: Stack, clock: ManualClock, here: Conversation) -> Conversation:
+    """The same context, in another process."""
+    there = Conversation(dynamodb_store(stack, clock), clock, here.context)
+    there.tasks = here.tasks
+    return there
 
 
 @pytest.fixture
-def context() -> ContextKey:
-    return ContextKey(new_owner(), "echo", "c-1")
+def faults(here: Conversation) -> Faults:
+    return Faults(here.store)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def asks(clock: ManualClock, context: ContextKey) -> Callable[[str], NewTask]:
-    def asks(message_id: str) -> NewTask:
-        return ingress.new_task(
-            message_of(message_id),
-            context,
-            task_id=f"t-{message_id}",
-            turn_id=f"turn-{message_id}",
-            at=clock.now(),
-            context_is_new=False,
-        )
-
-    return asks
+# ── A new message ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def message_of(message_id: str) -> Message:
-    return Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text="hi")])
-
-
-def answer_to(head: Head) -> FollowUp:
-    return ingress.follow_up(message_of("answer"), head, turn_id="turn-answer", at=head.timestamp)
-
-
-async def begun(store: DynamoDBTaskStore, new: NewTask, holder: str = "holder-1") -> Begun:
-    outcome = await store.create(new, holder=holder)
-    assert isinstance(outcome, Begun)
-    return outcome
-
-
-async def end(store: DynamoDBTaskStore, turn: Begun, state: TaskState = TaskState.TASK_STATE_COMPLETED) -> Head:
-    status = lifecycle.status_at(state, turn.head.timestamp)
-    event = TaskStatusUpdateEvent(task_id=turn.head.key.task_id, context_id="c-1", status=status)
-    return await store.append(turn.lease, turn.head, event, release=True)
-
-
-async def run_a_turn(store: DynamoDBTaskStore, new: NewTask) -> None:
-    await end(store, await begun(store, new, "holder-2"))
-
-
-def before_its_write(store: DynamoDBTaskStore, meanwhile: Callable[[], Awaitable[Any]]) -> None:
-    """Let something else happen between what the store reads next and what it writes."""
-    happened: list[Any] = []
-
-    def happens(**_: Any) -> None:
-        if not happened:
-            happened.append(None)  # before, for it may come by here itself
-            asyncio.run(meanwhile())  # type: ignore[arg-type]
-
-    store._dynamodb._client.meta.events.register("before-call.dynamodb.TransactWriteItems", happens)
+async def test_a_context_that_is_taken_meanwhile_is_waited_for(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    others = faults.meanwhile(lambda: there.starts("m-2"))
+    outcome = await here.store.create(here.message("m-1"), holder="holder-1")
+    assert isinstance(outcome, Waiting)
+    assert (await here.head("t-m-1")).fence == 0
+    assert here.store.holds(others[0].lease)
 
 
 async def test_a_whole_turn_between_read_and_write_is_a_turn_of_its_own(
-    store: DynamoDBTaskStore, other: DynamoDBTaskStore, asks: Callable[[str], NewTask]
+    here: Conversation, there: Conversation, faults: Faults
 ) -> None:
-    await end(store, await begun(store, asks("m-1")))
-    before_its_write(store, lambda: run_a_turn(other, asks("m-2")))
-    assert (await begun(store, asks("m-3"))).lease.fence == 3, "no fence is given out twice"
+    await here.ends(await here.starts("m-1"))
+
+    async def runs_a_turn() -> None:
+        await there.ends(await there.starts("m-2"))
+
+    faults.meanwhile(runs_a_turn)
+    assert (await here.starts("m-3")).lease.fence == 3, "no fence is given out twice"
 
 
 async def test_nobody_overtakes_who_begins_to_wait_just_now(
-    store: DynamoDBTaskStore, other: DynamoDBTaskStore, asks: Callable[[str], NewTask]
+    here: Conversation, there: Conversation, faults: Faults
 ) -> None:
-    running = await begun(store, asks("m-1"))
-    has_read, may_write = Event(), Event()
-    outcomes: list[Any] = []
+    await here.ends(await here.starts("m-1"))
+    faults.meanwhile(lambda: there.waits("m-2"))
+    await here.waits("m-3", holder="holder-3")
+    assert (await here.begins()).head.key.task_id == "t-m-2"
 
-    async def stops() -> None:
-        has_read.set()
-        may_write.wait()
 
-    before_its_write(other, stops)
-    waits = Thread(target=lambda: outcomes.append(asyncio.run(other.create(asks("m-2"), holder="holder-2"))))
-    waits.start()
-    await asyncio.to_thread(has_read.wait)
-    await end(store, running)
+async def test_what_was_busy_and_is_free_meanwhile_is_taken(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    turn = await here.starts("m-1")
+    faults.meanwhile(lambda: there.ends(turn))
+    await here.starts("m-2")
 
-    async def writes() -> None:
-        may_write.set()
-        waits.join()
 
-    before_its_write(store, writes)
-    assert isinstance(await store.create(asks("m-3"), holder="holder-3"), Waiting)
-    assert isinstance(outcomes[0], Waiting)
+@pytest.mark.parametrize("holder", ["holder-3", None])
+async def test_a_message_that_meets_a_question_waits_for_nobody(
+    here: Conversation, there: Conversation, faults: Faults, holder: str | None
+) -> None:
+    turn = await here.starts("m-1")
+    await here.waits("m-2")
+    faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
+    assert await here.store.create(here.message("m-3"), holder=holder) == Interrupted("t-m-1")
+    here.clock.move(DAY)
+    assert not await here.is_overdue()
+
+
+@pytest.mark.parametrize("by", ["one that runs", "one that waits", "a question"])
+async def test_a_message_that_is_not_to_queue_does_not_though_the_context_was_free(
+    here: Conversation, there: Conversation, faults: Faults, by: str
+) -> None:
+    await here.ends(await here.starts("m-1"))
+
+    async def asks() -> None:
+        await there.ends(await there.starts("m-2"), INPUT_REQUIRED)
+
+    acts = {
+        "one that runs": lambda: there.starts("m-2"),
+        "one that waits": lambda: there.waits("m-2"),
+        "a question": asks,
+    }
+    faults.meanwhile(acts[by])  # type: ignore[arg-type]
+    outcome = await here.store.create(here.message("m-3"), holder=None, when_busy=WhenBusy.REJECT)
+    assert outcome == (Interrupted("t-m-2") if by == "a question" else Busy("t-m-2"))
+    assert await here.store.head(here.key("t-m-3")) is None
 
 
 async def test_a_fence_that_is_raised_while_the_context_expires_is_not_given_out_again(
-    store: DynamoDBTaskStore, stack: Stack, asks: Callable[[str], NewTask], context: ContextKey, clock: ManualClock
+    here: Conversation, stack: Stack, faults: Faults
 ) -> None:
     """The clocks of two processes are never quite the same."""
     behind = ManualClock()
-    await begun(store, asks("m-1"))
+    await here.starts("m-1")
     behind.move(DAY)
-    clock.move(31 * DAY)
-    before_its_write(store, lambda: dynamodb_store(stack, behind).begin(context, holder="holder-2"))
-    assert (await begun(store, asks("m-2"))).lease.fence == 3
+    here.clock.move(31 * DAY)
+    faults.meanwhile(lambda: dynamodb_store(stack, behind).begin(here.context, holder="holder-2"))
+    assert (await here.starts("m-2")).lease.fence == 3
 
 
+@pytest.mark.parametrize("holder", ["holder-3", None])
 async def test_who_waits_in_a_context_as_it_expires_is_not_forgotten(
-    store: DynamoDBTaskStore, stack: Stack, asks: Callable[[str], NewTask], clock: ManualClock
+    here: Conversation, stack: Stack, faults: Faults, holder: str | None
 ) -> None:
     behind = ManualClock()
-    await begun(store, asks("m-1"))
+    there = Conversation(dynamodb_store(stack, behind), behind, here.context)
+    await here.starts("m-1")
     behind.move(2 * DAY)
-    clock.move(31 * DAY)
-    before_its_write(store, lambda: dynamodb_store(stack, behind).create(asks("m-2"), holder="holder-2"))
-    assert isinstance(await store.create(asks("m-3"), holder="holder-3"), Waiting)
+    here.clock.move(31 * DAY)
+    faults.meanwhile(lambda: there.waits("m-2"))
+    await here.waits("m-3", holder=holder)
+    await there.cancels("t-m-1")
+    assert (await here.begins()).head.key.task_id == "t-m-2"
+
+
+# ── A message to a task ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
 async def test_an_answer_meets_a_conversation_that_has_begun_anew(
-    store: DynamoDBTaskStore,
-    other: DynamoDBTaskStore,
-    asks: Callable[[str], NewTask],
-    clock: ManualClock,
-    has_ended: bool,
+    here: Conversation, there: Conversation, faults: Faults, has_ended: bool
 ) -> None:
-    head = await end(store, await begun(store, asks("m-1")), TaskState.TASK_STATE_INPUT_REQUIRED)
-    clock.move(31 * DAY)
-    before_its_write(store, lambda: run_a_turn(other, asks("m-2")) if has_ended else begun(other, asks("m-2")))
+    answer = await here.more(await here.asks("m-1"), "answer")
+    here.clock.move(31 * DAY)
+
+    async def begins_anew() -> None:
+        turn = await there.starts("m-2")
+        if has_ended:
+            await there.ends(turn)
+
+    faults.meanwhile(begins_anew)
     with pytest.raises(LeaseLost):
-        await store.follow_up(answer_to(head), holder="holder-1")
+        await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_a_turn_whose_task_is_gone_is_not_begun(
-    store: DynamoDBTaskStore, stack: Stack, asks: Callable[[str], NewTask], context: ContextKey
+async def test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhile(
+    here: Conversation, there: Conversation, faults: Faults
 ) -> None:
-    running, gone = await begun(store, asks("m-1")), asks("m-2")
-    await store.create(gone, holder="holder-2")
-    await end(store, running)
-    where = {"TableName": stack.environment("ApiFunction")["AION_TABLE"], "Key": keys.head_key(gone.key)}
-    stack.client("dynamodb").delete_item(**where)
-    assert await store.begin(context, holder="holder-2") is None
+    turn = await here.starts("m-1")
+    await here.waits("m-2")
+    answer = await here.more((await here.ends(turn, INPUT_REQUIRED)).head, "answer")
+    faults.meanwhile(lambda: there.cancels("t-m-2"))
+    outcome = await here.store.follow_up(answer, holder="holder-2")
+    assert isinstance(outcome, Begun)
+    assert outcome.lease.fence == 3, "no fence is given out twice"
+
+
+@pytest.mark.parametrize("holder", ["holder-3", None])
+async def test_who_takes_a_turn_over_meanwhile_is_interrupted_too(
+    here: Conversation, there: Conversation, faults: Faults, holder: str | None
+) -> None:
+    turn = await here.starts("m-1")
+    more = await here.more(turn.head, "m-2")
+    here.clock.move(LEASE_SECONDS + 1)
+    heirs = faults.meanwhile(lambda: there.begins("holder-2"))
+    await here.store.follow_up(more, holder=holder, when_busy=WhenBusy.INTERRUPT)
+    assert not here.store.holds(heirs[0].lease)
+    with pytest.raises(LeaseLost):
+        await there.store.append(heirs[0].lease, heirs[0].head, here.says(turn.head))
+
+
+async def test_a_message_to_what_waits_that_meets_a_question_wakes_nobody(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    turn = await here.starts("m-1")
+    await here.waits("m-2")
+    faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
+    await here.queues("t-m-2", "m-3")
+    here.clock.move(DAY)
+    assert not await here.is_overdue()
+
+
+async def test_one_message_too_many_behind_a_question_is_refused(here: Conversation) -> None:
+    turn = await here.starts("m-1")
+    await here.waits("m-2")
+    for number in range(MAX_WAITING - 1):
+        await here.queues("t-m-2", f"more-{number}")
+    await here.ends(turn, INPUT_REQUIRED)
+    with pytest.raises(ContextBusy):
+        await here.queues("t-m-2", "late")
+
+
+# ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    await here.waits("m-1")
+    await here.waits("m-2")
+    others = faults.meanwhile(lambda: there.begins("holder-2"))
+    assert isinstance(await here.store.begin(here.context, holder="holder-1"), Held)
+    assert here.store.holds(others[0].lease)
+    await here.comes_to_rest()
+
+
+async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    turn = await here.starts("m-1")
+    here.clock.move(LEASE_SECONDS + 1)
+    renewed = faults.meanwhile(lambda: asyncio.to_thread(there.store.renew, turn.lease))
+    assert isinstance(await here.store.begin(here.context, holder="holder-2"), Held)
+    assert renewed == [True]
+    assert (await here.ends(turn)).head.generation == 3
+
+
+async def test_a_turn_whose_task_is_deleted_meanwhile_is_not_begun(
+    here: Conversation, stack: Stack, faults: Faults
+) -> None:
+    await here.waits("m-1")
+    where = {"TableName": stack.environment("ApiFunction")["AION_TABLE"], "Key": keys.head_key(here.key("t-m-1"))}
+
+    async def goes() -> None:
+        stack.client("dynamodb").delete_item(**where)
+
+    faults.meanwhile(goes)
+    assert await here.store.begin(here.context, holder="holder-2") is None
     assert "Item" not in stack.client("dynamodb").get_item(**where), "and no part of it is made"
+    await here.starts("m-2")
+
+
+async def test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_task_still_says(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    """Who has ended a turn has its fence until somebody begins the next."""
+    turn = await here.starts("m-1")
+    await here.queues("t-m-1", "m-2")
+    ended = await here.ends(turn, WORKING)
+    late = here.says(ended.head, WORKING, "late")
+    faults.meanwhile(lambda: there.store.append(turn.lease, ended.head, late))
+    begun = await here.begins()
+    log = await here.store.log(begun.head.key)
+    assert log is not None
+    assert (log.events[3].event, begun.lease.turn.asked) == (late, 5)
+    await here.comes_to_rest()
+
+
+# ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_message_that_comes_as_a_turn_ends_is_not_forgotten(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    turn = await here.starts("m-1")
+    faults.meanwhile(lambda: there.waits("m-2"))
+    assert (await here.ends(turn)).waiting
+    await here.comes_to_rest()
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+async def test_a_message_that_comes_as_a_task_ends_before_others_keeps_it_from_ending(
+    here: Conversation, there: Conversation, faults: Faults, go_on: bool
+) -> None:
+    turn = await here.starts("m-1")
+    await here.waits("m-2")
+    # The first write finds that others wait; the second knows who.
+    faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
+    with pytest.raises(MoreAsked):
+        await here.ends(turn, COMPLETED, go_on=go_on)
+    assert await here.state("t-m-1") == "working"
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, go_on: bool) -> None:
+    turn = await here.starts("m-1")
+    await here.queues("t-m-1", "m-2")
+    head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
+    with pytest.raises(LeaseLost):
+        await here.ends(turn, WORKING, go_on=go_on)
+    assert await here.head("t-m-1") == head
+    assert here.store.renew(turn.lease)
+
+
+# ── A task is canceled ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_message_that_comes_as_another_is_canceled_waits_on(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    await here.starts("m-1")
+    faults.meanwhile(lambda: there.waits("m-2"))
+    assert (await here.cancels("t-m-1")).waiting
+    assert (await here.begins()).head.key.task_id == "t-m-2"
+
+
+async def test_a_message_that_joins_the_line_as_another_is_canceled_waits_on(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    await here.starts("m-1")
+    await here.waits("m-2")
+    faults.meanwhile(lambda: there.waits("m-3"))
+    await here.cancels("t-m-2")
+    await here.cancels("t-m-1")
+    assert (await here.begins()).head.key.task_id == "t-m-3"
+
+
+async def test_who_takes_a_turn_over_as_one_that_waits_is_canceled_keeps_its_lease(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    await here.starts("m-1")
+    await here.waits("m-2")
+    here.clock.move(LEASE_SECONDS + 1)
+    heirs = faults.meanwhile(lambda: there.begins("holder-2"))
+    await here.cancels("t-m-2")
+    assert here.store.renew(heirs[0].lease), "the fence has not gone back"
+
+
+# ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_is_claimed_meanwhile_is_not_claimed_again(
+    here: Conversation, there: Conversation, faults: Faults
+) -> None:
+    await here.waits("m-1")
+    here.clock.move(LEASE_SECONDS + 1)
+    overdue = Overdue(here.context, here.clock.now())
+    others = faults.meanwhile(lambda: there.store.claim(overdue), operation=UPDATE)
+    assert not await here.store.claim(overdue)
+    assert others == [True]

@@ -1,0 +1,255 @@
+"""How long the task log on DynamoDB keeps what, and that what has expired is not there though it lies there still."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from aion_core.aws import keys
+from aion_core.ports import Begun, Cursor, Delta, DeltaBatch, Numbered, Repeated, Waiting
+from tests.support.clock import ManualClock
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
+from tests.support.engines import Stack
+from tests.support.stores import dynamodb_store
+
+DAY = 24 * 3600
+
+
+class Rows:
+    """The items of the table, as they lie there."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._client, self._table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
+
+    def of(self, chat: Conversation) -> list[dict[str, Any]]:
+        found = self._client.get_paginator("scan").paginate(TableName=self._table)
+        return [item for page in found for item in page["Items"] if chat.context.owner in item["pk"]["S"].split("#")]
+
+    def expires(self, key: keys.Key) -> int:
+        item = self._client.get_item(TableName=self._table, Key=key)["Item"]
+        return int(item["expires"]["N"])
+
+    def delete(self, key: keys.Key) -> None:
+        self._client.delete_item(TableName=self._table, Key=key)
+
+    def delete_expired(self, chat: Conversation) -> None:
+        """Do what DynamoDB does in its own time."""
+        for item in self.of(chat):
+            if int(item["expires"]["N"]) <= chat.clock.now().timestamp():
+                self.delete({"pk": item["pk"], "sk": item["sk"]})
+
+
+@pytest.fixture
+def rows(stack: Stack) -> Rows:
+    return Rows(stack)
+
+
+@pytest.fixture
+def chat(stack: Stack, clock: ManualClock) -> Conversation:
+    return Conversation(dynamodb_store(stack, clock), clock)
+
+
+async def test_every_item_says_when_it_expires_and_which_shape_it_has(chat: Conversation, rows: Rows) -> None:
+    """I14."""
+    turn = await chat.starts("m-1", idempotency_key="key-1")
+    await chat.waits("m-2")
+    await chat.queues("t-m-1", "m-3")
+    await chat.store.append_deltas(turn.head.key, DeltaBatch(2, 1, 0, (Delta("a", append=False),)))
+    question = chat.says(turn.head, INPUT_REQUIRED)
+    asked = await chat.store.finish(turn.lease, turn.head, question, snapshot=await chat.task("t-m-1"))
+    await chat.store.follow_up(await chat.more(asked.head, "m-4"), holder="holder-2")
+    found = rows.of(chat)
+    kinds = {item["pk"]["S"].split("#")[0] for item in found} | {item["sk"]["S"].split("#")[0] for item in found}
+    assert {"CONTEXT", "MESSAGE", "TASK", "DELTA", "ASKED", "EVENT", "HEAD"} <= kinds
+    assert any(item["sk"]["S"].endswith("#SNAP") for item in found)
+    assert all("expires" in item and item["v"] == {"N": "2"} for item in found)
+
+
+async def test_what_has_expired_is_not_there_though_dynamodb_has_yet_to_delete_it(chat: Conversation) -> None:
+    new = chat.message("m-1", idempotency_key="key-1")
+    begun = await chat.store.create(new, holder="holder-1")
+    assert isinstance(begun, Begun)
+    await chat.store.append_deltas(new.key, DeltaBatch(2, 1, 0, (Delta("a", append=False),)))
+    await chat.ends(begun)
+    chat.clock.move(2 * 3600)
+    assert list(await chat.store.deltas(new.key, since=Cursor())) == [], "chunks live for an hour"
+    assert await chat.store.known(chat.context, "m-1", new.content_hash) == Repeated("t-m-1")
+    chat.clock.move(31 * DAY)
+    assert await chat.store.head(new.key) is None
+    assert await chat.store.log(new.key) is None
+    assert await chat.store.log(new.key, after=1) is None
+    assert await chat.store.known(chat.context, "m-1", new.content_hash) is None
+    again = chat.message("m-1", task_id="again", idempotency_key="key-1")
+    assert isinstance(await chat.store.create(again, holder="holder-1"), Begun), "the message is as good as new"
+
+
+@pytest.mark.parametrize("holder", ["holder-2", None])
+@pytest.mark.parametrize("left", ["running", "asking"])
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_conversation_begins_anew_where_the_old_one_has_expired(
+    chat: Conversation, rows: Rows, holder: str | None, left: str, is_deleted: bool
+) -> None:
+    first = await chat.starts("m-1")
+    await chat.waits("m-2")
+    if left == "asking":
+        await chat.ends(first, INPUT_REQUIRED)
+    chat.clock.move(31 * DAY)
+    if is_deleted:
+        rows.delete_expired(chat)
+    chat.tasks.clear()
+    assert await chat.store.begin(chat.context, holder="holder-1") is None, "what waited is gone"
+    if holder is not None:
+        turn = await chat.starts("m-1", holder=holder)
+    else:
+        assert (await chat.waits("m-1")).until is None
+        turn = await chat.begins()
+    assert turn.lease.turn.id == "turn-m-1"
+    assert is_deleted or turn.lease.fence > first.lease.fence, "the fence has grown on"
+    await chat.comes_to_rest()
+
+
+async def test_what_has_expired_is_not_claimed(chat: Conversation) -> None:
+    await chat.waits("m-1")
+    chat.clock.move(31 * DAY)
+    for overdue in await chat.store.overdue(limit=1000):
+        if overdue.context == chat.context:
+            assert not await chat.store.claim(overdue)
+
+
+async def test_a_message_near_the_end_of_a_tasks_life_keeps_it_for_as_long_again(
+    chat: Conversation, rows: Rows
+) -> None:
+    head = await chat.asks("m-1")
+    before = await chat.task("t-m-1")
+    first_message = keys.message_key(chat.context, "m-1")
+    born = rows.expires(keys.head_key(head.key))
+    chat.clock.move(29 * DAY)
+    turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
+    assert isinstance(turn, Begun)
+    for key in (keys.head_key(head.key), first_message, keys.snapshot_key(head.key, 3)):
+        assert rows.expires(key) == pytest.approx(born + 29 * DAY, abs=2)
+    ended = await chat.ends(turn, COMPLETED)
+
+    chat.clock.move(10 * DAY)
+    for _ in ("expired", "deleted"):
+        log = await chat.store.log(head.key)
+        assert log is not None
+        assert log.events[0] == Numbered(3, before)
+        assert [entry.generation for entry in log.events] == [3, 4, 5]
+        assert log.head == ended.head
+        assert await chat.said("t-m-1") == ["m-1", "m-2"]
+        for after, generations in ((1, [3, 4, 5]), (2, [3, 4, 5]), (3, [4, 5]), (4, [5]), (5, [])):
+            log = await chat.store.log(head.key, after=after)
+            assert log is not None
+            assert [entry.generation for entry in log.events] == generations
+        assert await chat.store.known(chat.context, "m-1", chat.message("m-1").content_hash) == Repeated("t-m-1")
+        rows.delete_expired(chat)
+    chat.clock.move(25 * DAY)
+    assert await chat.store.log(head.key) is None
+
+
+async def test_a_message_soon_after_the_first_costs_no_snapshot(chat: Conversation, rows: Rows) -> None:
+    head = await chat.asks("m-1")
+    chat.clock.move(3600)
+    await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
+    assert not any(item["sk"]["S"].endswith("#SNAP") for item in rows.of(chat))
+
+
+async def test_where_tasks_live_shortly_their_end_moves_all_the_same(stack: Stack, clock: ManualClock) -> None:
+    chat = Conversation(dynamodb_store(stack, clock, retention=timedelta(hours=2)), clock)
+    head = await chat.asks("m-1")
+    clock.move(1.5 * 3600)
+    assert isinstance(await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2"), Begun)
+    clock.move(3600)
+    assert await chat.said("t-m-1") == ["m-1", "m-2"]
+
+
+async def test_what_waits_for_a_task_is_kept_for_as_long_as_the_task(chat: Conversation, rows: Rows) -> None:
+    turn = await chat.starts("m-1")
+    await chat.queues("t-m-1", "m-2")
+    head = (await chat.ends(turn, INPUT_REQUIRED)).head
+    chat.clock.move(29 * DAY)
+    answered = await chat.store.follow_up(await chat.more(head, "m-3"), holder="holder-2")
+    assert isinstance(answered, Begun)
+    chat.clock.move(2 * DAY)
+    rows.delete_expired(chat)
+    assert await chat.store.begin(chat.context, holder="holder-3") is not None
+    await chat.comes_to_rest()
+    assert await chat.said("t-m-1") == ["m-1", "m-3", "m-2"]
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_task_that_expires_as_it_waits_does_not_keep_the_others(
+    chat: Conversation, rows: Rows, go_on: bool, is_deleted: bool
+) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    head = (await chat.ends(turn, INPUT_REQUIRED)).head
+    chat.clock.move(29 * DAY)
+    answered = await chat.store.follow_up(await chat.more(head, "m-3"), holder="holder-2")
+    assert isinstance(answered, Begun)
+    await chat.waits("m-4")
+    chat.clock.move(2 * DAY)
+    if is_deleted:
+        rows.delete_expired(chat)
+    chat.tasks.remove("t-m-2")
+    again = await chat.begins("holder-3")
+    assert again.lease.turn.id == "turn-m-3"
+    assert (await chat.ends(again, go_on=go_on)).waiting
+    assert (await chat.begins()).lease.turn.id == "turn-m-4"
+    await chat.comes_to_rest()
+
+
+async def test_a_log_with_a_gap_is_no_task(chat: Conversation, rows: Rows) -> None:
+    turn = await chat.starts("m-1")
+    await chat.ends(turn)
+    rows.delete(keys.event_key(turn.head.key, 2))
+    assert await chat.store.log(turn.head.key) is None
+    assert await chat.store.log(turn.head.key, after=1) is None
+    tail = await chat.store.log(turn.head.key, after=2)
+    assert tail is not None
+    assert [entry.generation for entry in tail.events] == [3]
+    rows.delete(keys.event_key(turn.head.key, 3))
+    assert await chat.store.log(turn.head.key, after=2) is None
+
+
+async def test_a_gap_before_a_snapshot_is_none_and_one_behind_it_is(chat: Conversation, rows: Rows) -> None:
+    turn = await chat.starts("m-1")
+    asked = chat.says(turn.head, INPUT_REQUIRED)
+    head = (await chat.store.finish(turn.lease, turn.head, asked, snapshot=await chat.task("t-m-1"))).head
+    rows.delete(keys.event_key(head.key, 1))
+    answered = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
+    assert isinstance(answered, Begun)
+    log = await chat.store.log(head.key, after=2)
+    assert log is not None
+    assert [entry.generation for entry in log.events] == [3, 4], "nothing that was asked for is gone"
+    log = await chat.store.log(head.key)
+    assert log is not None
+    assert [entry.generation for entry in log.events] == [3, 4]
+    rows.delete(keys.event_key(head.key, 4))
+    assert await chat.store.log(head.key) is None
+
+
+async def test_a_long_log_is_read_from_its_newest_snapshot_in_pages(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    head = turn.head
+    for _ in range(130):
+        head = await chat.store.append(turn.lease, head, chat.says(head, WORKING, "x"))
+    log = await chat.store.log(head.key)
+    assert log is not None
+    assert [entry.generation for entry in log.events] == list(range(1, 133))
+    ended = await chat.store.finish(turn.lease, head, chat.says(head, COMPLETED), snapshot=await chat.task("t-m-1"))
+    log = await chat.store.log(head.key)
+    assert log is not None
+    assert (log.head, [entry.generation for entry in log.events]) == (ended.head, [133])
+
+
+async def test_a_waiting_message_is_there_when_its_turn_begins_again(chat: Conversation) -> None:
+    waiting = await chat.waits("m-1")
+    assert isinstance(waiting, Waiting)
+    chat.clock.move(29 * DAY)
+    begun = await chat.begins()
+    assert begun.head == replace(waiting.head, fence=1)
+    await chat.ends(begun)

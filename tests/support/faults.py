@@ -1,0 +1,62 @@
+"""Breaks the calls of a store's client on purpose, by botocore hooks."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from botocore.exceptions import ReadTimeoutError
+
+from aion_core.aws.task_store import DynamoDBTaskStore
+
+TRANSACT, UPDATE = "TransactWriteItems", "UpdateItem"
+
+
+class Faults:
+    """What goes wrong with the writes of one store."""
+
+    def __init__(self, store: DynamoDBTaskStore) -> None:
+        self._events = store._dynamodb._client.meta.events
+
+    def lose_answers(self, operation: str, *, times: int) -> None:
+        """Let the operation be done, and its answer be lost on the way back."""
+        left = [times]
+
+        def lose(**_: Any) -> None:
+            if left[0] > 0:
+                left[0] -= 1
+                raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
+
+        self._events.register(f"after-call.dynamodb.{operation}", lose)
+
+    def refuse(self, operation: str, *, code: str, times: int, reasons: list[str] | None = None) -> None:
+        """Answer the operation with an error of this code, without doing it."""
+        left = [times]
+
+        class Response:
+            status_code = 400
+
+        def before(**_: Any) -> Any:
+            if left[0] <= 0:
+                return None
+            left[0] -= 1
+            parsed: dict[str, Any] = {
+                "ResponseMetadata": {"HTTPStatusCode": 400},
+                "Error": {"Code": code, "Message": "made up by a test"},
+            }
+            if reasons:
+                parsed["CancellationReasons"] = [{"Code": reason} for reason in reasons]
+            return Response(), parsed
+
+        self._events.register(f"before-call.dynamodb.{operation}", before)
+
+    def meanwhile(self, act: Callable[[], Awaitable[Any]], *, operation: str = TRANSACT, nth: int = 1) -> list[Any]:
+        """Let something else happen between what the store reads next and its `nth` write; returns what came of it."""
+        calls, outcomes = [0], list[Any]()
+
+        def happens(**_: Any) -> None:
+            calls[0] += 1
+            if calls[0] == nth:
+                outcomes.append(asyncio.run(act()))  # type: ignore[arg-type]
+
+        self._events.register(f"before-call.dynamodb.{operation}", happens)
+        return outcomes
