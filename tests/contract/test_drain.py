@@ -7,19 +7,16 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.ports import Asks, Paused, Reply
-from infra.local_stack import LocalStack
 from tests.contract.driven import Conversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, MemorySavers, Savers, begin
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def savers(request: pytest.FixtureRequest, clock: ManualClock) -> Savers:
-    if request.param == "memory":
-        return MemorySavers(clock)
-    stack: LocalStack = request.getfixturevalue("stack")
-    return DynamoDBSavers(stack, clock)
+@pytest.fixture
+def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
+    return DynamoDBSavers(adapter, clock) if adapter else MemorySavers(clock)
 
 
 async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[Conversation, int]:
@@ -61,6 +58,7 @@ HOPS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
 async def test_a_turn_that_drains_at_every_step_ends_as_if_it_had_not(
     graph: str, savers: Savers, clock: ManualClock

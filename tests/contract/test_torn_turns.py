@@ -17,10 +17,10 @@ from aion_core.aws import keys
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
 from aion_core.memory.checkpoints import MemorySaver
 from aion_core.ports import Begun, Reply
-from infra.local_stack import LocalStack
 from tests.contract.driven import Conversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
+from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line, MemorySavers, Savers, begin, taken_over
 
 pytestmark = pytest.mark.timeout(300)
@@ -180,9 +180,10 @@ async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
     assert points > 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["replying", "asking_within"])
 async def test_a_turn_on_dynamodb_that_is_cut_off_before_any_of_its_writes_ends_right(
-    name: str, stack: LocalStack, clock: ManualClock
+    name: str, stack: Stack, clock: ManualClock
 ) -> None:
     """R52, R79, D7."""
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)

@@ -35,7 +35,7 @@ from aion_core.agents.langgraph.thread import MESSAGES, Graph, Thread, messages_
 from aion_core.authoring.context import AionContext, aion_context_set
 from aion_core.authoring.emit import handed
 from aion_core.errors import AgentFailed
-from aion_core.ports import Asked, Emission, Paused, Reply, Said
+from aion_core.ports import Asked, Emission, Paused, Reply, Said, Stepped
 from aion_core.protocol.types import Message
 
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
@@ -68,7 +68,7 @@ class LangGraphAgent:
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         turn = _Turn(asked, self._graph, self._savers, self._types, self._fingerprint)
-        if not turn.durable and (asked.turn.tries > 1 or getattr(asked.turn, "hops", 0) > 0):
+        if not turn.durable and (asked.turn.tries > 1 or asked.turn.hops):
             raise AgentFailed(
                 "The server stopped in the middle of this turn, and the graph keeps no state to go on from."
             )
@@ -189,6 +189,8 @@ class _Turn:
                         yield emission
                     if event[1] == "checkpoints":
                         self._observer.stepped()
+                        if event[2]["metadata"]["source"] == "loop":
+                            yield Stepped()
                     # Whoever asks for what comes next has recorded what came.
                     if isinstance(event[2], HANDED):
                         handover.record(event[2])
