@@ -207,7 +207,11 @@ class TaskService:
                 case Repeated():
                     return self._repeated(call, context, outcome.task_id, at_once=at_once)
                 case Interrupted():
-                    return await self._continue(call, request, outcome.task_id, listen, at_once=at_once)
+                    try:
+                        return await self._continue(call, request, outcome.task_id, listen, at_once=at_once)
+                    except TaskFinished:
+                        # Answered by another message, and ended, meanwhile: this one, which names no task, makes its own.
+                        continue
                 case Busy() if policy is WhenBusy.REJECT:
                     raise _busy()
                 case Busy():

@@ -132,6 +132,9 @@ class ScriptedAgent:
         match op:
             case ("chunks", count):
                 for number in range(count):
+                    spoken = self._world.history.spoken
+                    place = (asked.task.id, asked.fence)
+                    spoken[place] = spoken.get(place, "") + f"{number} "
                     yield Chunk(f"{number} ", key)
                     if number % 8 == 0:
                         await asyncio.sleep(0.02)

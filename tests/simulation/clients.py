@@ -84,6 +84,7 @@ class Client:
                 leave_after=leave_after,
                 slow=slow,
                 message_id=id_,
+                asks=task,
             )
             if hearing.task_id or hearing.how == "refused":
                 break
@@ -159,11 +160,12 @@ class Client:
         slow: float = 0.0,
         message_id: str = "",
         task_id: str = "",
+        asks: str = "",
     ) -> Hearing:
         world = self.world
         hearing = Hearing(self.name, self.owner, world.loop.time(), cursor, after, task_id=task_id)
         world.history.hearings.append(hearing)
-        asking = Asking(self.name, self.owner, what.split()[0], world.loop.time(), message_id, task_id)
+        asking = Asking(self.name, self.owner, what.split()[0], world.loop.time(), message_id, task_id or asks)
         world.history.askings.append(asking)
         connection = world.listen(self.owner, operation, slow=slow)
         hearing.process = asking.process = connection.process

@@ -125,6 +125,8 @@ class History:
         """When which process died."""
         self.claimed: list[ContextKey] = []
         """What sweeps have claimed and not rung for yet."""
+        self.spoken: dict[tuple[str, int], str] = {}
+        """What text an agent has spoken in chunks, for a task and under a fence."""
         self.bells = 0
         self.surprises: list[str] = []
         """Exceptions that nobody expected."""

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.ports import Delta, TaskKey
-from aion_core.protocol.types import Task, TaskState
+from aion_core.errors import ClientError, ContextBusy, TaskFinished, TaskNotCancelable, TaskNotFound
+from aion_core.ports import Delta, TaskKey, WhenBusy
+from aion_core.protocol.types import Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import projection
 from aion_core.tasks.run import Resumed
 from tests.simulation import assembly
@@ -290,7 +291,7 @@ def i15_a_failure_has_a_reason(world: "World") -> Iterator[str]:
 
 
 def i16_it_does_not_take_for_ever(world: "World") -> Iterator[str]:
-    if world.history.bells > 400:
+    if world.history.bells > 800:
         yield f"{world.history.bells} bells were rung."
     disturbed = max(
         [at + _lasts(world, fault, number) for number, (at, fault, _, _) in enumerate(world.history.faults)]
@@ -358,6 +359,53 @@ def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
                 if not closed and not isinstance(what, Task):
                     yield f"{hearing.client} heard event {id_} before the text in front of it had ended."
                 expected, closed, of = 0, True, of or id_
+
+
+def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
+    """Words and things stand in the log as the agent gave them; a stream that was not disturbed has every chunk."""
+    for key, entries in world.history.log.items():
+        for entry in entries:
+            event, said = entry.numbered.event, entry.numbered.key
+            word = said and isinstance(event, TaskStatusUpdateEvent) and not event.HasField("metadata")
+            if word and text_of(event.status.message) != f"word {said}":
+                yield f"{key.task_id} has {text_of(event.status.message)!r} for {said}."
+    if world.history.faults or world.history.deaths:
+        return
+    for hearing in world.history.hearings:
+        fences = {hold.fence for hold in world.history.holds if hold.task_id == hearing.task_id}
+        whole = hearing.heard and hearing.heard[0][1] == "1" and hearing.how == "clean" and len(fences) == 1
+        if whole and _ended(hearing):
+            text = "".join(what.text for _, _, what in hearing.heard if isinstance(what, Delta))
+            spoken = world.history.spoken.get((hearing.task_id, *fences), "")
+            if text != spoken:
+                yield f"{hearing.client} heard {text[:40]!r}, and {spoken[:40]!r} was spoken."
+
+
+def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
+    for asking in world.history.askings:
+        error, key = asking.answer, TaskKey(asking.owner, asking.task_id)
+        if not isinstance(error, ClientError) or asking.answered is None:
+            continue
+        entries = world.history.log.get(key)
+        then = [entry.state for entry in entries or () if entry.at <= asking.answered]
+        match error:
+            case TaskNotFound():
+                just = entries is None
+            case TaskFinished() | TaskNotCancelable():
+                just = bool(then) and then[-1] in ENDS
+            case ContextBusy() if asking.what in ("send", "stream"):
+                # By the agent's policy; or two answers to one question, one of which was first.
+                asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
+                just = asks or world.when_busy is not WhenBusy.ENQUEUE
+            case _:
+                just = False
+        if not just:
+            yield f"{asking.client} was refused ({asking.what} {asking.message_id} {asking.task_id}): {error!r}"
+
+
+def _ended(hearing: Hearing) -> bool:
+    last = hearing.heard[-1][2]
+    return isinstance(last, TaskStatusUpdateEvent) and last.status.state in ENDS
 
 
 def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
@@ -442,5 +490,7 @@ CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
     i16_it_does_not_take_for_ever,
     i16b_who_dies_is_followed_soon,
     i17_an_answer_is_the_log_at_some_moment,
+    i19_what_is_said_is_said_as_it_was,
+    i20_who_is_refused_has_given_cause,
     i18_the_answer_is_the_agents,
 )

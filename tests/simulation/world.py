@@ -183,7 +183,8 @@ class World:
         self, process: Process, work: Callable[[Call], Coroutine[Any, Any, Any]], owner: str = "nobody"
     ) -> SimTask:
         aim = self.plan.at("invoke")
-        seconds, really = INVOCATION_SECONDS, None
+        # Now and then a function may take a minute only, and hands on what takes longer.
+        seconds, really = self.random.choice((*(INVOCATION_SECONDS,) * 14, 70.0)), None
         if aim is not None:
             self.befalls(aim, "invoke", process)
             if aim.fault is Fault.TIME_IS_SHORT:
