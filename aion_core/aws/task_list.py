@@ -22,6 +22,10 @@ READ = 1000
 
 SECRET_BYTES = 32
 
+LIVES = "expires > :now"
+"""DynamoDB deletes expired items late, and one by one."""
+IS_IN_STATE = "#state = :state"
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -114,11 +118,10 @@ class DynamoDBTaskList:
             ":last": items.text(max(first, last)),
             ":now": items.number(int(self._clock.now().timestamp())),
         }
-        # DynamoDB deletes expired items late, and one by one.
-        only = "expires > :now"
+        only = LIVES
         names: dict[str, Any] = {}
         if tasks.state is not None:
-            only += " AND #state = :state"
+            only += f" AND {IS_IN_STATE}"
             values[":state"] = items.text(items.state_name(tasks.state))
             names = {"ExpressionAttributeNames": {"#state": "state"}}
         return {

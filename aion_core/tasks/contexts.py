@@ -46,8 +46,8 @@ class ContextRecord:
         return tuple(turn for turn in self.waiting if turn.task_id != task_id)
 
     def held_until(self) -> datetime | None:
-        """Return when the lease of the turn that runs runs out; None where none runs."""
-        return moment(self.until) if self.running is not None else None
+        """Return when the lease of the turn that runs runs out; None where none runs, or nobody holds it."""
+        return moment(self.until) if self.holder else None
 
 
 def turn_to_begin(record: ContextRecord, now: int) -> Turn | Held | None:

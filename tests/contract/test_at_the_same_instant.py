@@ -44,7 +44,7 @@ async def say(chat: Conversation, turn: Begun) -> Any:
 
 
 async def pause(chat: Conversation, turn: Begun) -> None:
-    await chat.store.pause(turn.lease, at_boundary=True)
+    await chat.store.pause(turn.lease, got_on=True)
 
 
 async def cancel(chat: Conversation, turn: Begun) -> Ended:

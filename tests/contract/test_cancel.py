@@ -27,7 +27,7 @@ async def test_a_running_task_is_canceled_and_its_turn_is_over(chat: Conversatio
     for refused in (
         chat.store.append(turn.lease, turn.head, chat.says(turn.head)),
         chat.ends(turn),
-        chat.store.pause(turn.lease, at_boundary=True),
+        chat.store.pause(turn.lease, got_on=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
@@ -135,7 +135,7 @@ async def test_what_was_asked_of_a_task_since_is_canceled_with_it(chat: Conversa
 async def test_a_paused_task_is_canceled(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    await chat.store.pause(turn.lease, at_boundary=True)
+    await chat.store.pause(turn.lease, got_on=True)
     assert (await chat.cancels("t-m-1")).waiting
     assert (await chat.begins()).lease.turn.id == "turn-m-2"
 

@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from aion_core.aws import threads
+from aion_core.aws import items, threads
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Begun, ContextKey
@@ -668,6 +668,6 @@ async def test_items_carry_their_version_and_when_they_expire(
     await saver.aput_writes(await put(saver, config), [("x", 1)], "task-1")
     [(_, checkpoint), (_, writes)] = line.bodies
     expires = {"N": str(int((clock.now() + timedelta(days=7)).timestamp()))}
-    assert (checkpoint["Item"]["v"], checkpoint["Item"]["expires"]) == ({"N": "1"}, expires)
+    assert (checkpoint["Item"]["v"], checkpoint["Item"]["expires"]) == ({"N": str(items.VERSION)}, expires)
     given: Mapping[str, Any] = writes["ExpressionAttributeValues"]
-    assert (given[":v"], given[":expires"]) == ({"N": "1"}, expires)
+    assert (given[":v"], given[":expires"]) == ({"N": str(items.VERSION)}, expires)

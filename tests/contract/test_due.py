@@ -33,7 +33,7 @@ async def was_taken_over(chat: Conversation) -> None:
 
 
 async def is_paused(chat: Conversation) -> None:
-    await chat.store.pause((await chat.starts("m-1")).lease, at_boundary=True)
+    await chat.store.pause((await chat.starts("m-1")).lease, got_on=True)
 
 
 async def is_left_behind_by_the_turn_before_it(chat: Conversation) -> None:

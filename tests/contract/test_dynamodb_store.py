@@ -90,7 +90,7 @@ async def _finish(chat: Conversation, given: tuple[Begun, Any, bool]) -> Ended:
 
 
 async def _pause(chat: Conversation, turn: Begun) -> None:
-    await chat.store.pause(turn.lease, at_boundary=True)
+    await chat.store.pause(turn.lease, got_on=True)
 
 
 async def _cancel(chat: Conversation, given: tuple[Head, Any]) -> Ended:
@@ -432,7 +432,7 @@ async def test_a_turn_that_is_taken_over_as_it_pauses_is_anothers(
     chat.clock.move(LEASE_SECONDS + 1)
     heirs = faults.meanwhile(lambda: there.begins("holder-2"), operation=UPDATE)
     with pytest.raises(LeaseLost):
-        await chat.store.pause(turn.lease, at_boundary=True)
+        await chat.store.pause(turn.lease, got_on=True)
     await chat.ends(heirs[0])
     await chat.comes_to_rest()
 

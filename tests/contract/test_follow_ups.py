@@ -315,7 +315,7 @@ async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(
         chat.store.append(old.lease, old.head, chat.says(old.head)),
         chat.store.append(old.lease, new.head, chat.says(old.head)),
         chat.ends(old),
-        chat.store.pause(old.lease, at_boundary=True),
+        chat.store.pause(old.lease, got_on=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
@@ -362,7 +362,7 @@ async def test_by_interrupt_a_turn_of_another_task_is_not_disturbed(chat: Conver
 
 async def test_by_interrupt_a_paused_turn_gives_way_too(chat: Conversation) -> None:
     old = await chat.starts("m-1")
-    await chat.store.pause(old.lease, at_boundary=True)
+    await chat.store.pause(old.lease, got_on=True)
     new = await chat.store.follow_up(await chat.more(old.head, "m-2"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
     assert isinstance(new, Begun)
     assert new.lease.turn.id == "turn-m-2"

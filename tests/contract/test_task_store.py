@@ -309,7 +309,7 @@ async def test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused(chat
         chat.store.append(dead.lease, dead.head, chat.says(dead.head)),
         chat.store.append(dead.lease, heir.head, chat.says(dead.head)),
         chat.ends(dead),
-        chat.store.pause(dead.lease, at_boundary=True),
+        chat.store.pause(dead.lease, got_on=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
@@ -336,7 +336,7 @@ async def test_a_lease_that_was_given_back_is_not_renewed(chat: Conversation) ->
     await chat.ends(turn)
     assert not await asyncio.to_thread(chat.store.renew, turn.lease)
     with pytest.raises(LeaseLost):
-        await chat.store.pause(turn.lease, at_boundary=False)
+        await chat.store.pause(turn.lease, got_on=False)
 
 
 async def test_a_context_is_free_again_after_its_turn(chat: Conversation) -> None:

@@ -178,7 +178,7 @@ async def test_its_turns_end(yesterday: Yesterday, name: str, state: Any) -> Non
 
 async def test_its_turns_are_paused(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
-    await chat.store.pause((await lease_of(chat)).lease, at_boundary=True)
+    await chat.store.pause((await lease_of(chat)).lease, got_on=True)
     turn = await chat.begins()
     assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.hops) == ("turn-m-1y", 1, 1)
     await chat.comes_to_rest()
@@ -237,7 +237,7 @@ async def test_its_tasks_are_canceled(yesterday: Yesterday, name: str, task_id: 
     assert ended.waiting is (task_id in ("t-m-1y", "t-m-2z", "t-m-3z", "t-m-1q"))
     if name == "busy" and task_id != "t-m-1y":
         assert chat.store.renew((await lease_of(chat)).lease)
-        await chat.store.pause((await lease_of(chat)).lease, at_boundary=True)
+        await chat.store.pause((await lease_of(chat)).lease, got_on=True)
     await chat.comes_to_rest()
 
 
