@@ -26,7 +26,7 @@ LEASE_SECONDS, SWEEP_SECONDS = 30.0, 60.0
 AGENT = "agent"
 MARGIN_SECONDS = 5.0
 """So long before the deadline the runtime loop stops the app."""
-MOST_SECONDS = 4 * 3600.0
+MOST_SECONDS = 2 * 3600.0
 """Within this, after the clients have gone, everything has come to rest: five receipts of a message among it."""
 
 
