@@ -21,8 +21,9 @@ test-engines: export AION_TEST_ENGINES ?= all
 test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine (AION_TEST_ENGINES=moto,ministack)
 	$(VENV)/bin/python -m pytest tests/contract $(PYTEST)
 
-test-deep: $(VENV)/.tests ## Pass the tests with five times the simulated schedules, and crashes in pairs
-	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(PYTEST)
+test-deep: export AION_TEST_ENGINES ?= all
+test-deep: $(VENV)/.tests ## Pass all tests: five times the simulated schedules, crashes in pairs, each engine, a kill for real
+	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest -m 'deep or not deep' $(PYTEST)
 
 replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule (SEED=…)
 	@$(VENV)/bin/python -m tests.simulation $(SEED)

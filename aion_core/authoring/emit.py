@@ -104,13 +104,17 @@ def emit_data(
 def emit_message(writer: Writer, message: "AIMessage | AIMessageChunk") -> None:
     """Say something before the turn's answer: an AIMessage is kept in the history, an AIMessageChunk is only streamed.
 
+    An AIMessage without text says nothing; one that says what a message of its id has said already is not said again.
+
     Raises TypeError for anything else.
     """
     # Whoever passes one has imported these; the other functions of this module do without.
-    from langchain_core.messages import AIMessage
+    from langchain_core.messages import AIMessage, AIMessageChunk
 
     if not isinstance(message, AIMessage):
         raise TypeError(f"emit_message takes an AIMessage or an AIMessageChunk, not {type(message).__name__}.")
+    if not message.text and not isinstance(message, AIMessageChunk):
+        return
     hand(writer, MessageEmitted(message, running_node()))
 
 
@@ -127,7 +131,7 @@ def emit_task_metadata(writer: Writer, metadata: Mapping[str, Any]) -> None:
         hand(writer, MetadataEmitted(own, running_node()))
 
 
-handed: ContextVar[Callable[[], None] | None] = ContextVar("aion_handed", default=None)
+handed: ContextVar[Callable[[object], None] | None] = ContextVar("aion_handed", default=None)
 """Is told of each emission before the writer has it, where a server wants to know what is still under way."""
 
 
@@ -135,7 +139,7 @@ def hand(writer: Writer, emission: object) -> None:
     """Give the emission to the writer, and let the server know that it is under way."""
     tell = handed.get()
     if tell is not None:
-        tell()
+        tell(emission)
     writer(emission)
 
 

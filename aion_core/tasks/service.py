@@ -68,6 +68,10 @@ class Call:
     """The SSE id that the client heard last, where it comes back to a stream."""
 
 
+class _NothingAsked(Exception):
+    """The context's task, which asked something a moment ago, asks nothing any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Accepted:
     key: TaskKey
@@ -209,8 +213,8 @@ class TaskService:
                 case Interrupted():
                     try:
                         return await self._continue(call, request, outcome.task_id, listen, at_once=at_once)
-                    except TaskFinished:
-                        # Answered by another message, and ended, meanwhile: this one, which names no task, makes its own.
+                    except _NothingAsked:
+                        # Another message has answered meanwhile: this one, which names no task, makes its own.
                         continue
                 case Busy() if policy is WhenBusy.REJECT:
                     raise _busy()
@@ -245,6 +249,8 @@ class TaskService:
         known = await self._store.known(context, message.message_id, ingress.content_hash(message))
         if known is not None or ingress.is_in(task, message):
             return self._repeated(call, context, task.id, at_once=at_once)
+        if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
+            raise _NothingAsked
         questions.check_answer(task, message)
         follow_up = ingress.follow_up(
             message,

@@ -170,7 +170,7 @@ async def test_whatever_wins_nothing_is_lost_or_done_twice(
         turn = await before(chat)
 
         async def act(act: Act, chat: Conversation = chat, turn: Begun = turn) -> Any:
-            await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311
+            await asyncio.sleep(random.uniform(0, 0.01))
             try:
                 return await act(chat, turn)
             except (ContextBusy, IllegalMove, LeaseLost) as error:

@@ -544,7 +544,7 @@ async def test_a_payload_that_is_gone_is_not_passed_off_as_none(
 
 def noise(size: int) -> str:
     """A text that does not get smaller."""
-    return random.Random(size).randbytes(size).decode("latin-1")  # noqa: S311  # no secret
+    return random.Random(size).randbytes(size).decode("latin-1")  # no secret
 
 
 async def test_what_has_expired_is_not_there(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:

@@ -132,7 +132,7 @@ async def test_a_page_begins_after_a_place_where_no_task_stands_any_more(kept: K
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_task_is_seen_twice_while_tasks_change_between_pages(kept: Kept, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311  # no secret
+    chance = random.Random(seed)  # no secret
     now, moved = 100.0, set[str]()
     tasks = [await kept.add(f"t-{number:02d}", chance.randrange(50)) for number in range(24)]
     before = await kept.ids()

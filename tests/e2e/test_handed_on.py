@@ -26,14 +26,16 @@ async def test_a_turn_longer_than_its_invocation_is_handed_on(tmp_path: Path) ->
         there = {**stack.environment("ApiFunction"), **environ, "AION_CONFIG": str(CONFIG)}
         there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)
         with task_process(stack, CONFIG, **environ):
-            async with FakeRuntimeApi([]) as api:
-                async with running("handlers.api:app", api=api.address, environ=there):
-                    event = function_url_event(
-                        "/", method="POST", body=json.dumps(send("go", method="SendStreamingMessage"))
-                    )
-                    event["headers"]["content-type"] = "application/json"
-                    invocation = api.invoke(event, deadline_in=14)
-                    answer = await invocation.answered()
+            async with (
+                FakeRuntimeApi([]) as api,
+                running("handlers.api:app", api=api.address, environ=there),
+            ):
+                event = function_url_event(
+                    "/", method="POST", body=json.dumps(send("go", method="SendStreamingMessage"))
+                )
+                event["headers"]["content-type"] = "application/json"
+                invocation = api.invoke(event, deadline_in=14)
+                answer = await invocation.answered()
             with api_process(stack, CONFIG, **environ) as elsewhere:
                 whole = b"".join(answer.chunks).decode()
                 first = json.loads(whole.partition("data: ")[2].partition("\n")[0])["result"]["task"]

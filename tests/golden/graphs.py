@@ -3,6 +3,8 @@
 Plain LangGraph; no network, no time, no chance. What an author imports from `aion` is imported where it is used.
 """
 
+import asyncio
+import operator
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypedDict
 
@@ -16,7 +18,7 @@ from langgraph.graph import START, StateGraph, add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.runtime import Runtime
-from langgraph.types import StreamWriter, interrupt
+from langgraph.types import RetryPolicy, StreamWriter, interrupt
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 Spoken = str | AIMessageChunk | Exception
@@ -49,6 +51,7 @@ class ScriptedModel(BaseChatModel):
             if run_manager:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
+            await asyncio.sleep(0)  # others may speak at the same time
 
     def _next_script(self) -> Any:
         for spoken in self.scripts.pop(0):
@@ -127,6 +130,68 @@ def failure() -> Graph:
     return in_a_row(answer)
 
 
+def side_by_side(*nodes: Callable[..., Any], join: Callable[..., Any], state: Any = State) -> Graph:
+    """The nodes all at once, and one when they have all ended."""
+    graph = StateGraph(state)
+    graph.add_node(join.__name__, join)
+    for node in nodes:
+        graph.add_node(node.__name__, node)
+        graph.add_edge(START, node.__name__)
+    graph.add_edge([node.__name__ for node in nodes], join.__name__)
+    return graph.compile()
+
+
+def parallel_branches() -> Graph:
+    by_bus, by_train = model_saying(["By bus ", "in two hours."]), model_saying(["By train ", "in one."])
+
+    async def bus(state: State) -> dict[str, Any]:
+        return {"messages": [await by_bus.ainvoke(state["messages"])]}
+
+    async def train(state: State) -> dict[str, Any]:
+        return {"messages": [await by_train.ainvoke(state["messages"])]}
+
+    async def choose(state: State) -> dict[str, Any]:
+        return {"messages": [AIMessage("Take the train.")]}
+
+    return side_by_side(bus, train, join=choose)
+
+
+def sub_agent() -> Graph:
+    finds, packs = model_saying(["Rain ", "tomorrow."]), model_saying(["An ", "umbrella."])
+
+    async def find(state: State) -> dict[str, Any]:
+        return {"messages": [await finds.ainvoke(state["messages"])]}
+
+    async def pack(state: State) -> dict[str, Any]:
+        return {"messages": [await packs.ainvoke(state["messages"])]}
+
+    graph = StateGraph(State)
+    graph.add_node("researcher", in_a_row(find))
+    graph.add_node("pack", pack)
+    graph.add_edge(START, "researcher")
+    graph.add_edge("researcher", "pack")
+    return graph.compile()
+
+
+def retry() -> Graph:
+    """The first try fails when it has emitted what it had to."""
+    from aion.langgraph.stream import emit_data, emit_message
+
+    failures = [ConnectionError("the database's password is hunter2")]
+
+    async def count(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessage("Counting."))
+        emit_data(writer, {"left": 2}, name="seats")
+        if failures:
+            raise failures.pop()
+        return {"messages": [AIMessage("Two are left.")]}
+
+    graph = StateGraph(State)
+    graph.add_node("count", count, retry_policy=RetryPolicy(initial_interval=0.0, jitter=False))
+    graph.add_edge(START, "count")
+    return graph.compile()
+
+
 # ── A model asks for a tool ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -182,6 +247,22 @@ def interrupt_with_options() -> Graph:
         return {"messages": [AIMessage(f"Booked for {day}.")]}
 
     return in_a_row(book)
+
+
+def parallel_interrupts() -> Graph:
+    class Booking(State):
+        wanted: Annotated[list[str], operator.add]
+
+    async def day(state: Booking) -> dict[str, Any]:
+        return {"wanted": [interrupt("Which day?")]}
+
+    async def seat(state: Booking) -> dict[str, Any]:
+        return {"wanted": [interrupt("Which seat?")]}
+
+    async def book(state: Booking) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"Booked for {', '.join(state['wanted'])}.")]}
+
+    return side_by_side(day, seat, join=book, state=Booking)
 
 
 def interrupt_then_speak() -> Graph:

@@ -5,6 +5,7 @@ A transcript is a file here: `plain_answer.v1.sse` is what SendStreamingMessage 
 
     # a comment: the rows that the next lines prove
     > Hello                         the client sends this text; a second one goes to the task of the first
+    > (<interrupt-2>) Hello         it names the question that it answers, by metadata.interruptId
     id: 1                           a frame of the answer: its SSE id and its data, each on one line
     data: {"jsonrpc": "2.0", …}     compared as JSON, so the order of keys does not matter
 
@@ -48,6 +49,8 @@ KINDS = {
 """What the id under a key is of; a task's own is under `id`."""
 ONE = ("task", "context")
 """A transcript has one of these, so its token needs no number."""
+ANSWER = re.compile(r"\((<interrupt-\d+>)\) ")
+"""What a text begins with that answers one of several questions."""
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z")
 
 
@@ -69,11 +72,17 @@ class Tokens:
         """The JSON value with its tokens in place."""
         if isinstance(value, dict):
             is_task = "status" in value and "id" in value
-            kinds = {**KINDS, "id": "task"} if is_task else KINDS
+            kinds = (
+                {**KINDS, "id": "task"} if is_task else {**KINDS, "id": "interrupt"} if set(value) == {"id"} else KINDS
+            )
             return {key: self._token(key, item, kinds) for key, item in value.items()}
         if isinstance(value, list):
             return [self.put_into(item) for item in value]
         return value
+
+    def value_of(self, token: str) -> str:
+        """The id that the token stands for; the token, where it stands for none."""
+        return next((value for (_, value), known in self._tokens.items() if known == token), token)
 
     def _token(self, key: str, value: Any, kinds: dict[str, str]) -> Any:
         if not isinstance(value, str):
@@ -122,7 +131,11 @@ async def hear(graph: graphs.Graph, texts: list[str], method: str) -> list[Excha
     tokens = Tokens()
     async with http(parts(graph).app()) as client:
         for number, text in enumerate(texts, start=1):
-            request = send(text, message_id=f"my-message-{number}", method=method, **task)
+            message = dict[str, Any](task)
+            if named := ANSWER.match(text):
+                message["metadata"] = {"interruptId": tokens.value_of(named[1])}
+            spoken = ANSWER.sub("", text, count=1)
+            request = send(spoken, message_id=f"my-message-{number}", method=method, **message)
             answer = await client.post("/", json=request)
             said = frames(answer)
             heard.append(Exchange(text, [tokens.put_into(frame) for frame in said]))

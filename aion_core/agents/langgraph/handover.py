@@ -12,31 +12,47 @@ from aion_core.errors import LeaseLost
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 10.0
-"""How long a checkpoint waits at the most: an emission may have gone to a stream that nobody reads."""
+IDLE_SECONDS, IDLE_TIMES = 0.1, 3
+"""How long the reader of the graph's stream may have nothing to read, and how often in a row, before an emission that
+has not reached it is given up: it went to a stream of the author's own, or to none.
+
+More than once, since a node that blocks the loop delays the emission and the patience alike.
+"""
 
 
 class Handover:
-    """Counts a turn's durable emissions: handed over by its nodes, from any thread, and recorded by its runner."""
+    """Knows a turn's durable emissions: handed over by its nodes, from any thread, and recorded by its runner."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._handed = 0
-        self._recorded = 0
+        # By identity: two emissions may be equal.
+        self._under_way: dict[int, object] = {}
+        self._reading = False
+        self._events = 0
         self._cut = False
         self._ended = False
         self._moved = asyncio.Event()
 
-    def hand(self) -> None:
+    def hand(self, emission: object) -> None:
         """Note that a node is handing over an emission."""
         with self._lock:
-            self._handed += 1
+            self._under_way[id(emission)] = emission
         if self._ended:
             logger.warning("The agent went on after its turn's end: what it says is ignored.")
 
-    def record(self) -> None:
-        """Note that one more is in the log."""
-        self._recorded += 1
+    def read(self) -> None:
+        """Note that whoever reads the stream waits for what comes next."""
+        self._reading = True
+
+    def heard(self) -> None:
+        """Note that something has come; until `read` it is being recorded and spoken."""
+        self._reading = False
+        self._events += 1
+
+    def record(self, emission: object) -> None:
+        """Note that the emission is in the log."""
+        with self._lock:
+            self._under_way.pop(id(emission), None)
         self._moved.set()
 
     def cut(self) -> None:
@@ -50,14 +66,22 @@ class Handover:
 
     async def caught_up(self) -> None:
         """Return when all that has been handed over by now is recorded; raises LeaseLost where it never will be."""
-        handed = self._handed
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while self._recorded < handed:
-                    if self._cut:
-                        raise LeaseLost("The turn was cut before its last words were recorded.")
-                    self._moved.clear()
+        with self._lock:
+            awaited = dict(self._under_way)
+        idle = 0
+        while any(key in self._under_way for key in awaited):
+            if self._cut:
+                raise LeaseLost("The turn was cut before its last words were recorded.")
+            self._moved.clear()
+            reading, events = self._reading, self._events
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
                     await self._moved.wait()
-        except TimeoutError:
-            logger.error("An emission of a graph did not reach its stream; the checkpoint goes on without it.")
-            self._recorded = handed
+                idle = 0
+            except TimeoutError:
+                idle = idle + 1 if reading and events == self._events else 0
+                if idle == IDLE_TIMES:
+                    logger.warning("An emission did not reach the turn's own stream: nobody is told of it.")
+                    with self._lock:
+                        for key in awaited:
+                            self._under_way.pop(key, None)

@@ -6,8 +6,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.channels import LastValue
+from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
+from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 
 from aion_core.agents.context import inbox_of, text_of
 from aion_core.ports import Asked, ContextKey
@@ -39,10 +41,33 @@ def graph_input(graph: Pregel[Any, Any, Any, Any], asked: Asked, before: Sequenc
     return {channel: value for channel, value in given.items() if channel in graph.channels}
 
 
+def with_envelopes(graph: Pregel[Any, Any, Any, Any]) -> Pregel[Any, Any, Any, Any]:
+    """Return the graph with its input let through to `a2a_inbox` and `a2a_outbox`, where its input schema has them not.
+
+    LangGraph's START writes what the input schema names; what of the envelopes that leaves out is written beside it.
+    """
+    if not isinstance(graph, CompiledStateGraph):
+        return graph
+    named = graph.builder.schemas[graph.builder.input_schema]
+    left_out = [
+        channel
+        for channel in (INBOX, OUTBOX)
+        if channel not in named and isinstance(graph.channels.get(channel), LastValue)
+    ]
+    if not left_out:
+        return graph
+
+    def envelopes(given: Any) -> list[tuple[str, Any]]:
+        return [(channel, given[channel]) for channel in left_out if isinstance(given, dict) and channel in given]
+
+    # First: a conditional edge at START may look at them.
+    writers = [ChannelWrite((ChannelWriteTupleEntry(mapper=envelopes),)), *graph.nodes[START].writers]
+    return graph.copy(update={"nodes": {**graph.nodes, START: graph.nodes[START].copy({"writers": writers})}})
+
+
 def clears_outbox(graph: Pregel[Any, Any, Any, Any]) -> bool:
-    """Tell whether the input empties the outbox of an earlier turn: a schema, or a reducer, may not let it through."""
-    schema = getattr(getattr(graph, "builder", None), "input_schema", None)
-    return OUTBOX in getattr(schema, "__annotations__", {}) and isinstance(graph.channels.get(OUTBOX), LastValue)
+    """Tell whether the input empties the outbox of an earlier turn: a reducer may not let it through."""
+    return isinstance(graph.channels.get(OUTBOX), LastValue)
 
 
 def answers_to_open_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:

@@ -1,6 +1,7 @@
-"""What happens within a graph, for the operator's log only: model calls, tools, checkpoints (S3, R38).
+"""What happens within a graph, as LangChain calls it back: model calls, tools, checkpoints, nodes (S3, R38).
 
-None of it goes over A2A; each is one log line of fixed fields, without a word of what was said.
+It is for the operator's log, one line of fixed fields each, without a word of what was said; and for `Streamed`, which
+has to know what a model has said before its node ends. None of it goes over A2A.
 """
 
 import logging
@@ -10,6 +11,11 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.constants import TAG_NOSTREAM
+
+from aion_core.agents.langgraph.spoken import is_internal
+from aion_core.agents.langgraph.streamed import Streamed
 
 logger = logging.getLogger("aion_core.internal")
 
@@ -20,16 +26,61 @@ class Observer(BaseCallbackHandler):
     # In the thread that calls, so that the lines stand in the order of what they tell.
     run_inline = True
 
-    def __init__(self, task_id: str) -> None:
-        self._task_id = task_id
+    def __init__(self, task_id: str, streamed: Streamed) -> None:
+        self._task_id, self._streamed = task_id, streamed
         self._model_calls = 0
         self._steps = 0
         self._tools: dict[UUID, str] = {}
+        self._heard: set[UUID] = set()
+        self._nodes: set[UUID] = set()
 
-    def on_chat_model_start(self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **kwargs: Any) -> None:
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Log `internal:llm-call`, with which of the turn's calls it is."""
         self._model_calls += 1
         self._log("llm-call", iteration=self._model_calls)
+        if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
+            self._heard.add(run_id)
+
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note that this call streams."""
+        if run_id in self._heard:
+            self._heard.discard(run_id)
+            self._streamed.began_to_stream(run_id)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what the call has said."""
+        self._heard.discard(run_id)
+        for generation in response.generations[0][:1] if response.generations else ():
+            if isinstance(generation, ChatGeneration):
+                self._streamed.ended(run_id, generation.message)
+
+    def on_chain_start(
+        self,
+        serialized: dict[str, Any],
+        inputs: Any,
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note that a node begins, as against a chain within it."""
+        if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
+            self._nodes.add(run_id)
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what the node has returned."""
+        if run_id in self._nodes:
+            self._nodes.discard(run_id)
+            self._streamed.returned(outputs)
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """See `on_chat_model_start`."""

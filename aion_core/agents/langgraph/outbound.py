@@ -2,17 +2,19 @@
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 from uuid_utils.compat import uuid7
 
+from aion_core.agents.langgraph.added import Added, message_of
 from aion_core.agents.langgraph.sink import ChunkSaid, IsTyping, Reacted, Replied
-from aion_core.agents.langgraph.spoken import ModelCalls
-from aion_core.agents.langgraph.thread import messages_of
+from aion_core.agents.langgraph.spoken import ModelCalls, is_internal
+from aion_core.agents.langgraph.streamed import Streamed
+from aion_core.agents.langgraph.thread import Past, as_messages, messages_of
 from aion_core.agents.reply import Left, resolve
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.authoring.types import A2AOutbox, outbox_of
@@ -33,18 +35,39 @@ HANDED = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reacted, Replied)
 REPLY = "reply:"
 """What the key of a durable reply begins with, to be known among what was recorded."""
 
-_ARTIFACTS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
-"""The namespace of the ids that artifacts get from their task and name."""
+GRAPH_RUNS = ("values", "updates", "checkpoints")
+"""The modes in which only a graph streams; what a task of a functional graph writes comes from a namespace too."""
+
+_REST = "rest:"
+"""What the key begins with of what is said when the graph has ended."""
+
+_IDS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
+"""The namespace of the ids that are made again where the same is said again."""
 
 
 class Outbound:
     """Hears one turn of a graph, event by event."""
 
-    def __init__(self, asked: Asked, before: Mapping[str, Any], *, clears_outbox: bool) -> None:
-        """`before` are the state's values as the turn found them; `clears_outbox`: its outbox is empty since then."""
-        self._asked = asked
-        self._before = messages_of(before)
-        self._stale_outbox = None if clears_outbox else before.get("a2a_outbox")
+    def __init__(
+        self,
+        asked: Asked,
+        past: Past,
+        streamed: Streamed,
+        *,
+        earlier: str = "",
+        clears_outbox: bool = False,
+        functional: bool = False,
+    ) -> None:
+        """`earlier` is what another process of the turn has streamed, and no state holds.
+
+        `clears_outbox`: the state's outbox is empty since the turn began. `functional`: the graph has no state at all,
+        and its values are what it returns.
+        """
+        self._asked, self._streamed, self._earlier, self._functional = asked, streamed, earlier, functional
+        self._added = Added(messages_of(past.before))
+        for values in past.since:
+            self._added.see(messages_of(values))
+        self._stale_outbox = None if clears_outbox else past.before.get("a2a_outbox")
         self._calls = ModelCalls()
         self.sent: list[Message] = []
         """The durable replies of the turn, in order."""
@@ -55,6 +78,10 @@ class Outbound:
         self._invoked: set[tuple[str, ...]] = {()}
         self._buffered: Message | None = None
         self._said: dict[str, Message] = {}
+        """What this turn has said, by its key."""
+        self._ids = _said_before(asked)
+        self._before = frozenset(self._ids)
+        """What the task has said, by its id."""
         for entry in asked.recorded:
             # What an earlier try of this turn has said is said; its nodes may not run again to say it.
             if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
@@ -63,21 +90,27 @@ class Outbound:
 
     def hear(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield what the event has for the client; `namespace` is that of the subgraph it comes from."""
-        if namespace not in self._invoked:
+        if mode == "messages":
+            # LangGraph sends whole messages here too, tool results among them: only a model's chunk is streamed.
+            if isinstance(payload[0], AIMessageChunk) and not is_internal(payload[1]):
+                yield from self._calls.hear(payload[0], within=payload[1].get("langgraph_checkpoint_ns", ""))
+            return
+        if namespace not in self._invoked and mode in GRAPH_RUNS:
             self._invoked.add(namespace)
             name = namespace[-1].partition(":")[0]
             yield Noted({INVOKED: name}, f"{'|'.join(namespace)}/invoked")
-        if mode == "messages":
-            # LangGraph sends whole messages here too, tool results among them: only a model's chunk is streamed.
-            if isinstance(payload[0], AIMessageChunk):
-                yield from self._calls.hear(payload[0])
-        elif mode == "custom":
+        if mode == "custom":
             yield from self._emit(payload)
         elif mode == "values" and not namespace:
             self._values = payload
+            self._added.see(messages_of(payload))
         elif mode == "updates":
             # A node has ended, and its model calls with it.
-            yield from self._calls.end_all()
+            yield from self._calls.end_of(namespace, payload)
+
+    def silence(self) -> Iterator[Emission]:
+        """Yield what is still to be heard of the model calls, since the turn goes on in another process."""
+        yield from self._calls.end_all()
 
     def rest(self) -> Iterator[Emission]:
         """Yield what is still to be said once the last event is heard, the Reply last."""
@@ -85,15 +118,20 @@ class Outbound:
         left = Left(
             buffered=self._buffered,
             outbox=self._outbox(),
-            returned=answer_of(self._messages(), self._before) or _returned_value(self._values),
-            spoken=self._calls.last_text(),
+            returned=self._returned(),
+            spoken=self._calls.last_text() or self._earlier,
             emitted=self._emitted,
         )
-        for emission in resolve(left):
+        for place, emission in enumerate(resolve(left)):
+            # The end may be reached again, by another process: what was said of it keeps its key and its id.
             if isinstance(emission, Emitted):
-                emission = replace(emission, artifact=self._settled(emission.artifact))
+                emission = replace(emission, artifact=self._settled(emission.artifact), key=self._rest_key(place))
+            elif isinstance(emission, Said):
+                emission = replace(
+                    emission, message=self._identified(emission.message, place), key=self._rest_key(place)
+                )
             elif isinstance(emission, Reply) and emission.message is not None:
-                emission = replace(emission, message=self._identified(emission.message))
+                emission = replace(emission, message=self._identified(emission.message, "answer"))
             yield emission
 
     def _emit(self, payload: Any) -> Iterator[Emission]:
@@ -101,16 +139,18 @@ class Outbound:
             case ArtifactEmitted():
                 yield self._artifact(payload)
             case MessageEmitted(message=AIMessageChunk() as chunk):
-                yield from self._calls.hear(chunk, emitted=True)
+                if not self._calls.streams(chunk.id or ""):
+                    self._streamed.emitted(chunk.id or "", str(chunk.text))
+                    yield from self._calls.hear(chunk, within=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
-                yield self._say(message_of(message), self._key(payload.node))
+                yield from self._say(message_of(message), self._key(payload.node))
             case MetadataEmitted():
                 yield Noted(payload.metadata, self._key(payload.node))
             case ChunkSaid():
                 yield Chunk(payload.text, payload.message_id)
             case Replied():
                 # Recorded now, so that no crash can lose it; it is also the answer when the turn ends (D5).
-                yield self._say(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
+                yield from self._say(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
             case Reacted():
                 yield self._reaction(payload)
             case IsTyping():
@@ -119,22 +159,34 @@ class Outbound:
                 # A graph may write what it likes to its own stream; only what the helpers make is meant for A2A.
                 logger.debug("A custom event of the graph is not for A2A.")
 
-    def _say(self, message: Message, key: str) -> Said:
-        # A node that runs again says what it said: the message keeps the id by which it is known.
-        message = self._said.get(key, message)
-        if not message.message_id:
-            message.message_id = str(uuid7())
-        if key:
-            self._said[key] = message
+    def _say(self, given: Message, key: str) -> Iterator[Said]:
+        """Yield the message, unless it was said before: a node that runs again says what it said."""
+        if key in self._said:
+            message = self._said[key]
+        else:
+            message = Message()
+            message.CopyFrom(given)
+            message.message_id = message.message_id or str(uuid.uuid5(_IDS, f"{self._asked.task.id}\0{key}"))
+            known = self._ids.get(message.message_id)
+            made_again = not given.message_id or (key.startswith(REPLY) and message.message_id in self._before)
+            if known is not None and (made_again or known.parts == message.parts):
+                # Said in an earlier turn, before its question, or by another emission: it is not this one's to say.
+                return
+            if known is not None:
+                # A task's messages are told apart by their ids; under the id of another one this would be lost.
+                message.message_id = str(uuid.uuid5(_IDS, f"{message.message_id}\0{self._asked.task.id}\0{key}"))
+            if key:
+                self._said[key] = message
         self._remember(message, key)
-        return Said(message, key)
+        yield Said(message, key)
 
     def _remember(self, message: Message, key: str) -> None:
+        self._ids[message.message_id] = message
         if key.startswith(REPLY):
             self._buffered = message
             if all(said.message_id != message.message_id for said in self.sent):
                 self.sent.append(message)
-        else:
+        elif not key.startswith(_REST):
             self._emitted = message
 
     def _artifact(self, emitted: ArtifactEmitted) -> Emitted:
@@ -149,14 +201,17 @@ class Outbound:
         artifact = Artifact()
         artifact.CopyFrom(given)
         if not artifact.artifact_id or is_reserved(artifact.artifact_id):
-            artifact.artifact_id = str(uuid.uuid5(_ARTIFACTS, f"{self._asked.task.id}\0{artifact.name}"))
+            artifact.artifact_id = str(uuid.uuid5(_IDS, f"{self._asked.task.id}\0{artifact.name}"))
         return artifact
 
-    def _identified(self, message: Message) -> Message:
-        """Give the answer an id that it has again where the turn's end is reached again."""
+    def _identified(self, message: Message, name: object) -> Message:
+        """Give a message of the turn's end an id that it has again where that is reached again."""
         if not message.message_id:
-            message.message_id = str(uuid.uuid5(_ARTIFACTS, f"{self._asked.turn.id}\0answer"))
+            message.message_id = str(uuid.uuid5(_IDS, f"{self._asked.turn.id}\0{name}"))
         return message
+
+    def _rest_key(self, place: int) -> str:
+        return f"{_REST}{self._asked.turn.id}/{place}"
 
     def _reaction(self, reacted: Reacted) -> Emitted:
         data = {"data": {"key": reacted.key, "messageId": reacted.message_id}}
@@ -176,44 +231,29 @@ class Outbound:
         self._ordinals[name] = (attempt, ordinal + 1)
         return f"{name}/{ordinal}"
 
-    def _messages(self) -> Sequence[Any]:
-        messages = self._values.get("messages") if isinstance(self._values, Mapping) else None
-        return messages if isinstance(messages, Sequence) and not isinstance(messages, str) else ()
+    def _returned(self) -> Message | None:
+        return _value(self._values) if self._functional else self._added.answer(messages_of(self._values))
 
     def _outbox(self) -> A2AOutbox | None:
         given = self._values.get("a2a_outbox") if isinstance(self._values, Mapping) else None
         return outbox_of(given) if given is not None and given != self._stale_outbox else None
 
 
-def answer_of(messages: Sequence[Any], before: Sequence[BaseMessage]) -> Message | None:
-    """Return the last AIMessage with text that was added, or changed, since `before`; never an older one (D7, R80).
-
-    Messages are told apart by their ids; where they have none, by their place.
-    """
-    known = {message.id: message.content for message in before if message.id}
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        if not isinstance(message, AIMessage) or not message.text:
-            continue
-        if message.id in known and known[message.id] == message.content:
-            continue
-        if not message.id and place < len(before):
-            continue
-        return message_of(message)
-    return None
-
-
-def message_of(message: AIMessage) -> Message:
-    """Return the AIMessage as an A2A message: one text part, and its id where it has one (R79, R80)."""
-    # Half a surrogate pair cannot be kept.
-    text = str(message.text).encode("utf-8", "replace").decode()
-    return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=[Part(text=text)])
-
-
-def _returned_value(values: Any) -> Message | None:
-    """Return what a functional graph, an `@entrypoint`, returned, where that is a text or a message."""
-    if isinstance(values, AIMessage) and values.text:
-        return message_of(values)
+def _value(values: Any) -> Message | None:
+    """Return what a functional graph, an `@entrypoint`, returned, where that is a text, a message, or some of them."""
     if isinstance(values, str) and values:
         return Message(role=Role.ROLE_AGENT, parts=[Part(text=values)])
-    return None
+    returned = messages_of(values) if isinstance(values, Mapping) else as_messages(values)
+    last = next((message for message in reversed(returned) if isinstance(message, AIMessage) and message.text), None)
+    return message_of(last) if last is not None else None
+
+
+def _said_before(asked: Asked) -> dict[str, Message]:
+    """Return what the agent said in the task before the turn's message, by its id."""
+    said: dict[str, Message] = {}
+    for message in asked.task.history:
+        if message.message_id == asked.message.message_id:
+            return said
+        if message.role == Role.ROLE_AGENT:
+            said[message.message_id] = message
+    return {}

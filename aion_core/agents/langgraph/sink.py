@@ -4,6 +4,8 @@ The replies travel through LangGraph's own custom stream, from whatever node say
 graph's, and a node that runs again says them under the same key.
 """
 
+import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -54,10 +56,15 @@ class StreamSink:
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
+        self._replies: Counter[str] = Counter()
 
     def next_message_id(self) -> str:
-        """See `ReplySink.next_message_id`."""
-        return str(uuid7())
+        """See `ReplySink.next_message_id`; a node that runs again gives its replies the ids that they had."""
+        node = running_node()
+        if not node:
+            return str(uuid7())
+        self._replies[node] += 1
+        return str(uuid.uuid5(_IDS, f"{self._asked.task.id}\0{node}\0{self._replies[node]}"))
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
@@ -89,14 +96,32 @@ class StreamSink:
         get_stream_writer()(IsTyping())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[Message]:
-        """See `ReplySink.history`: of the task, whose messages are at hand."""
-        said = list(self._asked.task.history)
-        if before is not None:
-            place = next((n for n, message in enumerate(said) if message.message_id == before), len(said))
-            said = said[:place]
+        """See `ReplySink.history`: what was said in the context, the turn's own message last."""
+        if limit <= 0:
+            return []
+        said = await self._said(limit, before)
+        names = {a2a.Role.ROLE_AGENT: self._asked.context.agent}
         owner = self._asked.context.owner
-        return [Message(raw=message, user=User(owner), thread=thread) for message in said[max(0, len(said) - limit) :]]
+        return [
+            Message(raw=message, user=User(names.get(message.role, owner)), thread=thread) for message in said[-limit:]
+        ]
 
+    async def _said(self, limit: int, before: str | None) -> list[a2a.Message]:
+        this = self._asked.message
+        if self._asked.history is None:
+            # Only the task is at hand.
+            said = list(self._asked.task.history)
+            place = next((n for n, message in enumerate(said) if message.message_id == before), len(said))
+            return said[:place]
+        if before not in (None, this.message_id):
+            return list(await self._asked.history(limit, before))
+        # Whoever reads the context may or may not count the message that it is being read for.
+        earlier = [each for each in await self._asked.history(limit + 1, None) if each.message_id != this.message_id]
+        return earlier if before is not None else [*earlier, this]
+
+
+_IDS = uuid.UUID("0d1c3f5e-6f5b-4a39-9a40-8c4a4bd0a6c1")
+"""The namespace of the ids of replies."""
 
 TARGET = "aion:target"
 """Where a reply goes, in its metadata; the server's to set."""

@@ -4,11 +4,17 @@ A stream delta carries one call. While one is open the chunks of the others wait
 client sees whole answers, never two woven into one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from langchain_core.messages import AIMessageChunk
 
 from aion_core.ports import Chunk
+
+
+def is_internal(metadata: Mapping[str, Any]) -> bool:
+    """Tell whether a model call is some middleware's own, such as a summary of the conversation, by LangChain's marks."""
+    return "lc_internal_call" in metadata or "lc_source" in metadata
 
 
 class ModelCalls:
@@ -18,17 +24,18 @@ class ModelCalls:
         self._open = ""
         self._waiting: dict[str, list[Chunk]] = {}
         self._ended: set[str] = set()
+        self._within: dict[str, tuple[str, ...]] = {}
         self._streamed: set[str] = set()
         self._said: dict[str, list[str]] = {}
 
-    def hear(self, message: AIMessageChunk, *, emitted: bool = False) -> Iterator[Chunk]:
+    def hear(self, message: AIMessageChunk, *, within: str = "", emitted: bool = False) -> Iterator[Chunk]:
         """Yield what may be spoken now, this chunk among it unless another call has the word.
 
-        An `emitted` chunk of a call that streams by itself has been heard already.
+        `within` is the checkpoint_ns of the node that the call is made in.
         """
         call = message.id or ""
-        if emitted and call in self._streamed:
-            return
+        if call not in self._within:
+            self._within[call] = tuple(within.split("|"))
         if not emitted:
             self._streamed.add(call)
         text = str(message.text)
@@ -43,6 +50,19 @@ class ModelCalls:
             self._ended.add(call)
             if call == self._open:
                 yield from self._next()
+
+    def streams(self, call: str) -> bool:
+        """Tell whether the call streams by itself: a chunk of it that a node emits has been heard already."""
+        return call in self._streamed
+
+    def end_of(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
+        """Yield what waits for calls that have ended since: those within these nodes of the graph at the namespace."""
+        depth = len(namespace)
+        for call, within in self._within.items():
+            if within == ("",) or (within[:depth] == namespace and _node(within[depth:]) in nodes):
+                self._ended.add(call)
+        if self._open in self._ended:
+            yield from self._next()
 
     def end_all(self) -> Iterator[Chunk]:
         """Yield what waits, since the calls that had the word have ended."""
@@ -65,3 +85,7 @@ class ModelCalls:
     def _spoken(self, chunk: Chunk) -> Chunk:
         self._said.setdefault(chunk.message_id, []).append(chunk.text)
         return chunk
+
+
+def _node(within: Sequence[str]) -> str:
+    return within[0].partition(":")[0] if within else ""

@@ -117,6 +117,13 @@ def test_a_message_whole_or_in_chunks() -> None:
     assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
 
 
+def test_a_message_without_text_says_nothing_and_a_chunk_without_one_may_close_its_call() -> None:
+    """R70."""
+    assert emitted(emit_message, AIMessage("")) == []
+    last = AIMessageChunk(content="", id="call", chunk_position="last")
+    assert emitted(emit_message, last) == [MessageEmitted(last)]
+
+
 @pytest.mark.parametrize("message", ["text", HumanMessage("x"), None])
 def test_a_message_that_is_not_the_agents_is_refused(message: Any) -> None:
     with pytest.raises(TypeError, match="takes an AIMessage or an AIMessageChunk, not"):

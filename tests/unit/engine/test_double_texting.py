@@ -1,14 +1,18 @@
 """A message whose context is at work is never lost: it waits, is refused, or takes the place of what runs."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
+from aion_core.clock import SystemClock
 from aion_core.errors import ContextBusy
-from aion_core.ports import WhenBusy
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.service import Call
-from tests.support.agents.scripted import Held
+from tests.support.agents.scripted import Asking, Held
 from tests.support.requests import request
 from tests.support.service import Parts, parts
 
@@ -103,3 +107,27 @@ async def test_it_takes_the_place_of_the_turn_that_runs_in_the_same_task() -> No
     assert [message.parts[0].text for message in two.history] == ["one", "two"]
     assert two.status.message.parts[0].text == "answer to two"
     assert agent.stopped == 1
+
+
+async def test_a_message_that_names_no_task_makes_its_own_where_the_question_was_just_answered() -> None:
+    """D17, section 3: it was about to be taken for an answer, and another message was faster."""
+
+    class Slow(MemoryTaskStore):
+        """Lets the other answer in, between the look at the context and the follow-up."""
+
+        between: "Coroutine[Any, Any, object] | None" = None
+
+        async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+            if (between := self.between) is not None:
+                self.between = None
+                await between
+            return await super().log(key, after=after)
+
+    store = Slow(SystemClock())
+    made = parts(Asking(), store)
+    call = Call("owner", "test")
+    asking = await made.service.send(call, request("a"))
+    store.between = made.service.send(Call("owner", "test"), request("yes", message_id="m-2", task_id=asking.id))
+    other = await made.service.send(call, request("another thing", message_id="m-3"))
+    assert other.id != asking.id
+    assert (await made.service.get(call, asking.id)).status.message.parts[0].text == "yes it is"

@@ -183,6 +183,45 @@ async def test_a_drain_asked_for_first_runs_nothing() -> None:
     assert (ran, (await graph.aget_state(turn("turn-1"))).next) == ([], ("__start__",))
 
 
+async def test_a_drain_is_asked_for_by_the_control_and_looked_for_before_each_step() -> None:
+    """Hence a control that reads the runner's own event drains though the loop was blocked when that was set."""
+    ran: list[str] = []
+    looked: list[int] = []
+
+    class Control(RunControl):
+        @property
+        def drain_requested(self) -> bool:
+            looked.append(len(ran))
+            return bool(ran)
+
+    with pytest.raises(GraphDrained):
+        await run(chain(ran, "ab").compile(InMemorySaver()), {"trail": []}, turn("turn-1"), control=Control())
+    assert (ran, looked) == (["a"], [0, 0, 1])
+
+
+async def test_the_checkpoint_that_a_node_runs_on_is_stored_before_it_runs() -> None:
+    """Hence a node that runs again after a crash has the task id that it had, by which its emissions are known."""
+    order: list[str] = []
+
+    class Slow(InMemorySaver):
+        async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+            await asyncio.sleep(0.01)
+            order.append(f"step {metadata['step']}")
+            return await super().aput(config, checkpoint, metadata, new_versions)
+
+    await run(chain(order, "ab").compile(Slow()), {"trail": []}, turn("turn-1"), durability="sync")
+    assert order == ["step -1", "step 0", "a", "step 1", "b", "step 2"]
+
+
+async def test_what_stands_in_the_configs_metadata_stands_in_the_checkpoints() -> None:
+    """Hence the nodes' names can be told from them."""
+    config = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "turn-1", "aion:nodes": "a\nb"}}
+    graph = chain([], "ab").compile(InMemorySaver())
+    await run(graph, {"trail": []}, config)
+    snapshots = [snapshot async for snapshot in graph.aget_state_history({"configurable": {"thread_id": "t"}})]
+    assert {(snapshot.metadata or {}).get("aion:nodes") for snapshot in snapshots} == {"a\nb"}
+
+
 # ── Attaching our saver ───────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -1,0 +1,183 @@
+"""Turns of a LangGraphAgent, driven as a runner drives them: what is emitted is recorded once, by its key.
+
+A process may be stopped at any request of the savers, or asked to drain at any step; the next one is a new agent that is
+told what was recorded.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from uuid_utils.compat import uuid7
+
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.checkpointing.turn import Fence
+from aion_core.clock import SystemClock
+from aion_core.ports import Asked, Asks, Begun, Chunk, Emission, Emitted, Noted, Numbered, Paused, Reply, Said, Turn
+from aion_core.protocol.types import (
+    Event,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
+from aion_core.tasks import ingress, lifecycle, projection
+from tests.support.savers import Savers, fence_of
+
+WORKING = TaskState.TASK_STATE_WORKING
+
+
+async def _nothing() -> None:
+    """A log in memory."""
+
+
+@dataclass
+class Conversation:
+    """A task, its log, and the turns that it takes, one after another."""
+
+    begun: Begun
+    """The lease, by whose fence the savers write."""
+    log: list[Numbered]
+    turn: Turn
+    message: Message
+    before_recording: Callable[[], Awaitable[None]] = _nothing
+    """A request that each record costs, so that a process may be stopped before it."""
+    chunks: list[Chunk] = field(default_factory=list)
+    """What was heard and not kept."""
+
+    @classmethod
+    def of(cls, begun: Begun, text: str = "hi") -> "Conversation":
+        message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
+        context, clock = begun.lease.context, SystemClock()
+        new = ingress.new_task(
+            message, context, task_id="t-1", turn_id=str(uuid7()), at=clock.now(), context_is_new=False
+        )
+        return cls(begun, list(ingress.first_log(new)), replace(new.turn, tries=1), message)
+
+    @property
+    def task(self) -> Task:
+        return projection.fold(self.log)
+
+    async def run(
+        self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
+    ) -> Reply | Asks | Paused:
+        """Let a new agent, in a process of its own so to speak, take the turn as far as it goes."""
+
+        def saver(asked: Asked, before_put: Any, types: Any) -> Any:
+            return savers.saver(fence=Fence(asked.context, asked.fence), before_put=before_put, types=types)
+
+        asked = Asked(
+            self.begun.lease.context,
+            self.turn,
+            fence_of(self.begun).number,
+            self.task,
+            self.message,
+            recorded=self.log[self.turn.asked :],
+            drain=drain or asyncio.Event(),
+        )
+        ending: Reply | Asks | Paused | None = None
+        async for emission in LangGraphAgent(graph, saver).run(asked):
+            assert ending is None, "an agent says nothing after its end"
+            if isinstance(emission, Chunk):
+                self.chunks.append(emission)
+            elif isinstance(emission, Said | Noted | Emitted):
+                if not emission.key or all(entry.key != emission.key for entry in self.log):
+                    await self.record(_event(emission), emission.key)
+            elif isinstance(emission, Reply | Asks | Paused):
+                ending = emission
+            if heard is not None:
+                heard(emission)
+            await asyncio.sleep(0)
+        assert ending is not None
+        if not isinstance(ending, Paused):
+            update = TaskStatusUpdateEvent(status=lifecycle.status_at(ending.state, SystemClock().now()))
+            if ending.message is not None:
+                update.status.message.CopyFrom(ending.message)
+                update.status.message.message_id = update.status.message.message_id or str(uuid7())
+            await self.record(update)
+        return ending
+
+    async def record(self, event: Event, key: str = "", asked: Message | None = None) -> None:
+        await self.before_recording()
+        self.log.append(Numbered(len(self.log) + 1, event, key=key, asked=asked))
+
+    def taken_over(self, begun: Begun) -> None:
+        """Another process holds the lease now."""
+        self.begun, self.turn = begun, replace(self.turn, tries=self.turn.tries + 1)
+
+    async def answer(self, text: str, interrupt_id: str = "") -> None:
+        """Let the client answer what was asked; the next turn is the answer's."""
+        message = Message(message_id=str(uuid7()), role=Role.ROLE_USER, parts=[Part(text=text)])
+        if interrupt_id:
+            message.metadata.update({"interruptId": interrupt_id})
+        working = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
+        self.log.append(Numbered(len(self.log) + 1, working, asked=message))
+        self.message = message
+        self.turn = Turn(str(uuid7()), self.turn.task_id, len(self.log), tries=1)
+
+    # ── What is to be compared ────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def asks(self) -> dict[str, str]:
+        """The open questions' ids by their texts."""
+        message = self.task.status.message
+        metadata = MessageToDict(message.metadata)
+        ids = [entry["id"] for entry in metadata.get("interrupts", [{"id": metadata.get("interruptId")}])]
+        texts = [part.text for part in message.parts if part.WhichOneof("content") == "text"]
+        return dict(zip(texts, ids, strict=True))
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """What was recorded, in order: who or what, and its text."""
+        return [told for entry in self.log[1:] for told in _told(entry)]
+
+    @property
+    def keys(self) -> list[str]:
+        return [entry.key for entry in self.log if entry.key]
+
+    @property
+    def messages(self) -> list[str]:
+        """All that was said in the task, as a client reads it."""
+        task = self.task
+        said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
+        assert len({message.message_id for message in said}) == len(said)
+        return [_text(message) for message in said]
+
+
+def _event(emission: Emission) -> Event:
+    match emission:
+        case Said():
+            update = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
+            update.status.message.CopyFrom(emission.message)
+            return update
+        case Noted():
+            update = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
+            update.metadata.update(emission.metadata)
+            return update
+        case Emitted():
+            return TaskArtifactUpdateEvent(
+                artifact=emission.artifact, append=emission.append, last_chunk=emission.last_chunk
+            )
+    raise AssertionError(emission)
+
+
+def _told(entry: Numbered) -> Sequence[tuple[str, str]]:
+    event = entry.event
+    told = [("client", _text(entry.asked))] if entry.asked is not None else []
+    if isinstance(event, TaskStatusUpdateEvent):
+        if event.status.HasField("message"):
+            told.append((lifecycle.state_name(event.status.state), _text(event.status.message)))
+        told += [("noted", f"{key}={value}") for key, value in sorted(MessageToDict(event.metadata).items())]
+    elif isinstance(event, TaskArtifactUpdateEvent):
+        parts = [MessageToDict(part) for part in event.artifact.parts]
+        told.append(("artifact", f"{event.artifact.name}{'+' if event.append else ''} {parts}"))
+    return told
+
+
+def _text(message: Message) -> str:
+    return "".join(part.text for part in message.parts)

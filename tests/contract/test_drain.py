@@ -1,0 +1,154 @@
+"""A turn that is asked to drain at every step, and goes on in another process each time, ends as if it had not been."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from aion_core.ports import Asks, Paused, Reply
+from tests.contract.driven import Conversation
+from tests.contract.turns import ANSWERS, GRAPHS, Work
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+from tests.support.savers import DynamoDBSavers, MemorySavers, Savers, begin
+
+
+@pytest.fixture
+def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
+    return DynamoDBSavers(adapter, clock) if adapter else MemorySavers(clock)
+
+
+async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[Conversation, int]:
+    """The conversation, held to its end, and how often it was handed on."""
+    conversation = Conversation.of(await begin(savers.tasks, clock))
+    hops = 0
+    while True:
+        work.drain = asyncio.Event()
+        ending = await conversation.run(GRAPHS[graph](work), savers, work.drain)
+        if isinstance(ending, Reply):
+            return conversation, hops
+        if isinstance(ending, Paused):
+            hops += 1
+            assert hops < 20, "it does not get on"
+        elif isinstance(ending, Asks):
+            question, interrupt_id = next(iter(conversation.asks.items()))
+            await conversation.answer(ANSWERS[question], interrupt_id)
+
+
+HOPS = {
+    "four_nodes": 3,
+    "replying": 2,
+    "streaming": 2,
+    "streaming_into_messages": 1,
+    "emitting_chunks": 1,
+    "with_outbox": 1,
+    "nested": 4,
+    "streaming_within": 2,
+    "parallel": 1,
+    "tool_loop": 2,
+    "functional": 0,
+    "asking": 3,
+    "asking_within": 3,
+    "asking_then_streaming": 3,
+    "asking_deep_within": 0,
+    "asking_in_a_tool": 3,
+    "reviewed": 3,
+    "asking_side_by_side": 1,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("graph", GRAPHS)
+async def test_a_turn_that_drains_at_every_step_ends_as_if_it_had_not(
+    graph: str, savers: Savers, clock: ManualClock
+) -> None:
+    """D7, R52: every node runs once, everything is said once, and the answer is the same."""
+    undrained, draining = Work(), Work(drains=True)
+    right, none = await held(graph, savers, clock, undrained)
+    conversation, hops = await held(graph, savers, clock, draining)
+    assert (none, hops) == (0, HOPS[graph])
+    assert draining.done == undrained.done
+    assert sorted(conversation.told) == sorted(right.told)
+    assert conversation.told[-1] == right.told[-1]
+    assert len({*conversation.keys}) == len(conversation.keys)
+    assert sorted(conversation.messages) == sorted(right.messages)
+    assert spoken(conversation) == spoken(right)
+    if graph != "parallel":
+        assert conversation.told == right.told
+
+
+def spoken(conversation: Conversation) -> list[str]:
+    """The transient texts, a model call each."""
+    texts: dict[str, str] = {}
+    for chunk in conversation.chunks:
+        texts[chunk.message_id] = texts.get(chunk.message_id, "") + chunk.text
+    return sorted(texts.values())
+
+
+async def test_one_message_of_the_client_is_in_the_state_whatever_the_hops(clock: ManualClock) -> None:
+    """R49, R52."""
+    savers, seen = MemorySavers(clock), list[Any]()
+
+    async def looks(state: Any) -> Any:
+        seen.append([message.text for message in state["messages"]])
+        return {}
+
+    def graph(work: Work) -> Any:
+        builder = GRAPHS["four_nodes"](work).builder
+        builder.add_node("looks", looks)
+        builder.add_edge("ends", "looks")
+        return builder.compile()
+
+    work = Work(drains=True)
+    conversation = Conversation.of(await begin(savers.tasks, clock))
+    while isinstance(await conversation.run(graph(work), savers, work.drain), Paused):
+        work.drain = asyncio.Event()
+    assert seen == [["hi", "the answer "]]
+
+
+@pytest.mark.parametrize("name", ["four_nodes", "streaming", "streaming_within", "with_outbox"])
+async def test_a_graph_with_a_checkpointer_of_its_own_is_drained_too(name: str, clock: ManualClock) -> None:
+    """R81, D7."""
+    savers, own = MemorySavers(clock), InMemorySaver()
+    right, _ = await held(name, savers, clock, Work())
+    conversation, hops = Conversation.of(await begin(savers.tasks, clock)), 0
+    while True:
+        work = Work(drains=True)
+        graph = GRAPHS[name](work).copy(update={"checkpointer": own})
+        if isinstance(await conversation.run(graph, savers, work.drain), Reply):
+            break
+        hops += 1
+    assert hops == HOPS[name]
+    assert conversation.told == right.told
+
+
+async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> None:
+    work = Work(drains=True)
+    conversation = Conversation.of(await begin(MemorySavers(clock).tasks, clock))
+
+    from aion_core.agents.langgraph.agent import LangGraphAgent
+    from aion_core.ports import Asked
+
+    asked = Asked(
+        conversation.begun.lease.context,
+        conversation.turn,
+        1,
+        conversation.task,
+        conversation.message,
+        drain=work.drain,
+    )
+    said = [emission async for emission in LangGraphAgent(GRAPHS["four_nodes"](work)).run(asked)]
+    assert isinstance(said[-1], Reply)
+    assert work.drain.is_set()
+
+
+async def test_a_drain_that_comes_first_runs_nothing(clock: ManualClock) -> None:
+    savers, work = MemorySavers(clock), Work()
+    conversation = Conversation.of(await begin(savers.tasks, clock))
+    work.drain.set()
+    for _ in range(2):
+        assert isinstance(await conversation.run(GRAPHS["four_nodes"](work), savers, work.drain), Paused)
+    assert not work.done
+    assert isinstance(await conversation.run(GRAPHS["four_nodes"](work), savers), Reply)
+    assert work.done == dict.fromkeys(("says", "sends", "answers", "ends"), 1)

@@ -1,0 +1,201 @@
+"""A conversation with an agent that is cut off before any one of its requests ends as if it had not been.
+
+The agent whole: what it emits is recorded, its replies are kept in the state, its questions are answered. Whoever takes
+the turn up is a new agent that is told what was recorded.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+
+from aion_core.agents.langgraph.inbound import thread_id
+from aion_core.aws import keys
+from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
+from aion_core.memory.checkpoints import MemorySaver
+from aion_core.ports import Begun, Reply
+from tests.contract.driven import Conversation
+from tests.contract.turns import ANSWERS, GRAPHS, Work
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+from tests.support.savers import DynamoDBSavers, Line, MemorySavers, Savers, begin, taken_over
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Cut(Protocol):
+    """What the requests go over; it can be cut before any of them, and stays cut."""
+
+    is_cut: bool
+
+    def restart(self, cut_at: int | None = None) -> None: ...
+
+
+class WriteLine(Line):
+    """A line that is cut before writes only, and before what the log costs."""
+
+    def _before_call(self, model: Any, params: Any, **_: Any) -> None:
+        if self.is_cut or model.name != "Query":
+            super()._before_call(model, params)
+
+
+class Writes:
+    """The writes to savers in memory, one after another."""
+
+    is_cut = False
+
+    def restart(self, cut_at: int | None = None) -> None:
+        self._count, self.is_cut, self._cut_at = 0, False, cut_at
+
+    def request(self) -> None:
+        self._count += 1
+        self.is_cut = self.is_cut or self._count == self._cut_at
+        if self.is_cut:
+            raise StoreUnavailable("The line is cut.")
+
+
+class CutSaver(MemorySaver):
+    """Writes over a line, after the log as it is to."""
+
+    def __init__(self, *given: Any, writes: Writes, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._line = writes
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        await self._log_first()
+        self._line.request()
+        return await super().aput(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await self._log_first()
+        self._line.request()
+        await super().aput_writes(config, writes, task_id, task_path)
+
+
+class CutMemorySavers(MemorySavers):
+    """The other savers' threads and tasks, over a line that may be cut."""
+
+    def __init__(self, others: MemorySavers, writes: Writes) -> None:
+        self.tasks, self._threads, self._writes = others.tasks, others._threads, writes
+
+    def saver(self, **options: Any) -> MemorySaver:
+        return CutSaver(self._threads, self.tasks, writes=self._writes, **options)
+
+
+async def held(conversation: Conversation, graph: Any, savers: Savers, *, last_first: bool = False) -> None:
+    """Hold the conversation to its end, from wherever it stands; `last_first`: of several questions, answer the last."""
+    while True:
+        if isinstance(await conversation.run(graph, savers), Reply):
+            return
+        asks = list(conversation.asks.items())
+        question, interrupt_id = asks[-1 if last_first else 0]
+        await conversation.answer(ANSWERS[question], interrupt_id)
+
+
+async def result(conversation: Conversation, graph: Any, savers: Savers) -> dict[str, Any]:
+    """What a client and the author see of the conversation."""
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id(conversation.begun.lease.context)}}
+    copy = graph.copy(update={"checkpointer": savers.saver()})
+    state = await copy.aget_state(config)
+    values = state.values if isinstance(state.values, dict) else {"messages": state.values}
+    texts = [message.text for message in values.get("messages", [])]
+    told = conversation.told
+    return {
+        "answer": told[-1],
+        "told": sorted(told),
+        "messages": sorted(conversation.messages),
+        "state": {**values, "messages": texts, "trail": sorted(values.get("trail", []))},
+        "left": state.tasks,
+    }
+
+
+AT_ONCE = {"parallel": {"a", "b", "c"}, "asking_side_by_side": {"x", "y", "z"}, "functional": {"one", "two"}}
+"""What is one super-step, and may all run again."""
+
+
+async def swept(
+    name: str, line: Cut, cut: Savers, others: Savers, clock: ManualClock, cost: Any, *, last_first: bool = False
+) -> tuple[int, Any]:
+    """How many points the conversation was cut at, and what went wrong at which of them."""
+    conversation = Conversation.of(await begin(others.tasks, clock))
+    graph = GRAPHS[name](Work())
+    await held(conversation, graph, others, last_first=last_first)
+    right = await result(conversation, graph, others)
+    wrong: dict[int, list[str]] = {}
+    for at in itertools.count(1):
+        first, second = Work(), Work()
+        conversation = Conversation.of(await begin(others.tasks, clock))
+        conversation.before_recording = cost(conversation.begun)
+        problems: list[str] = []
+        line.restart(at)
+        try:
+            await held(conversation, GRAPHS[name](first), cut, last_first=last_first)
+        except (LeaseLost, StoreError):
+            pass
+        except Exception as error:  # whatever it is, it would fail the turn
+            problems.append(f"the agent raised {error!r}")
+        if not line.is_cut:
+            return at - 1, wrong
+        line.restart()
+        conversation.taken_over(await taken_over(others, clock, conversation.begun))
+        await held(conversation, graph := GRAPHS[name](second), others, last_first=last_first)
+        ended = await result(conversation, graph, others)
+        problems += [f"{key}: {ended[key]}, not {right[key]}" for key in right if ended[key] != right[key]]
+        again = [*(first.done & second.done).elements()]
+        if len(again) > 1 and not {*again} <= AT_ONCE.get(name, set()):
+            problems.append(f"more than a super-step ran again: {again}")
+        if problems:
+            wrong[at] = problems
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("name", "last_first"), [*((name, False) for name in GRAPHS), ("asking_side_by_side", True)])
+async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
+    name: str, last_first: bool, clock: ManualClock
+) -> None:
+    """R52, R79, D7."""
+    others, writes = MemorySavers(clock), Writes()
+
+    def cost(begun: Begun) -> Any:
+        async def record() -> None:
+            writes.request()
+
+        return record
+
+    cut = CutMemorySavers(others, writes)
+    points, wrong = await swept(name, writes, cut, others, clock, cost, last_first=last_first)
+    print(f"{name}: {points} points")
+    assert wrong == {}
+    assert points > 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["replying", "asking_within"])
+async def test_a_turn_on_dynamodb_that_is_cut_off_before_any_of_its_writes_ends_right(
+    name: str, stack: Stack, clock: ManualClock
+) -> None:
+    """R52, R79, D7."""
+    savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
+
+    def cost(begun: Begun) -> Any:
+        async def record() -> None:
+            key = keys.message_key(begun.lease.context, "log")
+            await savers.dynamodb("get_item", TableName=savers.table, Key=key)
+
+        return record
+
+    points, wrong = await swept(name, WriteLine(savers.client), savers, others, clock, cost)
+    print(f"{name}: {points} points")
+    assert wrong == {}
+    assert points > 15

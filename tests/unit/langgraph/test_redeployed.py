@@ -1,0 +1,163 @@
+"""A turn that was begun by one graph and is taken up by another, since the agent was deployed anew in between."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.fingerprint import REDEPLOYED
+from aion_core.errors import AgentFailed
+from aion_core.ports import Asked, Asks, ContextKey, Emission, Paused, Reply, Turn
+from aion_core.protocol.types import Message, Part, Role, Task
+
+CONTEXT = ContextKey("owner", "agent", "context")
+
+
+def says(name: str) -> Callable[..., Any]:
+    return lambda state: {"messages": [AIMessage(name)]}
+
+
+def asks(state: Any) -> Any:
+    return {"messages": [AIMessage(f"heard {interrupt('Which?')}")]}
+
+
+def row(saver: Any, *names: str, **nodes: Any) -> Any:
+    """A graph of these nodes in a row; one that begins with `ask` asks."""
+    builder: Any = StateGraph(MessagesState)
+    before = START
+    for name in names:
+        builder.add_node(name, nodes.get(name) or (asks if name.startswith("ask") else says(name)))
+        builder.add_edge(before, name)
+        before = name
+    return builder.compile(saver)
+
+
+def asked(text: str, number: int, *history: Message, tries: int = 1, drain: asyncio.Event | None = None) -> Asked:
+    message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text=text)])
+    task = Task(id="t-1", context_id="context", history=[*history, message])
+    turn = Turn(f"turn-{number}", "t-1", number, tries=tries)
+    return Asked(CONTEXT, turn, 1, task, message, drain=drain or asyncio.Event())
+
+
+async def ending(graph: Any, asked: Asked) -> Emission:
+    return [emission async for emission in LangGraphAgent(graph).run(asked)][-1]
+
+
+def said(emission: Emission) -> str:
+    assert isinstance(emission, Reply | Asks)
+    assert emission.message is not None
+    return emission.message.parts[0].text
+
+
+async def paused_before(names: tuple[str, ...], saver: Any) -> None:
+    """Leave turn 1 after its first node."""
+    drain = asyncio.Event()
+
+    def last(state: Any) -> Any:
+        drain.set()
+        return {}
+
+    assert isinstance(await ending(row(saver, *names, **{names[0]: last}), asked("hi", 1, drain=drain)), Paused)
+
+
+@pytest.mark.parametrize("tries", [1, 2], ids=["handed on", "taken over"])
+@pytest.mark.parametrize("names", [("a", "c"), ("a",)], ids=["renamed", "removed"])
+async def test_a_turn_in_whose_middle_a_step_is_gone_fails_and_says_so(names: tuple[str, ...], tries: int) -> None:
+    saver = InMemorySaver()
+    await paused_before(("a", "b"), saver)
+    with pytest.raises(AgentFailed, match="deployed anew with other steps"):
+        await ending(row(saver, *names), asked("hi", 1, tries=tries))
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")], ids=["the same", "one more"])
+async def test_a_turn_whose_steps_are_all_there_goes_on(names: tuple[str, ...]) -> None:
+    saver = InMemorySaver()
+    await paused_before(("a", "b"), saver)
+    assert said(await ending(row(saver, *names), asked("hi", 1))) == names[-1]
+
+
+async def test_the_order_of_the_steps_does_not_tell_graphs_apart() -> None:
+    saver = InMemorySaver()
+    await paused_before(("a", "b"), saver)
+    other: Any = StateGraph(MessagesState).add_node("b", says("b")).add_node("a", says("a"))
+    other.add_edge(START, "a")
+    other.add_edge("a", "b")
+    assert said(await ending(other.compile(saver), asked("hi", 1))) == "b"
+
+
+async def test_a_step_that_is_gone_from_a_subgraph_is_missed_too() -> None:
+    saver = InMemorySaver()
+    await paused_before(("a", "sub"), saver)  # `sub` is no graph yet
+    inner = row(None, "x", "y")
+    assert said(await ending(row(saver, "a", "sub", sub=inner), asked("hi", 1))) == "y"
+
+    saver = InMemorySaver()
+    drain = asyncio.Event()
+
+    def drains(state: Any) -> Any:
+        drain.set()
+        return {}
+
+    first = row(saver, "a", "sub", sub=row(None, "x", "y", x=drains))
+    assert isinstance(await ending(first, asked("hi", 1, drain=drain)), Paused)
+    with pytest.raises(AgentFailed, match="deployed anew"):
+        await ending(row(saver, "a", "sub", sub=row(None, "x", "z")), asked("hi", 1))
+
+
+async def test_a_new_turn_on_another_graphs_thread_just_works() -> None:
+    """R52: even where the other left a turn unfinished."""
+    saver = InMemorySaver()
+    await paused_before(("a", "b"), saver)
+    assert said(await ending(row(saver, "c", "d"), asked("again", 2))) == "d"
+    assert said(await ending(row(saver, "e"), asked("and again", 3))) == "e"
+
+
+async def question_of(saver: Any, *names: str) -> Message:
+    end = await ending(row(saver, *names), asked("hi", 1))
+    assert isinstance(end, Asks)
+    end.message.message_id = "q-1"
+    end.message.role = Role.ROLE_AGENT
+    return end.message
+
+
+HI = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
+
+
+async def test_an_answer_to_a_step_that_is_gone_fails_and_says_so() -> None:
+    saver = InMemorySaver()
+    question = await question_of(saver, "ask", "b")
+    with pytest.raises(AgentFailed) as failed:
+        await ending(row(saver, "ask_again", "b"), asked("this", 2, HI, question))
+    assert str(failed.value) == REDEPLOYED
+
+
+async def test_an_answer_to_a_step_that_is_there_is_taken() -> None:
+    saver = InMemorySaver()
+    question = await question_of(saver, "ask")
+    assert said(await ending(row(saver, "ask"), asked("this", 2, HI, question))) == "heard this"
+
+
+async def test_a_turn_that_has_made_its_last_step_is_answered_whatever_the_graph() -> None:
+    """The process died between the last checkpoint and the answer: nothing is left to run."""
+    saver = InMemorySaver()
+    assert said(await ending(row(saver, "a", "b"), asked("hi", 1))) == "b"
+    assert said(await ending(row(saver, "c"), asked("hi", 1, tries=2))) == "b"
+
+
+async def test_a_turn_cannot_go_on_where_nothing_was_kept() -> None:
+    @dataclass(frozen=True)
+    class Hopped(Turn):
+        hops: int = 1
+
+    first = asked("hi", 1)
+    for turn in (Turn("turn-1", "t-1", 1, tries=2), Hopped("turn-1", "t-1", 1, tries=1)):
+        again = Asked(CONTEXT, turn, 1, first.task, first.message)
+        with pytest.raises(AgentFailed, match="keeps no state"):
+            await ending(row(None, "a"), again)
