@@ -115,7 +115,7 @@ class Client:
             )
             if leave_after:
                 return after
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(5.0 if after.how == "broken" else 1.0)
         self.world.history.surprises.append(f"I16: {self.name} came back {4 * TRIES} times and never heard the end.")
         return after
 

@@ -340,8 +340,9 @@ def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
 
 def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
     """Where nothing has happened to whoever speaks, a reader hears each chunk of what it hears the end of."""
-    if any(
-        not kind.startswith(("queue", "sse", "bell")) or fault in _DEADLY for _, fault, kind, _ in world.history.faults
+    if world.history.deaths or any(
+        fault != Fault.SLOW and (not kind.startswith(("queue", "sse", "bell")) or fault in _DEADLY)
+        for _, fault, kind, _ in world.history.faults
     ):
         return
     for hearing in world.history.hearings:

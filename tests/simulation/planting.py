@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.faults import Aim
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -29,6 +31,8 @@ class Bug:
     seen_by: frozenset[str]
     scenarios: tuple[str, ...] = field(default=())
     """Where it is looked for; everywhere if empty."""
+    aims: tuple[Aim, ...] = ()
+    """Faults that bring it to light, each tried by itself, where chance seldom would."""
 
 
 def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from aion_core.tasks.runner import TaskRunner, _Turn
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
 from aion_core.tasks.worker import Worker
+from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit, plant
 from tests.simulation.run import Outcome, play, schedule
 from tests.simulation.scenarios import SCENARIOS
@@ -20,8 +21,8 @@ MOST_SEEDS = 400
 """Within so many schedules of the scenarios where it shows a bug is found; most are by the first few."""
 
 
-def bug(what: str, seen_by: str, *edits: Edit, scenarios: tuple[str, ...] = ()) -> Bug:
-    return Bug(what, edits, frozenset(seen_by.split()), scenarios)
+def bug(what: str, seen_by: str, *edits: Edit, scenarios: tuple[str, ...] = (), aims: tuple[Aim, ...] = ()) -> Bug:
+    return Bug(what, edits, frozenset(seen_by.split()), scenarios, aims)
 
 
 BUGS = [
@@ -150,7 +151,7 @@ BUGS = [
     bug(
         "reads the tail from one event too far",
         "I6",
-        Edit(subscription, "tail", "after=after.generation)\n", "after=after.generation + 1)\n"),
+        Edit(subscription, "tail", "after.generation, since)", "after.generation + 1, since)"),
         scenarios=("readers elsewhere",),
     ),
     bug(
@@ -197,7 +198,8 @@ BUGS = [
             await self._deltas.flush()
             """,
         ),
-        scenarios=("readers elsewhere", "leaves in the middle"),
+        scenarios=("readers elsewhere",),
+        aims=tuple(Aim(Fault.SLOW, "store.append_deltas", number, 2.5) for number in range(1, 6)),
     ),
     bug(
         "forgets the cursor when a turn is taken over",
@@ -302,5 +304,8 @@ def schedules(planted: Bug) -> Iterator[Outcome]:
     for name in scenarios:
         for seed in range(4):
             yield play(SCENARIOS[name], seed)
+    for aim in planted.aims:
+        for seed in range(8):
+            yield play(SCENARIOS[scenarios[0]], seed, [aim])
     for seed in range(MOST_SEEDS):
         yield schedule(seed, among=scenarios)

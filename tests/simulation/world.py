@@ -26,7 +26,7 @@ LEASE_SECONDS, SWEEP_SECONDS = 30.0, 60.0
 AGENT = "agent"
 MARGIN_SECONDS = 5.0
 """So long before the deadline the runtime loop stops the app."""
-MOST_SECONDS = 4 * 3600.0
+MOST_SECONDS = 2 * 3600.0
 """Within this, after the clients have gone, everything has come to rest: five receipts of a message among it."""
 
 
@@ -92,12 +92,11 @@ class World:
         except TimeoutError:
             self.history.surprises.append("I16: a client waited for sixteen hours.")
         gone = self.loop.time()
-        until = max(gone, self.thawed) + MOST_SECONDS
-        while not self.quiet() and self.loop.time() < until:
+        while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(1.0 if self.loop.time() < gone + 300 else 30.0)
         # Whatever is due in a minute or two would come now.
         await asyncio.sleep(SWEEP_SECONDS * 2 + 1)
-        while not self.quiet() and self.loop.time() < until:
+        while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(30.0)
         sweeping.cancel()
         await self._count_what_is_left()
