@@ -208,9 +208,10 @@ class Busy:
 class Held:
     """Another holder runs a turn of the context."""
 
-    turn_id: str
+    fence: int
+    """That of its lease."""
     until: datetime
-    """When its lease runs out unless it is renewed."""
+    """When that lease runs out unless it is renewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +349,7 @@ class TaskStore(Protocol):
         ...
 
     async def pause(self, lease: Lease, *, got_on: bool) -> None:
-        """Leave the turn, whose runner's time is up, to whoever begins it next; it is due at once.
+        """Leave the turn, whose runner's time is up, to whoever begins it next; it is due when a bell has had its time.
 
         Where it has got on this counts as a hop, and its tries begin anew. Raises LeaseLost.
         """
@@ -443,8 +444,8 @@ class Bell:
     """Says that there may be something to do in a context; it may be lost, late, doubled or in vain."""
 
     context: ContextKey
-    turn_id: str = ""
-    """The turn over which it watches: it asks whether that is still alive. "" where it asks for any turn that waits."""
+    fence: int = 0
+    """The lease over which it watches: it asks whether that is still alive. 0 where it asks for any turn that waits."""
 
 
 class Bells(Protocol):

@@ -47,7 +47,7 @@ class SQSBells:
 def body_of(bell: Bell) -> str:
     """Return the message that holds the bell."""
     context = bell.context
-    ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "turn_id": bell.turn_id}
+    ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": bell.fence}
     # ASCII, since SQS refuses some of the characters that an id may hold.
     return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
 
@@ -65,11 +65,13 @@ def bell_of(body: str) -> Bell:
             f"The bell is of version {said['v']!r}, and this function reads {VERSION}. Deploy it as new as its sender."
         )
     match said:
-        case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "turn_id": str(turn_id)} if (
+        case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
             owner and agent and context_id
         ):
-            return Bell(ContextKey(owner, agent, context_id), turn_id)
-    raise UnreadableBell("The bell does not say in text whose, which agent's and which context it rings in.")
+            return Bell(ContextKey(owner, agent, context_id), fence)
+    raise UnreadableBell(
+        "The bell does not say in text whose, which agent's and which context it rings in, and over which lease it watches."
+    )
 
 
 def _group(owner: str) -> str:

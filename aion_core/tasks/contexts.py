@@ -57,7 +57,7 @@ def turn_to_begin(record: ContextRecord, now: int) -> Turn | Held | None:
     """
     if record.running is not None:
         if record.until > now:
-            return Held(record.running.id, moment(record.until))
+            return Held(record.fence, moment(record.until))
         return record.running
     if record.interrupted is not None:
         return None

@@ -56,7 +56,7 @@ class Heartbeat:
             try:
                 kept = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
                 if kept and renews and not rung:
-                    watching = Bell(self._lease.context, self._lease.turn.id)
+                    watching = Bell(self._lease.context, self._lease.fence)
                     self._bells.ring_from_thread(watching, delay=self._bell_seconds)
                     rung = True
             except StoreError as error:

@@ -133,7 +133,7 @@ class TaskRunner:
         `history` gives a task's turn the reader of its conversation.
         """
         self._store, self._agents, self._clock, self._bells = store, agents, clock, bells
-        self._lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
+        self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
         self._history, self._keep_lease = history, keep_lease
 
     async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> Begun | None:
@@ -150,8 +150,8 @@ class TaskRunner:
                 self._store,
                 self._bells,
                 begun.lease,
-                renew_seconds=self._lease_seconds / RENEWALS,
-                bell_seconds=self._lease_seconds,
+                renew_seconds=self.lease_seconds / RENEWALS,
+                bell_seconds=self.lease_seconds,
             ) as beat:
                 work = asyncio.create_task(self._work(turn, time_up))
                 lost = asyncio.create_task(beat.lost.wait())

@@ -34,7 +34,11 @@ class SharedReads:
         """
         place, now = (key, generation, since), self._clock.now().timestamp()
         at, read = self._under_way.get(place, (0.0, None))
-        if read is None or now - at > FRESH_SECONDS or (read.done() and (read.cancelled() or read.exception())):
+        if (
+            read is None
+            or not 0 <= now - at <= FRESH_SECONDS
+            or (read.done() and (read.cancelled() or read.exception()))
+        ):
             self._forget(now)
             read = asyncio.ensure_future(self._read(key, generation, since))
             self._under_way[place] = (now, read)
@@ -49,5 +53,5 @@ class SharedReads:
         self._under_way = {
             place: (at, read)
             for place, (at, read) in self._under_way.items()
-            if not read.done() or now - at <= FRESH_SECONDS
+            if not read.done() or 0 <= now - at <= FRESH_SECONDS
         }

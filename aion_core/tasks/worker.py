@@ -1,7 +1,7 @@
 """Runs the turns of a context: what a function does that a bell has woken."""
 
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from uuid_utils.compat import uuid7
 
@@ -12,7 +12,7 @@ from aion_core.tasks.runner import TaskRunner, TimeUp
 
 logger = logging.getLogger(__name__)
 
-AFTER = timedelta(seconds=1)
+AFTER_SECONDS = 1.0
 """How long after the end of a lease the bell that watches it is heard again."""
 
 
@@ -25,14 +25,17 @@ class Worker:
     async def answer(self, bell: Bell, *, until: datetime | None = None) -> None:
         """Run whatever turn of the bell's context has its time; where there is none, nothing happens.
 
-        `until`: when this process ends, by which the turn has to be handed on. A bell that watches over a turn, which is still held by somebody who lives, is rung again for the end of that
-        lease. Raises StoreError where the table cannot be asked: the bell is to be heard again.
+        `until`: when this process ends, by which the turn has to be handed on. A bell that watches over a lease whose
+        holder lives is rung again for the end of that lease, and so is any that finds a lease nearly out. Raises
+        StoreError where the table cannot be asked: the bell is to be heard again.
         """
         begun = await self._store.begin(bell.context, holder=str(uuid7()))
         if isinstance(begun, Held):
-            if begun.turn_id == bell.turn_id:
-                delay = (begun.until - self._clock.now() + AFTER).total_seconds()
-                await self._bells.ring(bell, delay=max(0.0, delay))
+            left = (begun.until - self._clock.now()).total_seconds()
+            # Each begin of a turn has a bell of its own that watches; those of earlier ones fall silent.
+            if begun.fence == bell.fence or left < self._runner.lease_seconds / 2:
+                # Nobody who lives lets a lease run down so far: its holder is gone, or is a clock that is behind.
+                await self._bells.ring(bell, delay=max(0.0, left) + AFTER_SECONDS)
         elif begun is not None:
             await self.run(begun, await self._run_of(begun), TimeUp(until))
 

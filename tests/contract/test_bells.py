@@ -21,7 +21,7 @@ from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 
 PATIENCE = 20
-BELL = Bell(ContextKey("owner", "echo", "c-1"), "turn-1")
+BELL = Bell(ContextKey("owner", "echo", "c-1"), 1)
 
 
 class Belfry(Protocol):
@@ -145,7 +145,7 @@ async def test_a_bell_is_heard_and_says_where_it_rings(belfry: Belfry) -> None:
 
 async def test_a_bell_for_any_turn_names_none(belfry: Belfry) -> None:
     await belfry.bells.ring(Bell(BELL.context))
-    assert await until_heard(belfry) == [Bell(BELL.context, "")]
+    assert await until_heard(belfry) == [Bell(BELL.context)]
 
 
 @pytest.mark.parametrize("from_thread", [False, True])
@@ -185,16 +185,16 @@ async def test_a_thread_rings_while_the_event_loop_is_blocked(belfry: Belfry) ->
     ids=ascii,
 )
 async def test_ids_may_hold_any_character(belfry: Belfry, odd: str) -> None:
-    bell = Bell(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), f"{odd}-turn")
+    bell = Bell(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), 7)
     await belfry.bells.ring(bell)
     assert await until_heard(belfry) == [bell]
 
 
 async def test_of_three_bells_at_once_each_is_heard(belfry: Belfry) -> None:
-    three = [Bell(BELL.context, f"turn-{n}") for n in range(3)]
+    three = [Bell(BELL.context, n) for n in range(3)]
     await asyncio.gather(*(belfry.bells.ring(bell) for bell in three))
     heard = await until_heard(belfry, 3)
-    assert sorted(bell.turn_id for bell in heard) == ["turn-0", "turn-1", "turn-2"]
+    assert sorted(bell.fence for bell in heard) == [0, 1, 2]
 
 
 async def test_the_same_bell_rung_twice_is_heard_twice(belfry: Belfry) -> None:
@@ -263,7 +263,7 @@ async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: S
 
 
 def test_a_message_holds_ids_and_the_version_only() -> None:
-    assert body_of(BELL) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","turn_id":"turn-1"}'
+    assert body_of(BELL) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","fence":1}'
 
 
 def test_what_a_later_version_adds_is_no_matter() -> None:
@@ -282,7 +282,7 @@ def test_what_a_later_version_adds_is_no_matter() -> None:
         ('{"v":1}', "does not say"),
         (body_of(BELL).replace('"owner":"owner"', '"owner":""'), "does not say"),
         (body_of(BELL).replace('"c-1"', "7"), "does not say"),
-        (body_of(BELL).replace('"turn-1"', "null"), "does not say"),
+        (body_of(BELL).replace('"fence":1', '"fence":null'), "does not say"),
     ],
 )
 def test_a_message_that_is_no_bell_is_refused_with_the_reason(body: str, told: str) -> None:

@@ -322,7 +322,7 @@ async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(
     assert chat.store.holds(new.lease)
     held = await chat.store.begin(chat.context, holder="holder-3")
     assert isinstance(held, Held)
-    assert held.turn_id == "turn-m-3"
+    assert held.fence == new.lease.fence
     ended = await chat.ends(new, go_on=True)
     assert ended.next is not None
     assert ended.next.lease.turn.id == "turn-m-2", "those that waited wait on; the turn that ran is no more"

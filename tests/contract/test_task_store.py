@@ -282,7 +282,7 @@ async def test_a_turn_that_is_held_says_which_and_until_when(chat: Conversation)
     begun = await chat.starts("m-1")
     held = await chat.store.begin(chat.context, holder="holder-2")
     assert isinstance(held, Held)
-    assert held.turn_id == begun.lease.turn.id
+    assert held.fence == begun.lease.fence
     assert abs((held.until - chat.clock.now()).total_seconds() - LEASE_SECONDS) < 0.01
     chat.clock.move(10)
     assert await asyncio.to_thread(chat.store.renew, begun.lease)

@@ -47,7 +47,7 @@ class SimHeartbeat:
             try:
                 kept = await (self._store.renew(self._lease) if renews else self._store.holds(self._lease))
                 if kept and renews and not rung:
-                    await self._bells.ring(Bell(self._lease.context, self._lease.turn.id), delay=self._bell_seconds)
+                    await self._bells.ring(Bell(self._lease.context, self._lease.fence), delay=self._bell_seconds)
                     rung = True
             except StoreError:
                 continue

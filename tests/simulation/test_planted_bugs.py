@@ -252,7 +252,7 @@ BUGS = [
     bug(
         "does not ring again for a turn whose holder lives",
         "I16B",
-        Edit(Worker, "answer", "if begun.turn_id == bell.turn_id:", "if False:"),
+        Edit(Worker, "answer", "if begun.fence == bell.fence or left < self._runner.lease_seconds / 2:", "if False:"),
         scenarios=("send and go", "cancel", "double texting: enqueue"),
     ),
     bug(

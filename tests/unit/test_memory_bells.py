@@ -64,33 +64,33 @@ async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:
     heard: list[Bell] = []
 
     async def answer(bell: Bell) -> None:
-        if not bell.turn_id:
+        if not bell.fence:
             raise ValueError
         heard.append(bell)
 
     bells.answered_by(answer)
     await bells.ring(BELL)
-    await bells.ring(Bell(BELL.context, "turn-1"))
+    await bells.ring(Bell(BELL.context, 1))
     await settle()
-    assert heard == [Bell(BELL.context, "turn-1")]
+    assert heard == [Bell(BELL.context, 1)]
     bells.close()
 
 
 async def test_it_is_quiet_when_everything_is_answered_and_what_the_answers_rang_too(clock: ManualClock) -> None:
     bells = MemoryBells(clock)
-    heard: list[str] = []
+    heard: list[int] = []
 
     async def answer(bell: Bell) -> None:
         await asyncio.sleep(0.01)
-        heard.append(bell.turn_id)
+        heard.append(bell.fence)
         if len(heard) < 3:
-            await bells.ring(Bell(BELL.context, f"turn-{len(heard)}"))
+            await bells.ring(Bell(BELL.context, len(heard)))
 
     bells.answered_by(answer)
     await bells.quiet()
     await bells.ring(BELL)
     await bells.quiet()
-    assert heard == ["", "turn-1", "turn-2"]
+    assert heard == [0, 1, 2]
 
 
 async def test_it_is_not_quiet_while_a_thread_has_just_rung(clock: ManualClock) -> None:

@@ -87,14 +87,19 @@ async def test_a_turn_whose_holder_died_is_taken_over_by_the_bell_that_watches_i
     assert isinstance(begun, Begun)
     bells = Deaf(clock)
     made.worker._bells = bells
-    watching = Bell(CONTEXT, begun.lease.turn.id)
+    watching = Bell(CONTEXT, begun.lease.fence)
     await made.worker.answer(watching)
     ((again, delay),) = bells.rung
     assert again == watching
     assert 30 <= delay <= 32, "it is heard again when the lease has run out"
-    await made.worker.answer(Bell(CONTEXT, "another turn"))
+    await made.worker.answer(Bell(CONTEXT, begun.lease.fence + 7))
     await made.worker.answer(Bell(CONTEXT))
     assert len(bells.rung) == 1, "no other bell watches"
+    clock.move(20)
+    await made.worker.answer(Bell(CONTEXT))
+    ((again, delay),) = bells.rung[1:]
+    assert again == Bell(CONTEXT)
+    assert 10 < delay <= 11, "nobody who lives lets a lease run down so far"
     clock.move(delay)
     await made.worker.answer(watching)
     got = await made.service.get(Call("owner", "test"), task.id)
@@ -104,7 +109,7 @@ async def test_a_turn_whose_holder_died_is_taken_over_by_the_bell_that_watches_i
 
 async def test_a_bell_in_vain_does_nothing() -> None:
     made = parts(Held())
-    for bell in (Bell(CONTEXT), Bell(ContextKey("nobody", "test", "c")), Bell(CONTEXT, "turn")):
+    for bell in (Bell(CONTEXT), Bell(ContextKey("nobody", "test", "c")), Bell(CONTEXT, 3)):
         await made.worker.answer(bell)
 
 
