@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import threading
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from aion_core.errors import StoreError
 from aion_core.ports import Bell, Bells, Lease, TaskStore
@@ -13,6 +14,22 @@ logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 1.0
 """How often it is looked whether the turn is still its holder's: so long may one run on that was canceled elsewhere."""
+
+
+class LeaseKept(Protocol):
+    """Tells when a lease is gone."""
+
+    lost: asyncio.Event
+
+
+class KeepLease(Protocol):
+    """Makes what keeps a lease while its turn runs."""
+
+    def __call__(
+        self, store: TaskStore, bells: Bells, lease: Lease, *, renew_seconds: float, bell_seconds: float
+    ) -> AbstractAsyncContextManager[LeaseKept]:
+        """Return what renews the lease so often, and lets a bell be heard after so long; see `Heartbeat`."""
+        ...
 
 
 class Heartbeat:

@@ -1,20 +1,13 @@
-"""Runs one turn of an agent: every durable event is in the log before anyone hears of it."""
+"""Runs one turn of an agent: for as long as it takes, for as long as its lease holds, for as long as there is time."""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Protocol
+from contextlib import aclosing
 
-from google.protobuf.json_format import MessageToDict
-from uuid_utils.compat import uuid7
-
-from aion_core.errors import AgentFailed, LeaseLost, MoreAsked, StoreCorrupt, StoreError
+from aion_core.errors import AgentFailed, LeaseLost, StoreError
 from aion_core.ports import (
     Agent,
-    Asked,
     Asks,
     Begun,
     Bell,
@@ -22,46 +15,21 @@ from aion_core.ports import (
     Chunk,
     Clock,
     ContextKey,
-    Delta,
-    Emitted,
-    Ended,
     Ending,
     History,
-    Lease,
-    Noted,
-    Numbered,
     Paused,
     Reply,
-    Said,
     Stepped,
     TaskKey,
     TaskStore,
-    Turn,
     Typing,
 )
-from aion_core.protocol.deltas import typing_event
-from aion_core.protocol.types import (
-    Event,
-    Message,
-    Part,
-    Role,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
-from aion_core.tasks import lifecycle, projection
-from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
-from aion_core.tasks.heartbeat import Heartbeat
+from aion_core.tasks.heartbeat import Heartbeat, KeepLease
 from aion_core.tasks.run import Run
+from aion_core.tasks.time_up import DRAIN_SECONDS, TimeUp, margins
+from aion_core.tasks.turn import TurnUnderWay
 
 logger = logging.getLogger(__name__)
-
-COMPLETED = TaskState.TASK_STATE_COMPLETED
-
-COMPLETE, CUT = "complete_message", "interrupted"
-"""Why a stream delta is closed, in the words of Aion's clients: its model call ended, or the turn did."""
 
 MAX_TRIES = 3
 """How often a turn is begun before its task fails: what takes its holder down once may do so again."""
@@ -69,47 +37,11 @@ MAX_TRIES = 3
 MAX_HOPS = 200
 """How often a turn is handed on at a deadline before its task fails: two days of work."""
 
-SNAPSHOT_EVERY = 100
-"""After how many events the end of a turn keeps the whole task beside them, for readers to begin at."""
-
 STOP_SECONDS = 2.0
 """How long an agent that has lost its lease may take to stop; whatever it says later is refused by the fence."""
 
-DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
-"""How long before its time is up a turn is asked to stop at a step boundary, and how long before it is cut."""
-
-LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
-"""How short the margins may be where there is little time in all."""
-
-
 RENEWALS = 3
 """How often a lease is renewed within its term: one or two missed beats do not lose it."""
-
-
-class LeaseKept(Protocol):
-    """Tells when a lease is gone."""
-
-    lost: asyncio.Event
-
-
-class KeepLease(Protocol):
-    """Makes what keeps a lease while its turn runs."""
-
-    def __call__(
-        self, store: TaskStore, bells: Bells, lease: Lease, *, renew_seconds: float, bell_seconds: float
-    ) -> AbstractAsyncContextManager[LeaseKept]:
-        """Return what renews the lease so often, and lets a bell be heard after so long; see `Heartbeat`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class TimeUp:
-    """Until when a turn may run in this process."""
-
-    until: datetime | None = None
-    """When the process ends, where that is known."""
-    now: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the turn is to be handed on at once."""
 
 
 class TaskRunner:
@@ -144,7 +76,7 @@ class TaskRunner:
         a turn that could not be ended, or was handed on, is begun again by whoever hears its bell.
         """
         time_up = time_up or TimeUp()
-        turn = _Turn(begun, run, self._store, self._clock, self._history)
+        turn = TurnUnderWay(begun, run, self._store, self._clock, self._history)
         try:
             async with self._keep_lease(
                 self._store,
@@ -176,7 +108,7 @@ class TaskRunner:
             await self._ring(turn)
         return turn.ended.next if turn.ended is not None else None
 
-    async def _work(self, turn: "_Turn", time_up: TimeUp) -> None:
+    async def _work(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
         try:
             try:
                 ending = await self._ask(turn)
@@ -198,7 +130,7 @@ class TaskRunner:
             logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
             await self._put_down(turn)
 
-    async def _time_ends(self, turn: "_Turn", time_up: TimeUp) -> None:
+    async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
         """Ask the agent to stop at a step boundary when the time is nearly up; return when it has to be cut."""
         drain_before, cut_before = margins(time_up, self._clock.now())
         now = asyncio.ensure_future(time_up.now.wait())
@@ -227,7 +159,7 @@ class TaskRunner:
             return not time_up.now.is_set()
         return not time_up.now.is_set() and (time_up.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
-    async def _put_down(self, turn: "_Turn") -> None:
+    async def _put_down(self, turn: TurnUnderWay) -> None:
         """Hand the turn on; where even that cannot be recorded, its lease runs out."""
         turn.over = True
         try:
@@ -237,14 +169,14 @@ class TaskRunner:
         else:
             await self._ring(turn)
 
-    async def _ring(self, turn: "_Turn") -> None:
+    async def _ring(self, turn: TurnUnderWay) -> None:
         try:
             await self._bells.ring(Bell(turn.lease.context))
         except StoreError as error:
             # What is due is found by its due time.
             logger.warning("A bell could not be rung: %s", error, extra={"task_id": turn.key.task_id})
 
-    async def _ask(self, turn: "_Turn") -> Ending:
+    async def _ask(self, turn: TurnUnderWay) -> Ending:
         """Let the agent answer; record and speak what it says, and return how its turn ends."""
         asked = turn.lease.turn
         if asked.tries > self._max_tries:
@@ -277,201 +209,3 @@ class TaskRunner:
             return str(error)
         reason = f"{type(error).__name__}: the agent could not finish this turn."
         return f"{reason} {error}" if self._reveal_errors else reason
-
-
-def margins(time_up: TimeUp, now: datetime) -> tuple[float, float]:
-    """Return how long before its time is up a turn is drained, and how long before it is cut.
-
-    Where there is little time in all, most of it is for the agent; yet the cut comes before the runtime's own, which
-    would leave the turn to its lease.
-    """
-    if time_up.until is None:
-        return DRAIN_SECONDS, CUT_SECONDS
-    left = (time_up.until - now).total_seconds()
-    cut = min(CUT_SECONDS, max(LEAST_CUT_SECONDS, left / 8))
-    return min(DRAIN_SECONDS, max(cut + LEAST_GRACE_SECONDS, left / 4)), cut
-
-
-class _Turn:
-    """One turn's words, from the message to the last event."""
-
-    def __init__(
-        self,
-        begun: Begun,
-        run: Run,
-        store: TaskStore,
-        clock: Clock,
-        history: Callable[[TaskKey, ContextKey], History] | None,
-    ) -> None:
-        self.lease, self.key = begun.lease, begun.head.key
-        self._head, self._run, self._store, self._clock = begun.head, run, store, clock
-        self._deltas = DeltaWriter(store, self.key, clock, fence=begun.lease.fence)
-        self._deltas.follow(begun.head.generation)
-        self._speaking: str | None = None
-        """The model call whose stream delta is open."""
-        self.releasing = False
-        """Whether the turn is recording its end, and giving its lease back with it."""
-        self.over = False
-        """Whether the turn is somebody else's now, or was handed on."""
-        self.got_on = False
-        """Whether this try has brought the turn further: what is recorded, or kept, the next one need not do again."""
-        self.ended: Ended | None = None
-        """How the turn ended, once that is recorded."""
-        self.drain = asyncio.Event()
-        self._history = history(self.key, self.lease.context) if history else None
-        self._keys = {entry.key for entry in run.log if entry.key}
-
-    def asked(self) -> Asked:
-        """Return what the agent is to answer."""
-        turn = self.lease.turn
-        entry = self._run.entry(turn.asked)
-        return Asked(
-            self.lease.context,
-            turn,
-            self.lease.fence,
-            self._run.task(),
-            message_asked(entry, turn),
-            entry.request if entry is not None else {},
-            [entry for entry in self._run.log if entry.generation > turn.asked],
-            self.drain,
-            self._history,
-        )
-
-    def speak(self, chunk: Chunk) -> None:
-        """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
-        if self._speaking not in (None, chunk.message_id) and chunk.text:
-            self._close_delta(COMPLETE)
-        # Most chunks are a word; one that is a book is kept in pages, since an item of the table holds no book.
-        for start in range(0, len(chunk.text), PAGE_CHARACTERS):
-            self._say(Delta(chunk.text[start : start + PAGE_CHARACTERS], append=self._speaking is not None))
-            self._speaking = chunk.message_id
-
-    def type(self) -> None:
-        """Let whoever listens here see that an answer is being written."""
-        self._run.say("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
-
-    async def emit(self, emission: Said | Noted | Emitted) -> None:
-        """Record what the agent wants the client to have; what a node says again when it runs again is not said."""
-        if emission.key and emission.key in self._keys:
-            return
-        match emission:
-            case Said():
-                status = self._status(TaskState.TASK_STATE_WORKING)
-                status.message.CopyFrom(emission.message)
-                self._own(status.message)
-                event: Event = self._update(status)
-            case Noted():
-                event = self._update(self._status(TaskState.TASK_STATE_WORKING))
-                event.metadata.update(emission.metadata)
-            case Emitted():
-                event = TaskArtifactUpdateEvent(
-                    task_id=self.key.task_id,
-                    context_id=self.lease.context.context_id,
-                    artifact=emission.artifact,
-                    append=emission.append,
-                    last_chunk=emission.last_chunk,
-                )
-        await self._record(event, key=emission.key)
-
-    async def end(self, ending: Reply | Asks, *, go_on: bool) -> None:
-        """Record the answer, or the question, and give the lease back, or, to `go_on`, for the next turn's.
-
-        Where a message waits for the task, it does not end: the answer is a word on the way.
-        """
-        status = self._status(ending.state)
-        if ending.message is not None:
-            status.message.CopyFrom(ending.message)
-            self._own(status.message)
-        event = self._update(status)
-        if ending.metadata:
-            event.metadata.update(ending.metadata)
-        self._close_delta(COMPLETE if isinstance(ending, Reply) and ending.state == COMPLETED else CUT)
-        try:
-            await self._finish(event, go_on=go_on)
-        except MoreAsked:
-            event.status.state = TaskState.TASK_STATE_WORKING
-            await self._finish(event, go_on=go_on)
-
-    async def fail(self, reason: str, *, go_on: bool) -> None:
-        """Record that the turn failed, and why (R36, D14), and give the lease back."""
-        said = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
-        await self.end(Reply(said, TaskState.TASK_STATE_FAILED, {"error": reason}), go_on=go_on)
-
-    async def pause(self) -> None:
-        """Leave the turn to whoever begins it next."""
-        self._close_delta(CUT)
-        await self._deltas.flush()
-        await self._store.pause(self.lease, got_on=self.got_on)
-
-    def close(self) -> None:
-        """Leave nothing running behind; a turn that has recorded its end has nothing left to write."""
-        self._deltas.close()
-
-    def _close_delta(self, reason: str) -> None:
-        if self._speaking is not None:
-            self._say(Delta("", append=True, last=True, reason=reason))
-            self._speaking = None
-
-    def _say(self, delta: Delta) -> None:
-        self._run.say(self._deltas.add(delta), delta)
-
-    async def _record(self, event: Event, *, key: str = "") -> None:
-        # What no client can be told (a NaN, say) must not be in the log, where every reader would meet it.
-        MessageToDict(event)
-        self._close_delta(COMPLETE)
-        await self._deltas.flush()
-        self._head = await self._store.append(self.lease, self._head, event, key=key)
-        self.got_on = True
-        self._tell(event, key)
-        # Let the readers write before the agent goes on: the first event leaves in half the time.
-        await asyncio.sleep(0)
-
-    async def _finish(self, event: Event, *, go_on: bool) -> None:
-        MessageToDict(event)
-        await self._deltas.flush()
-        self.releasing = True
-        try:
-            self.ended = await self._store.finish(
-                self.lease, self._head, event, go_on=go_on, snapshot=self._snapshot(event)
-            )
-        except BaseException:
-            self.releasing = False
-            raise
-        self._head = self.ended.head
-        self._tell(event)
-
-    def _tell(self, event: Event, key: str = "") -> None:
-        self._deltas.follow(self._head.generation)
-        if key:
-            self._keys.add(key)
-        self._run.record(Numbered(self._head.generation, event, key=key))
-
-    def _snapshot(self, event: Event) -> Task | None:
-        """Return the task with its turn's last event, where a reader would have many others to read."""
-        if len(self._run.log) < SNAPSHOT_EVERY:
-            return None
-        return projection.fold([*self._run.log, Numbered(self._head.generation + 1, event)])
-
-    def _own(self, message: Message) -> None:
-        """Set what is the server's to set, whatever the author put there (R75)."""
-        message.message_id = message.message_id or str(uuid7())
-        message.role = Role.ROLE_AGENT
-        message.task_id, message.context_id = self.key.task_id, self.lease.context.context_id
-
-    def _update(self, status: TaskStatus) -> TaskStatusUpdateEvent:
-        return TaskStatusUpdateEvent(task_id=self.key.task_id, context_id=self.lease.context.context_id, status=status)
-
-    def _status(self, state: TaskState) -> TaskStatus:
-        return lifecycle.status_at(state, self._clock.now())
-
-
-def message_asked(entry: Numbered | None, turn: Turn) -> Message:
-    """Return the message that the turn is to answer, from the entry of the log that holds it.
-
-    Raises StoreCorrupt where that holds none.
-    """
-    if entry is not None and entry.asked is not None:
-        return entry.asked
-    if entry is not None and isinstance(entry.event, Task) and entry.event.history:
-        return entry.event.history[-1]
-    raise StoreCorrupt(f"Event {turn.asked} of the task holds no message to answer.")

@@ -39,8 +39,8 @@ from aion_core.ports import (
 from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import ingress, lifecycle, projection, questions, subscription
 from aion_core.tasks.run import Listen, Resumed, Run, Spoken
-from aion_core.tasks.runner import TimeUp
 from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.time_up import TimeUp
 from aion_core.tasks.worker import Worker
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from uuid_utils.compat import uuid7
 from aion_core.errors import StoreError
 from aion_core.ports import Begun, Bell, Bells, Clock, Held, TaskStore
 from aion_core.tasks.run import Run
-from aion_core.tasks.runner import TaskRunner, TimeUp
+from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.time_up import TimeUp
 
 logger = logging.getLogger(__name__)
 

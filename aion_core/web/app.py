@@ -18,8 +18,8 @@ from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.runner import TimeUp
 from aion_core.tasks.service import TaskService
+from aion_core.tasks.time_up import TimeUp
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.rpc import TIME_UP, WORK, Dispatcher
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Bell, TaskKey
 from aion_core.protocol.types import Message
-from aion_core.tasks.runner import TaskRunner, TimeUp
+from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import Call, TaskService
 from aion_core.tasks.sweep import Sweep
+from aion_core.tasks.time_up import TimeUp
 from aion_core.tasks.worker import Worker
 from tests.simulation.agents import ScriptedAgent
 from tests.simulation.heartbeat import SimHeartbeat

@@ -8,9 +8,10 @@ from aion_core.memory import task_store as memory
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.tasks import contexts, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
-from aion_core.tasks.runner import TaskRunner, _Turn
+from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
+from aion_core.tasks.turn import TurnUnderWay
 from aion_core.tasks.worker import Worker
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit, plant
@@ -30,7 +31,7 @@ BUGS = [
         "speaks before it records",
         "I6",
         Edit(
-            _Turn,
+            TurnUnderWay,
             "_record",
             "self._head = await self._store.append(",
             "self._run.record(Numbered(self._head.generation + 1, event)); self._head = await self._store.append(",
@@ -187,7 +188,7 @@ BUGS = [
         "writes the chunks after the event that they precede",
         "I6C",
         Edit(
-            _Turn,
+            TurnUnderWay,
             "_record",
             """
             await self._deltas.flush()
@@ -258,7 +259,7 @@ BUGS = [
     bug(
         "says again what a step has said before it died",
         "I5",
-        Edit(_Turn, "emit", "if emission.key and emission.key in self._keys:", "if False:"),
+        Edit(TurnUnderWay, "emit", "if emission.key and emission.key in self._keys:", "if False:"),
     ),
     bug(
         "tells what its own agent said of its failure",

@@ -10,9 +10,9 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, ContextKey, TaskKey
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
-from aion_core.tasks.runner import TimeUp
 from aion_core.tasks.service import Call
 from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.time_up import TimeUp, margins
 from tests.support.agents.scripted import Held, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -166,4 +166,4 @@ async def test_a_turn_that_cannot_be_recorded_is_put_down_for_the_next() -> None
 def test_a_turn_is_drained_and_then_cut_before_its_process_ends(seconds: float, drained: float, cut: float) -> None:
     """The runtime's own cut comes 3 s before the end, and would leave the turn to its lease."""
     now = ManualClock().now()
-    assert runner.margins(TimeUp(now + timedelta(seconds=seconds)), now) == (drained, cut)
+    assert margins(TimeUp(now + timedelta(seconds=seconds)), now) == (drained, cut)
