@@ -6,6 +6,7 @@ Plain LangGraph; no network, no time, no chance. What an author imports from `ai
 import asyncio
 import operator
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Annotated, Any, TypedDict
 
 from a2a.types import Artifact, Message, Part, Role, Task
@@ -192,6 +193,19 @@ def retry() -> Graph:
     return graph.compile()
 
 
+def retry_of_a_model_call() -> Graph:
+    """The first call breaks off in the middle."""
+    model = model_saying(["Half of ", ConnectionError("the database's password is hunter2")], ["The whole ", "answer."])
+
+    async def answer(state: State) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(State)
+    graph.add_node("answer", answer, retry_policy=RetryPolicy(initial_interval=0.0, jitter=False))
+    graph.add_edge(START, "answer")
+    return graph.compile()
+
+
 # ── A model asks for a tool ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -304,6 +318,23 @@ def interrupt_after_emitting() -> Graph:
     return in_a_row(book)
 
 
+def answer_before_a_question() -> Graph:
+    """What is asked about is said before."""
+    model = model_saying(["Dear ", "all."])
+
+    async def draft(state: State) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    async def review(state: State) -> dict[str, Any]:
+        interrupt("Shall I send it?")
+        return {}
+
+    async def send(state: State) -> dict[str, Any]:
+        return {"messages": [AIMessage("Sent.")]}
+
+    return in_a_row(draft, review, send)
+
+
 # ── The graph emits ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -371,6 +402,22 @@ def emit_message_chunks_alone() -> Graph:
         return {}
 
     return in_a_row(think)
+
+
+def emit_message_chunks_without_id() -> Graph:
+    from aion.langgraph.stream import emit_message
+
+    async def think(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessageChunk(content="Think"))
+        emit_message(writer, AIMessageChunk(content="ing."))
+        return {}
+
+    async def answer(state: State, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessageChunk(content="The "))
+        emit_message(writer, AIMessageChunk(content="answer."))
+        return {}
+
+    return in_a_row(think, answer)
 
 
 def emit_task_metadata() -> Graph:
@@ -449,6 +496,58 @@ def reply_from_an_iterator_that_raises() -> Graph:
         return {}
 
     return in_a_row(answer)
+
+
+def reply_that_breaks_off() -> Graph:
+    """The node knows what to do about it."""
+    from aion.langgraph import AionContext
+
+    model = model_saying(["There was ", "a fox."])
+
+    async def story() -> AsyncIterator[str]:
+        yield "Once "
+        raise ValueError("the database's password is hunter2")
+
+    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        with suppress(ValueError):
+            await runtime.context.thread.reply(story())
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return in_a_row(answer)
+
+
+def replies_at_once() -> Graph:
+    """Each has begun before the other has ended."""
+    from aion.langgraph import AionContext
+
+    bus_has_begun, train_has_begun, bus_is_said = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def by_bus() -> AsyncIterator[str]:
+        yield "By bus "
+        bus_has_begun.set()
+        await train_has_begun.wait()
+        yield "in two hours."
+
+    async def by_train() -> AsyncIterator[str]:
+        await bus_has_begun.wait()
+        yield "By train "
+        train_has_begun.set()
+        await bus_is_said.wait()
+        yield "in one."
+
+    async def bus(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        await runtime.context.thread.reply(by_bus())
+        bus_is_said.set()
+        return {}
+
+    async def train(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+        await runtime.context.thread.reply(by_train())
+        return {}
+
+    async def arrive(state: State) -> dict[str, Any]:
+        return {}
+
+    return side_by_side(bus, train, join=arrive)
 
 
 def reply_over_outbox() -> Graph:
