@@ -99,7 +99,7 @@ def _module(place: str, folder: Path) -> ModuleType:
         return importlib.import_module(place)
     except ConfigurationError:
         raise
-    except Exception as error:  # the author's module may raise anything
+    except (Exception, SystemExit) as error:  # the author's module may raise anything
         raise ConfigurationError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -135,7 +135,7 @@ def _call(factory: Callable[[], Any], path: str) -> Any:
         made = factory()
         # Loaded in a thread of its own, where no event loop runs.
         return asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
-    except Exception as error:  # the author's function may raise anything
+    except (Exception, SystemExit) as error:  # the author's function may raise anything
         raise ConfigurationError(f"{path} raised {type(error).__name__}: {error}") from error
 
 

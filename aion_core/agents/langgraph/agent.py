@@ -1,7 +1,7 @@
 """A LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -13,8 +13,8 @@ from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.context import context_of
+from aion_core.agents.guard import guarded
 from aion_core.agents.langgraph import fingerprint
-from aion_core.agents.langgraph.guard import guarded
 from aion_core.agents.langgraph.handover import Handover
 from aion_core.agents.langgraph.inbound import clears_outbox, graph_input, thread_id, with_envelopes
 from aion_core.agents.langgraph.interrupts import (
@@ -57,7 +57,7 @@ class LangGraphAgent:
     """
 
     def __init__(self, graph: StateGraph[Any, Any, Any, Any] | Graph, savers: Savers | None = None) -> None:
-        self._graph: Graph = with_envelopes(guarded(graph.compile() if isinstance(graph, StateGraph) else graph))
+        self._graph: Graph = with_envelopes(graph.compile() if isinstance(graph, StateGraph) else graph)
         self._savers = savers
         self._types = state_types(self._graph)
         self._fingerprint = fingerprint.of(self._graph)
@@ -67,6 +67,12 @@ class LangGraphAgent:
 
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
+        with guarded():
+            async with aclosing(self._run(asked)) as emissions:
+                async for emission in emissions:
+                    yield emission
+
+    async def _run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         turn = _Turn(asked, self._graph, self._savers, self._types, self._fingerprint)
         if not turn.durable and (asked.turn.tries > 1 or asked.turn.hops):
             raise AgentFailed(
