@@ -1,0 +1,155 @@
+"""One turn of a graph: where it is kept, what the graph is called with, and what it streams."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import suppress
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import RunControl
+from langgraph.types import Interrupt, StateSnapshot, StreamMode
+
+from aion_core.agents.context import context_of
+from aion_core.agents.langgraph import fingerprint
+from aion_core.agents.langgraph.handover import Handover
+from aion_core.agents.langgraph.inbound import clears_outbox, graph_input, thread_id
+from aion_core.agents.langgraph.interrupts import ids_of, resumption
+from aion_core.agents.langgraph.observed import Observer
+from aion_core.agents.langgraph.outbound import HANDED, Outbound
+from aion_core.agents.langgraph.sink import StreamSink
+from aion_core.agents.langgraph.streamed import Streamed
+from aion_core.agents.langgraph.thread import MESSAGES, Graph, Thread, messages_of, values_of
+from aion_core.authoring.context import AionContext, aion_context_set
+from aion_core.authoring.emit import handed
+from aion_core.ports import Asked, Emission, Stepped
+from aion_core.protocol.types import Message
+
+STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
+"""R59."""
+WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
+"""Where there are any: the operator's log says so (R38)."""
+
+Savers = Callable[[Asked, Callable[[], Awaitable[None]], Collection[type]], BaseCheckpointSaver[Any]]
+"""Makes the saver of one turn: it writes by the turn's lease, and no sooner than the function has returned.
+
+The types are the author's own, which checkpoints may hold.
+"""
+
+
+class GraphTurn:
+    """A turn whose message is asked."""
+
+    def __init__(self, asked: Asked, graph: Graph, savers: Savers | None, types: Collection[type], nodes: str) -> None:
+        self._asked, self._handover = asked, Handover()
+        config: RunnableConfig = {
+            "configurable": {"thread_id": thread_id(asked.context)},
+            # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run (pinned by
+            # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
+            "metadata": {"run_id": asked.turn.id, fingerprint.NODES: nodes},
+        }
+        self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
+        """What the graph keeps its state in, where its author has chosen that."""
+        beside = self.own_saver
+        if beside is None and savers is not None:
+            graph = graph.copy(update={"checkpointer": savers(asked, self._log_first, types)})
+            beside = savers(asked, _at_once, types)
+        self._graph = graph
+        self.durable = beside is not None
+        """Whether anything of the turn is kept at all."""
+        self.thread = Thread(graph, config, durable=self.durable)
+        self.streamed = Streamed(beside, config, returns=MESSAGES in graph.channels)
+        self._observer = Observer(asked.task.id, self.streamed)
+        self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
+
+    def given(self, state: StateSnapshot | None, answers: Message | None, pending: list[Interrupt]) -> Any:
+        """Return what the graph is called with: the message, or the answer to what it has asked.
+
+        Raises Unfit where the message is no answer to that.
+        """
+        if answers is not None and state is not None:
+            if (resumed := resumption(self._asked, answers, pending)) is not None:
+                return resumed
+            if state.tasks or self.thread.is_of_turn(state):
+                # It had paused before a node, or the answer was taken and then the process died: it goes on.
+                return None
+        return graph_input(self._graph, self._asked, messages_of(values_of(state)))
+
+    async def outbound(self, state: StateSnapshot | None, answers: Message | None) -> Outbound:
+        """Return what hears the turn, with all that was heard of it before."""
+        # An answer's first step may have been cut before it was closed: the state is still the asking turn's then.
+        may_have_begun = self.thread.is_of_turn(state) or answers is not None
+        return Outbound(
+            self._asked,
+            await self.thread.past(state, ids_of(answers)),
+            self.streamed,
+            earlier=await self.streamed.earlier() if may_have_begun else "",
+            clears_outbox=clears_outbox(self._graph),
+            functional=not isinstance(self._graph, CompiledStateGraph),
+        )
+
+    async def stream(self, given: Any, outbound: Outbound) -> AsyncGenerator[Emission, None]:
+        """Run the graph as far as it goes; raises GraphDrained where it was asked to stop before its end."""
+        graph, handover = self._graph, self._handover
+        context = context_of(self._asked, StreamSink(self._asked))
+        telling = handed.set(handover.hand)
+        try:
+            with aion_context_set(context):
+                stream = graph.astream(
+                    given,
+                    self._config,
+                    # A graph with a context of its own keeps it, and asks get_aion_context() for ours.
+                    context=context if graph.context_schema in (None, AionContext) else None,
+                    stream_mode=WITH_CHECKPOINTS if self.durable else STREAM_MODES,
+                    subgraphs=True,
+                    durability="sync" if self.durable else None,
+                    # Whoever goes on has to find where it was.
+                    control=_Drain(self._asked) if self.durable else None,
+                )
+                event: Any
+                handover.read()
+                async for event in stream:
+                    handover.heard()
+                    for emission in outbound.hear(*event):
+                        yield emission
+                    if event[1] == "checkpoints":
+                        self._observer.stepped()
+                        if event[2]["metadata"]["source"] == "loop":
+                            yield Stepped()
+                    # Whoever asks for what comes next has recorded what came.
+                    if isinstance(event[2], HANDED):
+                        handover.record(event[2])
+                    handover.read()
+        except BaseException:
+            handover.cut()
+            raise
+        finally:
+            handover.end()
+            with suppress(ValueError):
+                handed.reset(telling)
+
+    async def _log_first(self) -> None:
+        await self._handover.caught_up()
+        await self.streamed.keep()
+
+
+class _Drain(RunControl):
+    """Stops the graph at the next step boundary once the runner's time is up, even if a node blocks the loop till then."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__()
+        self._drain = asked.drain
+
+    @property
+    def drain_requested(self) -> bool:
+        """See `RunControl.drain_requested`."""
+        return self._drain.is_set() or super().drain_requested
+
+    @property
+    def drain_reason(self) -> str | None:
+        """See `RunControl.drain_reason`."""
+        return "deadline" if self._drain.is_set() else super().drain_reason
+
+
+async def _at_once() -> None:
+    """Wait for nothing: what is kept beside the thread is what was said, not what came of it."""

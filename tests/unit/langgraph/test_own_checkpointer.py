@@ -1,0 +1,149 @@
+"""A graph that brings its own checkpointer: one that does not know the turn ends it, and never starts over in silence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import StreamWriter, interrupt
+
+from aion.langgraph.stream import emit_message
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.going_on import FORGOTTEN
+from aion_core.errors import AgentFailed
+from aion_core.ports import Agent, Asked, Reply
+from tests.contract.driven import Conversation
+from tests.support.clock import ManualClock
+from tests.support.savers import MemorySavers, begin, taken_over
+from tests.support.service import http, parts, send
+
+
+class ServedBy:
+    """A graph that is made anew for each turn, as in a process of its own."""
+
+    def __init__(self, graph: Callable[[], Any]) -> None:
+        self._graph = graph
+
+    def load(self) -> None: ...
+
+    async def run(self, asked: Asked) -> Any:
+        async for emission in LangGraphAgent(self._graph()).run(asked):
+            yield emission
+
+
+def asks(saver: Any) -> Any:
+    def node(state: Any) -> Any:
+        return {"messages": [AIMessage(f"Booked for {interrupt('Which day?')}.")]}
+
+    return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile(saver)
+
+
+async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
+    """The statuses that the texts are answered with, each sent to the task of the first."""
+    statuses: list[Any] = []
+    task: dict[str, str] = {}
+    async with http(parts(agent).app()) as client:
+        for number, text in enumerate(texts):
+            request = send(text, message_id=f"m-{number}", method=method, **task)
+            answer = (await client.post("/", json=request)).json()["result"]
+            answer = answer.get("task", answer)
+            task = {"taskId": answer["id"]}
+            statuses.append(answer["status"])
+    return statuses
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_an_answer_that_another_processs_memory_was_asked_for_fails_and_says_so(method: str) -> None:
+    """R36, D14: it is not asked again, which would go on for ever."""
+    _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
+    assert status["state"] in ("TASK_STATE_FAILED", "failed")
+    assert status["message"]["parts"][0]["text"] == FORGOTTEN
+
+
+async def test_an_answer_is_taken_where_the_checkpointer_lasts() -> None:
+    saver = InMemorySaver()
+    _, status = await conversation(ServedBy(lambda: asks(saver)), "SendMessage", "book", "Monday")
+    assert status["message"]["parts"][0]["text"] == "Booked for Monday."
+
+
+class Lasting(BaseCheckpointSaver[str]):
+    """Keeps what it is given beyond its process, as far as anyone can tell by its class."""
+
+    def __init__(self, threads: InMemorySaver) -> None:
+        super().__init__()
+        self._threads = threads
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await self._threads.aget_tuple(config)
+
+    async def aput(self, *given: Any) -> RunnableConfig:
+        return await self._threads.aput(*given)
+
+    async def aput_writes(self, *given: Any) -> None:
+        await self._threads.aput_writes(*given)
+
+    async def alist(self, *given: Any, **options: Any) -> Any:
+        async for found in self._threads.alist(*given, **options):
+            yield found
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._threads.get_next_version(current, channel)
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any:
+    def charge(state: Any, writer: StreamWriter) -> Any:
+        ran.append("charge")
+        if emits:
+            emit_message(writer, AIMessage("Charged."))
+        return {}
+
+    async def book(state: Any) -> Any:
+        if dies:
+            dies.pop()
+            raise Died
+        return {"messages": [AIMessage("Booked.")]}
+
+    graph = StateGraph(MessagesState).add_node("charge", charge).add_node("book", book)
+    return graph.add_edge(START, "charge").add_edge("charge", "book").compile(saver)
+
+
+@pytest.mark.parametrize("emits", [True, False])
+async def test_a_turn_whose_memory_is_gone_with_its_process_does_not_run_its_nodes_again(emits: bool) -> None:
+    clock, ran = ManualClock(), list[str]()
+    savers = MemorySavers(clock)
+    turn = Conversation.of(await begin(savers.tasks, clock))
+    with pytest.raises(Died):
+        await turn.run(charges(InMemorySaver(), ran, emits=emits, dies=[True]), savers)
+    turn.taken_over(await taken_over(savers, clock, turn.begun))
+    with pytest.raises(AgentFailed) as failed:
+        await turn.run(charges(InMemorySaver(), ran, emits=emits, dies=[]), savers)
+    assert str(failed.value) == FORGOTTEN
+    assert ran == ["charge"]
+
+
+async def test_a_turn_that_died_before_anything_was_kept_begins_where_the_checkpointer_lasts() -> None:
+    clock, ran = ManualClock(), list[str]()
+    savers = MemorySavers(clock)
+    turn = Conversation.of(await begin(savers.tasks, clock))
+    turn.taken_over(await taken_over(savers, clock, turn.begun))
+    assert isinstance(await turn.run(charges(Lasting(InMemorySaver()), ran, emits=True, dies=[]), savers), Reply)
+    assert ran == ["charge"]
+
+
+async def test_a_turn_goes_on_where_its_checkpointer_has_lasted() -> None:
+    clock, ran, threads = ManualClock(), list[str](), InMemorySaver()
+    savers = MemorySavers(clock)
+    turn = Conversation.of(await begin(savers.tasks, clock))
+    with pytest.raises(Died):
+        await turn.run(charges(Lasting(threads), ran, emits=True, dies=[True]), savers)
+    turn.taken_over(await taken_over(savers, clock, turn.begun))
+    assert isinstance(await turn.run(charges(Lasting(threads), ran, emits=True, dies=[]), savers), Reply)
+    assert ran == ["charge"]
