@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aion_core.agents.config import AgentConfig, read_config
-from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryBells
@@ -130,7 +130,7 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
 
     tasks = MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
 
-    def langgraph(graph: Any) -> Agent:
+    def langgraph(found: Found, config: AgentConfig) -> Agent:
         from langgraph.checkpoint.memory import InMemorySaver
 
         from aion_core.agents.langgraph.agent import LangGraphAgent
@@ -139,10 +139,13 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
 
         threads = InMemorySaver()
         return LangGraphAgent(
-            graph,
+            found.agent,
             lambda asked, before_put, types: MemorySaver(
                 threads, tasks, fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
             ),
+            name=config.name,
+            configuration=config.configuration,
+            module=found.module,
         )
 
     return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), langgraph)
@@ -163,13 +166,13 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
         dynamodb, blobs, clock, table=settings.table, lease_seconds=settings.lease_seconds, retention=retention
     )
 
-    def langgraph(graph: Any) -> Agent:
+    def langgraph(found: Found, config: AgentConfig) -> Agent:
         from aion_core.agents.langgraph.agent import LangGraphAgent
         from aion_core.aws.checkpoints import DynamoDBSaver
         from aion_core.checkpointing.turn import Fence
 
         return LangGraphAgent(
-            graph,
+            found.agent,
             lambda asked, before_put, types: DynamoDBSaver(
                 dynamodb,
                 blobs,
@@ -180,6 +183,9 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
                 retention=retention,
                 types=types,
             ),
+            name=config.name,
+            configuration=config.configuration,
+            module=found.module,
         )
 
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)

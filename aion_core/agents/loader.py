@@ -3,6 +3,7 @@
 A framework is imported when an agent of its kind is, never for the other.
 """
 
+import ast
 import asyncio
 import importlib
 import importlib.util
@@ -10,7 +11,8 @@ import inspect
 import logging
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,8 +26,20 @@ logger = logging.getLogger(__name__)
 _LOADING = threading.Lock()
 """One at a time: two agents may share a module, and none is to find it half executed."""
 
-AdapterFactory = Callable[[Any], Agent]
-"""Makes the agent of a framework's object, such as a graph."""
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `path` names, and where it was found."""
+
+    agent: Any
+    module: ModuleType
+
+
+AdapterFactory = Callable[[Found, AgentConfig], Agent]
+"""Makes the agent of a framework's object, such as a graph, as its author has configured it.
+
+Raises ConfigurationError where it cannot be served so.
+"""
 
 
 class LoadedAtFirstTurn:
@@ -51,39 +65,43 @@ class LoadedAtFirstTurn:
         async for emission in self._agent.run(asked):
             yield emission
 
-    def _adapter(self, found: Any) -> Agent:
+    def _adapter(self, found: Found) -> Agent:
         # `with_retry`, `with_config` and their like may wrap a graph, which is what they are bound to.
-        graph = found if kind_of(found) else getattr(found, "bound", found)
-        if kind_of(graph) == "langgraph":
-            return self._langgraph(graph)
+        agent = found.agent if kind_of(found.agent) else getattr(found.agent, "bound", found.agent)
+        if kind_of(agent) == "langgraph":
+            try:
+                return self._langgraph(replace(found, agent=agent), self._config)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{self._config.path} of agent {self._id!r}: {error}") from error
         raise ConfigurationError(
-            f"{self._config.path} of agent {self._id!r} is a {type(found).__name__}; "
+            f"{self._config.path} of agent {self._id!r} is a {type(found.agent).__name__}; "
             "aion runs a LangGraph StateGraph, a compiled graph, or a function that returns one."
         )
 
 
-def find(path: str, folder: Path) -> Any:
-    """Return the object that `path` names, or the first agent in it where no name is given.
+def find(path: str, folder: Path) -> Found:
+    """Return the object that `path` names, or the one agent of the module where no name is given.
 
-    A function without arguments is called. Raises ConfigurationError that says what is wrong.
+    A function without arguments, or a class, is called. Raises ConfigurationError that says what is wrong.
     """
     place, _, name = path.partition(":")
     module = _module(place, folder)
-    found = getattr(module, name, None) if name else _search(module)
+    found = getattr(module, name, None) if name else _search(module, path)
     if found is None:
         raise ConfigurationError(
             f"{path}: there is no {name!r} in {place}."
             if name
             else f"{path}: there is no agent in {place}. Name it, as in {place}:graph."
         )
-    if inspect.isfunction(found):
-        return _call(found, path)
-    return found
+    if inspect.isfunction(found) or inspect.isclass(found):
+        found = _call(found, path)
+    return Found(found, module)
 
 
 def kind_of(candidate: object) -> str | None:
-    """Return the framework that the object is an agent of, None where it is none; imports nothing."""
-    kinds = {(base.__module__.partition(".")[0], base.__name__) for base in type(candidate).__mro__}
+    """Return the framework that the object, or the class, is an agent of, None where it is none; imports nothing."""
+    own = candidate if isinstance(candidate, type) else type(candidate)
+    kinds = {(base.__module__.partition(".")[0], base.__name__) for base in own.__mro__}
     if kinds & {("langgraph", "StateGraph"), ("langgraph", "Pregel")}:
         return "langgraph"
     return None
@@ -125,9 +143,45 @@ def _module_of_file(file: Path) -> ModuleType:
     return module
 
 
-def _search(module: ModuleType) -> Any:
-    """Return the first agent instance that the module defines, in its order."""
-    return next((value for value in vars(module).values() if kind_of(value)), None)
+def _search(module: ModuleType, path: str) -> Any:
+    """Return the agent that the module defines: of its instances, else of its classes; None where it has none.
+
+    What it imports is another module's, and counts only where there is nothing else. Raises ConfigurationError where
+    there are several.
+    """
+    imported = _imported(module)
+    agents = {name: value for name, value in vars(module).items() if kind_of(value)}
+    instances = {name: value for name, value in agents.items() if not isinstance(value, type)}
+    classes = {name: value for name, value in agents.items() if getattr(value, "__module__", "") == module.__name__}
+    own = {name: value for name, value in instances.items() if name not in imported}
+    found = _each_once(own) or _each_once(instances) or _each_once(classes)
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"{path} holds several agents: {', '.join(found)}. Name one, as in {path}:{next(iter(found))}."
+        )
+    return next(iter(found.values()), None)
+
+
+def _each_once(agents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the agents by their first names, without the builders of those that are compiled there too."""
+    seen = {id(getattr(agent, "builder", None)) for agent in agents.values()}
+    once: dict[str, Any] = {}
+    for name, agent in agents.items():
+        if id(agent) not in seen:
+            seen.add(id(agent))
+            once[name] = agent
+    return once
+
+
+def _imported(module: ModuleType) -> set[str]:
+    """Return the names that the module's own import statements give to what they import."""
+    try:
+        source = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        # It comes without its source: nothing can be told.
+        return set()
+    statements = (node for node in ast.walk(source) if isinstance(node, ast.Import | ast.ImportFrom))
+    return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
 def _call(factory: Callable[[], Any], path: str) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from google.protobuf.struct_pb2 import Struct
+from pydantic_core import core_schema
 
 from aion_core.authoring.dialects import message_of
 from aion_core.authoring.json_values import as_value
@@ -206,6 +207,11 @@ class AionContext:
     event: Event
     self: AgentIdentity
     """The agent that is running."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        # LangChain makes a model of a tool's parameters, `runtime: ToolRuntime[AionContext]` among them.
+        return core_schema.is_instance_schema(cls)
 
 
 _current: ContextVar[AionContext] = ContextVar("aion_context")

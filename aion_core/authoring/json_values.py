@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64decode
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf.json_format import Error, ParseDict
@@ -37,6 +38,15 @@ def as_value(value: Any, name: str) -> Value:
         return ParseDict(written, Value())
     except (Error, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"{name} cannot be carried by A2A: {first_line(error)}.") from error
+
+
+def with_integers(value: Any) -> Any:
+    """Return the JSON value with its integers back: A2A's numbers are doubles, and nothing is the 1.0th of a list."""
+    if isinstance(value, Mapping):
+        return {key: with_integers(held) for key, held in value.items()}
+    if isinstance(value, list):
+        return [with_integers(held) for held in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def bytes_of(base64: str, name: str) -> bytes:

@@ -46,6 +46,9 @@ def _apply_to(task: Task, entry: Numbered) -> None:
             if entry.asked is not None:
                 _say(task, entry.asked)
             task.status.CopyFrom(event.status)
+            if event.status.HasField("message"):
+                # A reply is said on the way, and is the status again when the turn ends.
+                _unsay(task, event.status.message.message_id)
             if event.HasField("metadata"):
                 task.metadata.MergeFrom(event.metadata)
         case TaskArtifactUpdateEvent():
@@ -55,6 +58,12 @@ def _apply_to(task: Task, entry: Numbered) -> None:
 def _say(task: Task, message: Message) -> None:
     if all(said.message_id != message.message_id for said in task.history):
         task.history.append(message)
+
+
+def _unsay(task: Task, message_id: str) -> None:
+    place = next((n for n, said in enumerate(task.history) if said.message_id == message_id), None)
+    if place is not None:
+        del task.history[place]
 
 
 def _put(task: Task, event: TaskArtifactUpdateEvent) -> None:

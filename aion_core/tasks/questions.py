@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
+from aion_core.authoring.json_values import with_integers
 from aion_core.errors import InvalidMessage, TaskFinished
 from aion_core.protocol.types import Message, Task
 from aion_core.tasks import lifecycle
@@ -63,7 +64,7 @@ def answer_value(message: Message) -> Any:
     text = "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
     if text:
         return text
-    data = [MessageToDict(part.data) for part in message.parts if part.WhichOneof("content") == "data"]
+    data = [with_integers(MessageToDict(part.data)) for part in message.parts if part.WhichOneof("content") == "data"]
     return data[0] if len(data) == 1 else data or ""
 
 

@@ -37,6 +37,8 @@ pytestmark = pytest.mark.timeout(30)
 
 HERE = Path(__file__).parent
 METHODS = {"v1": "SendStreamingMessage", "v03": "message/stream"}
+READS = {"SendStreamingMessage": "GetTask", "message/stream": "tasks/get"}
+"""How the task is read again, in the dialect of each method."""
 TRANSCRIPTS = sorted(HERE.glob("*.sse"))
 
 KINDS = {
@@ -125,7 +127,10 @@ def frame(lines: list[str]) -> dict[str, Any]:
 
 
 async def hear(graph: graphs.Graph, texts: list[str], method: str) -> list[Exchange]:
-    """What the server says to each text; every one after the first is sent to the first one's task."""
+    """What the server says to each text; every one after the first is sent to the first one's task.
+
+    Whatever it has said, the task that it then gives holds no message twice (section 3, task record).
+    """
     heard: list[Exchange] = []
     task: dict[str, str] = {}
     tokens = Tokens()
@@ -142,7 +147,17 @@ async def hear(graph: graphs.Graph, texts: list[str], method: str) -> list[Excha
             if not task and said:
                 result = said[0]["data"].get("result", {})
                 task = {"taskId": result.get("task", result).get("id", "")}
+            ids = await message_ids(client, task["taskId"], READS[method])
+            assert len(set(ids)) == len(ids), f"a message twice: {ids}"
     return heard
+
+
+async def message_ids(client: httpx.AsyncClient, task_id: str, method: str) -> list[str]:
+    """The ids of the task's messages, that of its status among them."""
+    request = {"jsonrpc": "2.0", "id": 8, "method": method, "params": {"id": task_id}}
+    task = (await client.post("/", json=request)).json()["result"]
+    messages = [*task.get("history", []), task["status"].get("message")]
+    return [message["messageId"] for message in messages if message]
 
 
 def frames(answer: httpx.Response) -> list[dict[str, Any]]:

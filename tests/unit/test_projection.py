@@ -159,3 +159,13 @@ def test_the_clients_message_precedes_the_event_that_took_it_in() -> None:
     done = apply(apply(task, status(WORKING, "end")), status(COMPLETED, "end"))
     assert [entry.message_id for entry in done.history] == ["question", "which?", "this one"]
     assert done.status.message == said("end")
+
+
+def test_a_reply_that_something_was_noted_after_stands_once_when_it_is_the_answer() -> None:
+    """Section 3, task record: `status.message` is the latest message, `history` what came before, no message twice."""
+    working, completed = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
+    task = fold([submitted(), status(working, "one"), status(working, "two"), status(working, n=1)])
+    assert [message.message_id for message in task.history] == ["question", "one", "two"]
+    task = projection.apply(task, Numbered(5, status(completed, "two")))
+    assert [message.message_id for message in task.history] == ["question", "one"]
+    assert task.status.message.message_id == "two"

@@ -1,7 +1,8 @@
 """A LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from types import ModuleType
 from typing import Any
 
 from langgraph.errors import GraphDrained
@@ -9,13 +10,14 @@ from langgraph.graph import StateGraph
 
 from aion_core.agents.guard import guarded
 from aion_core.agents.langgraph import fingerprint, going_on
+from aion_core.agents.langgraph.configured import check_saver, own_context
 from aion_core.agents.langgraph.inbound import with_envelopes
 from aion_core.agents.langgraph.interrupts import asked_before, breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound
 from aion_core.agents.langgraph.reviews import Unfit
-from aion_core.agents.langgraph.state_types import state_types
+from aion_core.agents.langgraph.state_types import classes_of, state_types
 from aion_core.agents.langgraph.thread import Graph
-from aion_core.agents.langgraph.turn import GraphTurn, Savers
+from aion_core.agents.langgraph.turn import Given, GraphTurn, Savers
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Emission, Paused, Reply, Said
 
@@ -26,11 +28,29 @@ class LangGraphAgent:
     A graph without a checkpointer gets one of ours; one that brings its own keeps it.
     """
 
-    def __init__(self, graph: StateGraph[Any, Any, Any, Any] | Graph, savers: Savers | None = None) -> None:
-        self._graph: Graph = with_envelopes(graph.compile() if isinstance(graph, StateGraph) else graph)
-        self._savers = savers
-        self._types = state_types(self._graph)
-        self._fingerprint = fingerprint.of(self._graph)
+    def __init__(
+        self,
+        graph: StateGraph[Any, Any, Any, Any] | Graph,
+        savers: Savers | None = None,
+        *,
+        name: str = "",
+        configuration: Mapping[str, Any] | None = None,
+        module: ModuleType | None = None,
+    ) -> None:
+        """`name` is the agent's own; `configuration` is what a context schema of the graph's own is made of.
+
+        `module` is where the graph was found: its classes may be kept too. Raises ConfigurationError.
+        """
+        compiled = graph.compile() if isinstance(graph, StateGraph) else graph
+        check_saver(compiled)
+        self._graph: Graph = with_envelopes(compiled)
+        self._given = Given(
+            name=name,
+            context=own_context(compiled, configuration or {}),
+            savers=savers,
+            types=state_types(compiled) | (classes_of(module) if module is not None else frozenset()),
+            nodes=fingerprint.of(compiled),
+        )
 
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has a graph has imported it."""
@@ -43,7 +63,7 @@ class LangGraphAgent:
                     yield emission
 
     async def _run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
-        turn = GraphTurn(asked, self._graph, self._savers, self._types, self._fingerprint)
+        turn = GraphTurn(asked, self._graph, self._given)
         going_on.check_kept(asked, turn)
         state, answers = await turn.thread.state(), asked_before(asked)
         await going_on.check_thread(asked, turn, self._graph, state, answers)

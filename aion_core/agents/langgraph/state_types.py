@@ -30,6 +30,11 @@ def state_types(graph: Pregel[Any, Any, Any, Any]) -> frozenset[type]:
     return frozenset(found)
 
 
+def classes_of(module: ModuleType) -> frozenset[type]:
+    """Return the models, dataclasses and enums that the module names: a `response_format`, say, that no state tells."""
+    return frozenset(kind for kind in vars(module).values() if _is_own(kind))
+
+
 def _modules(graph: Pregel[Any, Any, Any, Any]) -> set[ModuleType]:
     """Return the modules that the functions of the graph's nodes are written in."""
     functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]

@@ -1,7 +1,10 @@
 """One turn of a graph: where it is kept, what the graph is called with, and what it streams."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+import copy
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -20,7 +23,7 @@ from aion_core.agents.langgraph.outbound import HANDED, Outbound
 from aion_core.agents.langgraph.sink import StreamSink
 from aion_core.agents.langgraph.streamed import Streamed
 from aion_core.agents.langgraph.thread import MESSAGES, Graph, Thread, messages_of, values_of
-from aion_core.authoring.context import AionContext, aion_context_set
+from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
 from aion_core.ports import Asked, Emission, Stepped
 from aion_core.protocol.types import Message
@@ -30,6 +33,10 @@ STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
 WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 """Where there are any: the operator's log says so (R38)."""
 
+# A tool with `runtime: ToolRuntime` has LangChain dump its arguments, and pydantic then warns, with all that the turn was
+# asked, that the context is not None.
+warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
+
 Savers = Callable[[Asked, Callable[[], Awaitable[None]], Collection[type]], BaseCheckpointSaver[Any]]
 """Makes the saver of one turn: it writes by the turn's lease, and no sooner than the function has returned.
 
@@ -37,23 +44,38 @@ The types are the author's own, which checkpoints may hold.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What all turns of an agent are given."""
+
+    name: str
+    """The agent's own."""
+    context: Mapping[str, Any] | None
+    """The graph's context, where its schema is its own; None where it is the turn's AionContext."""
+    savers: Savers | None
+    types: Collection[type]
+    """The author's classes that checkpoints may hold."""
+    nodes: str
+    """The graph's fingerprint."""
+
+
 class GraphTurn:
     """A turn whose message is asked."""
 
-    def __init__(self, asked: Asked, graph: Graph, savers: Savers | None, types: Collection[type], nodes: str) -> None:
-        self._asked, self._handover = asked, Handover()
+    def __init__(self, asked: Asked, graph: Graph, given: Given) -> None:
+        self._asked, self._given, self._handover = asked, given, Handover()
         config: RunnableConfig = {
             "configurable": {"thread_id": thread_id(asked.context)},
             # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run (pinned by
             # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
-            "metadata": {"run_id": asked.turn.id, fingerprint.NODES: nodes},
+            "metadata": {"run_id": asked.turn.id, fingerprint.NODES: given.nodes},
         }
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """What the graph keeps its state in, where its author has chosen that."""
         beside = self.own_saver
-        if beside is None and savers is not None:
-            graph = graph.copy(update={"checkpointer": savers(asked, self._log_first, types)})
-            beside = savers(asked, _at_once, types)
+        if beside is None and given.savers is not None:
+            graph = graph.copy(update={"checkpointer": given.savers(asked, self._log_first, given.types)})
+            beside = given.savers(asked, _at_once, given.types)
         self._graph = graph
         self.durable = beside is not None
         """Whether anything of the turn is kept at all."""
@@ -91,15 +113,15 @@ class GraphTurn:
     async def stream(self, given: Any, outbound: Outbound) -> AsyncGenerator[Emission, None]:
         """Run the graph as far as it goes; raises GraphDrained where it was asked to stop before its end."""
         graph, handover = self._graph, self._handover
-        context = context_of(self._asked, StreamSink(self._asked))
+        context = context_of(self._asked, StreamSink(self._asked), name=self._given.name)
         telling = handed.set(handover.hand)
         try:
             with aion_context_set(context):
                 stream = graph.astream(
                     given,
                     self._config,
-                    # A graph with a context of its own keeps it, and asks get_aion_context() for ours.
-                    context=context if graph.context_schema in (None, AionContext) else None,
+                    # A graph with a context of its own asks get_aion_context() for ours.
+                    context=context if self._given.context is None else copy.deepcopy(self._given.context),
                     stream_mode=WITH_CHECKPOINTS if self.durable else STREAM_MODES,
                     subgraphs=True,
                     durability="sync" if self.durable else None,

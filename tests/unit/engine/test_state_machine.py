@@ -163,6 +163,8 @@ class Clients(RuleBasedStateMachine):
             assert now == before, "what has ended stays as it is"
         else:
             assert state in FOLLOWS[was], f"{state} after {was}"
+        ids = [held["messageId"] for held in [*now.get("history", []), now["status"].get("message")] if held]
+        assert len(set(ids)) == len(ids), "no message twice"
         self.seen[task_id] = now
         return dict(now)
 
