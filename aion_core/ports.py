@@ -506,6 +506,8 @@ class Chunk:
 
     text: str
     message_id: str
+    breaks_off: bool = False
+    """Whether nothing more comes of the message, which is not whole: its call has raised. There is no text then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 from aion_core.tasks.run import Run
 
 COMPLETE, CUT = "complete_message", "interrupted"
-"""Why a stream delta is closed, in the words of Aion's clients: its model call ended, or the turn did."""
+"""Why a stream delta is closed, in the words of Aion's clients: its model call ended, or it, or the turn, broke off."""
 
 SNAPSHOT_EVERY = 100
 """After how many events the end of a turn keeps the whole task beside them, for readers to begin at."""
@@ -96,6 +96,8 @@ class TurnUnderWay:
 
     def speak(self, chunk: Chunk) -> None:
         """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
+        if chunk.breaks_off and self._speaking == chunk.message_id:
+            self._close_delta(CUT)
         if self._speaking not in (None, chunk.message_id) and chunk.text:
             self._close_delta(COMPLETE)
         # Most chunks are a word; one that is a book is kept in pages, since an item of the table holds no book.

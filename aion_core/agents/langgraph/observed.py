@@ -5,6 +5,7 @@ has to know what a model has said before its node ends. None of it goes over A2A
 """
 
 import logging
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -12,8 +13,10 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 
+from aion_core.agents.langgraph.sink import BrokeOff
 from aion_core.agents.langgraph.spoken import is_internal
 from aion_core.agents.langgraph.streamed import Streamed
 
@@ -33,6 +36,8 @@ class Observer(BaseCallbackHandler):
         self._tools: dict[UUID, str] = {}
         self._heard: set[UUID] = set()
         self._nodes: set[UUID] = set()
+        self._speaking: dict[UUID, str] = {}
+        """The ids of the messages of the calls that stream."""
 
     def on_chat_model_start(
         self,
@@ -51,17 +56,27 @@ class Observer(BaseCallbackHandler):
             self._heard.add(run_id)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note that this call streams."""
+        """Note that this call streams, and under which id."""
         if run_id in self._heard:
             self._heard.discard(run_id)
             self._streamed.began_to_stream(run_id)
+            self._speaking[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Note what the call has said."""
         self._heard.discard(run_id)
+        self._speaking.pop(run_id, None)
         for generation in response.generations[0][:1] if response.generations else ():
             if isinstance(generation, ChatGeneration):
                 self._streamed.ended(run_id, generation.message)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Let the turn's own stream know that the call has broken off, in line with what it has said."""
+        self._heard.discard(run_id)
+        if message_id := self._speaking.pop(run_id, ""):
+            # Outside of a node, or after the stream has ended, there is nobody to tell.
+            with suppress(Exception):
+                get_stream_writer()(BrokeOff(message_id))
 
     def on_chain_start(
         self,

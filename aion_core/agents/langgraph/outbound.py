@@ -11,14 +11,14 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.added import Added, message_of
-from aion_core.agents.langgraph.sink import ChunkSaid, IsTyping, Reacted, Replied
-from aion_core.agents.langgraph.spoken import ModelCalls, is_internal
+from aion_core.agents.langgraph.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
+from aion_core.agents.langgraph.spoken import Speakers, is_internal
 from aion_core.agents.langgraph.streamed import Streamed
 from aion_core.agents.langgraph.thread import Past, as_messages, messages_of
 from aion_core.agents.reply import Left, resolve
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.authoring.types import A2AOutbox, outbox_of
-from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
+from aion_core.ports import Asked, Emission, Emitted, Noted, Reply, Said, Typing
 from aion_core.protocol.extensions import is_reserved
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskStatusUpdateEvent
 
@@ -68,7 +68,7 @@ class Outbound:
         for values in past.since:
             self._added.see(messages_of(values))
         self._stale_outbox = None if clears_outbox else past.before.get("a2a_outbox")
-        self._calls = ModelCalls()
+        self._speakers = Speakers()
         self.sent: list[Message] = []
         """The durable replies of the turn, in order."""
         self._values: Any = None
@@ -93,7 +93,7 @@ class Outbound:
         if mode == "messages":
             # LangGraph sends whole messages here too, tool results among them: only a model's chunk is streamed.
             if isinstance(payload[0], AIMessageChunk) and not is_internal(payload[1]):
-                yield from self._calls.hear(payload[0], within=payload[1].get("langgraph_checkpoint_ns", ""))
+                yield from self._speakers.hear(payload[0], within=payload[1].get("langgraph_checkpoint_ns", ""))
             return
         if namespace not in self._invoked and mode in GRAPH_RUNS:
             self._invoked.add(namespace)
@@ -106,20 +106,20 @@ class Outbound:
             self._added.see(messages_of(payload))
         elif mode == "updates":
             # A node has ended, and its model calls with it.
-            yield from self._calls.end_of(namespace, payload)
+            yield from self._speakers.end_of(namespace, payload)
 
     def silence(self) -> Iterator[Emission]:
         """Yield what is still to be heard of the model calls, since the turn goes on in another process."""
-        yield from self._calls.end_all()
+        yield from self._speakers.end_all()
 
     def rest(self) -> Iterator[Emission]:
         """Yield what is still to be said once the last event is heard, the Reply last."""
-        yield from self._calls.end_all()
+        yield from self._speakers.end_all()
         left = Left(
             buffered=self._buffered,
             outbox=self._outbox(),
             returned=self._returned(),
-            spoken=self._calls.last_text() or self._earlier,
+            spoken=self._speakers.last_text() or self._earlier,
             emitted=self._emitted,
         )
         for place, emission in enumerate(resolve(left)):
@@ -139,18 +139,23 @@ class Outbound:
             case ArtifactEmitted():
                 yield self._artifact(payload)
             case MessageEmitted(message=AIMessageChunk() as chunk):
-                if not self._calls.streams(chunk.id or ""):
+                # Chunks without an id are one message for each run of the node that emits them.
+                chunk = chunk.model_copy(update={"id": chunk.id or payload.node})
+                if not self._speakers.streams(chunk.id or ""):
                     self._streamed.emitted(chunk.id or "", str(chunk.text))
-                    yield from self._calls.hear(chunk, within=payload.node.rpartition("#")[0], emitted=True)
+                    yield from self._speakers.hear(chunk, within=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
                 yield from self._say(message_of(message), self._key(payload.node))
             case MetadataEmitted():
                 yield Noted(payload.metadata, self._key(payload.node))
             case ChunkSaid():
-                yield Chunk(payload.text, payload.message_id)
+                yield from self._speakers.reply(payload.text, payload.message_id)
+            case BrokeOff():
+                yield from self._speakers.broke_off(payload.message_id)
             case Replied():
                 # Recorded now, so that no crash can lose it; it is also the answer when the turn ends (D5).
                 yield from self._say(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
+                yield from self._speakers.replied(payload.message.message_id)
             case Reacted():
                 yield self._reaction(payload)
             case IsTyping():

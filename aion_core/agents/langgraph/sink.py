@@ -30,6 +30,13 @@ class ChunkSaid:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokeOff:
+    """No more comes of what was being said under this id, a reply or a model's message: it is not whole."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Replied:
     """A durable reply."""
 
@@ -69,6 +76,10 @@ class StreamSink:
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
         get_stream_writer()(ChunkSaid(text, message_id))
+
+    def broke_off(self, message_id: str) -> None:
+        """See `ReplySink.broke_off`."""
+        get_stream_writer()(BrokeOff(message_id))
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

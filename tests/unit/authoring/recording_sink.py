@@ -32,6 +32,9 @@ class RecordingSink:
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         self.told.append(("chunk", (text, message_id, target)))
 
+    def broke_off(self, message_id: str) -> None:
+        self.told.append(("broke_off", message_id))
+
     def streaming(self) -> AbstractContextManager[None]:
         return nullcontext()
 
