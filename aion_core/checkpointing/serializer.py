@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
+import ormsgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from aion_core.authoring.types import A2AOutbox
+from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message, Task
 
 StoredType = tuple[str, str] | type
@@ -26,12 +28,30 @@ def serializer(types: Iterable[StoredType] = ()) -> JsonPlusSerializer:
     return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *types))
 
 
+class Unserializable(AgentFailed):
+    """What the agent keeps holds a value that nothing can be written of; the sentence names its type."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The graph's state, or a question of it, holds a value ({what}) that cannot be kept from one step to the "
+            "next. Hold plain data there, messages, pydantic models, dataclasses or enums, and make the rest where it is "
+            "used."
+        )
+
+
 class _Serializer(JsonPlusSerializer):
     """LangGraph's, which knows no protobuf: an author may leave the SDK's own Message or Task as the outbox (D16)."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Return the object's type and bytes; a protobuf Message or Task in it comes back as an A2AOutbox."""
-        return super().dumps_typed(_without_protobuf(obj))
+        """Return the object's type and bytes; a protobuf Message or Task in it comes back as an A2AOutbox.
+
+        Raises Unserializable.
+        """
+        try:
+            return super().dumps_typed(_without_protobuf(obj))
+        except ormsgpack.MsgpackEncodeError as error:
+            # "Type is not msgpack serializable: function"
+            raise Unserializable(str(error).rpartition(": ")[2]) from error
 
 
 def _without_protobuf(value: Any) -> Any:

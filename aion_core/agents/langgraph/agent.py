@@ -16,9 +16,8 @@ from aion_core.agents.langgraph.interrupts import asked_before, breakpoint_befor
 from aion_core.agents.langgraph.outbound import Outbound
 from aion_core.agents.langgraph.reviews import Unfit
 from aion_core.agents.langgraph.state_types import classes_of, state_types
-from aion_core.agents.langgraph.thread import Graph
+from aion_core.agents.langgraph.thread import Graph, messages_of, with_finished
 from aion_core.agents.langgraph.turn import Given, GraphTurn, Savers
-from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Emission, Paused, Reply, Said
 
 
@@ -84,12 +83,9 @@ class LangGraphAgent:
             await turn.streamed.keep()
             yield Paused()
         except Exception as error:
-            if pending and (refused := unfit_by_schema(error)):
-                yield question(pending, unfit=refused)
-            elif "not msgpack serializable" in str(error):
-                raise AgentFailed(_unserializable(error)) from error
-            else:
+            if not pending or not (refused := unfit_by_schema(error)):
                 raise
+            yield question(pending, unfit=refused)
         else:
             async for emission in _ended(turn, outbound):
                 yield emission
@@ -98,10 +94,11 @@ class LangGraphAgent:
 async def _ended(turn: GraphTurn, outbound: Outbound) -> AsyncGenerator[Emission, None]:
     """Yield how the turn ended that the graph has nothing more to stream of: with a question, or with its answer."""
     state = await turn.thread.state()
-    if state is not None and state.interrupts:
-        yield question(state.interrupts)
-    elif state is not None and state.next:
-        yield breakpoint_before(state.next)
+    if state is not None and (state.interrupts or state.next):
+        asked = [interrupt.id for interrupt in state.interrupts]
+        for emission in outbound.before_question(messages_of(with_finished(state, asked))):
+            yield emission
+        yield question(state.interrupts) if asked else breakpoint_before(state.next)
     else:
         for emission in outbound.rest():
             if isinstance(emission, Reply | Said) and emission.message is not None:
@@ -109,11 +106,3 @@ async def _ended(turn: GraphTurn, outbound: Outbound) -> AsyncGenerator[Emission
             if isinstance(emission, Reply):
                 await turn.thread.keep(outbound.sent)
             yield emission
-
-
-def _unserializable(error: Exception) -> str:
-    kind = str(error).rpartition(": ")[2]
-    return (
-        f"The graph's state, or a question of it, holds a value ({kind}) that cannot be kept from one step to the next. "
-        "Hold plain data there, messages, pydantic models, dataclasses or enums, and make the rest where it is used."
-    )

@@ -37,7 +37,7 @@ def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> Asks:
 
 def breakpoint_before(nodes: Sequence[str]) -> Asks:
     """Return the turn's end of a graph that was compiled to pause here: any answer lets it go on."""
-    text = f"Paused before {', '.join(nodes)}. Answer to go on."
+    text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
     return Asks(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED: list(nodes)}))
 
 
@@ -93,7 +93,9 @@ def _shown(interrupt: Interrupt) -> tuple[str, Any]:
         return value, None
     if isinstance(value, dict) and isinstance(value.get("prompt"), str):
         return value["prompt"], {key: kept for key, kept in value.items() if key != "prompt"}
-    return str(value), value if isinstance(value, dict | list) else None
+    if isinstance(value, dict | list):
+        return json.dumps(_as_json(value), ensure_ascii=False), value
+    return str(value), None
 
 
 def _as_json(data: Any) -> Any:

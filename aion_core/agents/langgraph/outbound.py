@@ -2,12 +2,12 @@
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.added import Added, message_of
@@ -97,7 +97,8 @@ class Outbound:
             return
         if namespace not in self._invoked and mode in GRAPH_RUNS:
             self._invoked.add(namespace)
-            name = namespace[-1].partition(":")[0]
+            # What a node calls a second time is counted, and that comes last; the name is the node's.
+            name = next((part.partition(":")[0] for part in reversed(namespace) if ":" in part), namespace[-1])
             yield Noted({INVOKED: name}, f"{'|'.join(namespace)}/invoked")
         if mode == "custom":
             yield from self._emit(payload)
@@ -111,6 +112,18 @@ class Outbound:
     def silence(self) -> Iterator[Emission]:
         """Yield what is still to be heard of the model calls, since the turn goes on in another process."""
         yield from self._speakers.end_all()
+
+    def before_question(self, messages: Sequence[BaseMessage]) -> Iterator[Emission]:
+        """Yield what the turn has answered before its question, the state's messages being these, unless it was said.
+
+        The turn that takes the client's answer has an answer of its own; this one would be lost.
+        """
+        yield from self._speakers.end_all()
+        self._added.see(messages)
+        answered = self._added.so_far()
+        said = [list(message.parts) for message in self._said.values()]
+        if answered is not None and self._buffered is None and list(answered.parts) not in said:
+            yield from self._say(answered, f"{_REST}{self._asked.turn.id}/question")
 
     def rest(self) -> Iterator[Emission]:
         """Yield what is still to be said once the last event is heard, the Reply last."""

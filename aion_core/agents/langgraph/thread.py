@@ -98,11 +98,11 @@ class Thread:
         if state is None or not self.is_of_turn(state):
             # By its checkpoint: as of the start of the step in which it was asked, that step's results beside it.
             began = await self._graph.aget_state(state.config) if state is not None and asked else state
-            return Past(_with_finished(began, asked) if began is not None else {})
+            return Past(with_finished(began, asked) if began is not None else {})
         since: list[Mapping[str, Any]] = []
         async for snapshot in self._graph.aget_state_history(self._config):
             if not self.is_of_turn(snapshot):
-                return Past(_with_finished(snapshot, asked), since[::-1])
+                return Past(with_finished(snapshot, asked), since[::-1])
             since.append(values_of(snapshot))
         return Past({}, since[::-1])
 
@@ -161,7 +161,7 @@ def as_messages(held: Any) -> list[BaseMessage]:
     return messages
 
 
-def _with_finished(snapshot: StateSnapshot, asked: Collection[str]) -> Mapping[str, Any]:
+def with_finished(snapshot: StateSnapshot, asked: Collection[str]) -> Mapping[str, Any]:
     """Return the values of the step at which the turn took an answer, with what had ended by then in that step.
 
     A node whose question was still open, one of `asked`, has ended since, if it has.
