@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from aion_core.authoring.types import A2AOutbox
 from aion_core.ports import Emission, Emitted, Reply, Said
 from aion_core.protocol.extensions import without_reserved_metadata
-from aion_core.protocol.types import Message, Part, Role, Task, TaskState
+from aion_core.protocol.types import STREAM_DELTA_IDS, Message, Part, Role, Task, TaskState
 from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,8 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     before = [] if buffered is not None else said[:-1]
     state = patch.status.state if patch.status.state in _ENDS else TaskState.TASK_STATE_COMPLETED
     return [
-        *(Emitted(artifact) for artifact in patch.artifacts),
+        # A stream delta is a preview, and no part of a task (R62).
+        *(Emitted(artifact) for artifact in patch.artifacts if artifact.artifact_id not in STREAM_DELTA_IDS),
         *(Said(message) for message in before),
         Reply(answer, state, MessageToDict(patch.metadata)),
     ]

@@ -32,11 +32,15 @@ Event = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 STREAM_DELTA_ID = "aion:stream-delta"
 """Id of the transitory artifact that carries text as the model speaks it (R61, D8)."""
 
+STREAM_DELTA_IDS = (STREAM_DELTA_ID, "aion:streamDelta")
+"""Under which ids it may come in: the second is an older one of it, which is only read (D8)."""
+
 STREAM_DELTA_NAME = "Stream Delta"
 """Its name (R61)."""
 
 __all__ = [
     "STREAM_DELTA_ID",
+    "STREAM_DELTA_IDS",
     "STREAM_DELTA_NAME",
     "AgentCapabilities",
     "AgentCard",

@@ -1,0 +1,244 @@
+"""What a turn's answer is, and what it is not: before a question, beside tool calls, in a form of its own; over HTTP."""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import add_messages
+from langgraph.types import StreamWriter, interrupt
+from pydantic import BaseModel
+
+from aion.langgraph import get_aion_context
+from aion.langgraph.stream import emit_message
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.clock import SystemClock
+from aion_core.memory.checkpoints import MemorySaver
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.protocol.types import Artifact, Message, Part, Role, Task
+from tests.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
+from tests.support.service import http, parts, send
+
+State = dict[str, Any]
+
+
+class Model(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> "Model":
+        return self
+
+
+@pytest.fixture(params=["SendMessage", "message/send"])
+def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def held(graph: Any, method: str, *texts: str) -> list[Any]:
+    """The task after each text; each is sent to the task of the one before while that asks."""
+    tasks: list[Any] = []
+    async with http(parts(graph).app()) as client:
+        for number, text in enumerate(texts):
+            message: dict[str, Any] = {"contextId": tasks[-1]["contextId"]} if tasks else {}
+            sent = send(text, message_id=f"m-{number}", method=method, **message)
+            task = (await client.post("/", json=sent)).json()["result"]
+            tasks.append(task.get("task", task))
+    return tasks
+
+
+def texts(task: Any) -> list[str]:
+    """All that was said in the task, as it came, but for the client's."""
+    said = [*task.get("history", []), *filter(None, [task["status"].get("message")])]
+    return [entry["parts"][0].get("text", "") for entry in said if entry["role"] in ("agent", "ROLE_AGENT")]
+
+
+def says(text: str) -> Callable[[State], State]:
+    def node(state: State) -> State:
+        return {"messages": [AIMessage(text)]}
+
+    return node
+
+
+def asking(state: State) -> State:
+    interrupt("May I?")
+    return {}
+
+
+# ── Before a question ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_was_answered_beside_the_node_that_asks_is_kept_and_said_once(method: str) -> None:
+    """Section 3, task record."""
+
+    def sent(state: State) -> State:
+        return {"messages": [AIMessage("Sent.")]}
+
+    asked, task = await held(side_by_side(says("A draft."), asking, join=sent), method, "write", "yes")
+    assert texts(asked) == ["A draft.", "May I?"]
+    assert texts(task) == ["A draft.", "May I?", "Sent."]
+
+
+async def test_what_was_said_already_is_not_said_again_before_the_question(method: str) -> None:
+    def emits(state: State, writer: StreamWriter) -> State:
+        message = AIMessage("A draft.")
+        emit_message(writer, message)
+        return {"messages": [message]}
+
+    async def replies(state: State) -> State:
+        await get_aion_context().thread.reply("A draft.")
+        return {"messages": [AIMessage("Not this.")]}
+
+    for node in (emits, replies):
+        (asked,) = await held(in_a_row(node, asking), method, "write")
+        assert texts(asked) == ["A draft.", "May I?"]
+
+
+async def test_an_answer_of_an_earlier_turn_is_not_said_before_a_question(method: str) -> None:
+    """D7."""
+
+    def answers(state: State) -> State:
+        return {"messages": [AIMessage("first")]} if len(state["messages"]) == 1 else {}
+
+    def asks(state: State) -> State:
+        return asking(state) if len(state["messages"]) > 2 else {}
+
+    first, second = await held(in_a_row(answers, asks), method, "one", "two")
+    assert texts(first) == ["first"]
+    assert texts(second) == ["May I?"]
+
+
+async def test_words_beside_a_tool_call_that_is_asked_about_are_no_answer(method: str) -> None:
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model = Model(scripts=[["I would pay.", asks_for("pay", "{}")], ["Paid."]])
+    graph = create_agent(model, [pay], middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True})])
+    asked, task = await held(graph, method, "pay", "approve")
+    assert len(texts(asked)) == 1
+    assert "May the agent call pay()?" in texts(asked)[0]
+    assert texts(task)[-1] == "Paid."
+
+
+async def test_what_was_answered_before_a_pause_is_kept_and_the_pause_says_what_an_answer_does(method: str) -> None:
+    def second(state: State) -> State:
+        return {"messages": [AIMessage("Two.")]}
+
+    graph = in_a_row(says("One."), second)
+    graph.interrupt_before_nodes = ["second"]
+    asked, task = await held(graph, method, "go", "no")
+    assert texts(asked) == ["One.", "Paused before second. Any answer lets it go on; cancel the task to stop."]
+    assert texts(task)[-1] == "Two."
+
+
+async def test_a_question_without_a_prompt_is_shown_as_json(method: str) -> None:
+    def asks(state: State) -> State:
+        return {"messages": [AIMessage(str(interrupt({"frage": "Größe?", "ok": True})))]}
+
+    (asked,) = await held(in_a_row(asks), method, "go")
+    shown, data = asked["status"]["message"]["parts"]
+    assert shown["text"] == '{"frage": "Größe?", "ok": true}'
+    assert data["data"] == {"frage": "Größe?", "ok": True}
+
+
+# ── Beside tool calls ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class City(BaseModel):
+    name: str
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_words_on_the_way_to_a_tool_are_not_the_answer_of_a_turn_that_ends_without_a_word(method: str) -> None:
+    """R80, R81: neither by the state nor by what was streamed."""
+    scripts = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
+    graph = create_agent(Model(scripts=scripts), [look], response_format=ToolStrategy(City))
+    (task,) = await held(graph, method, "which?")
+    assert task["status"]["state"] in ("TASK_STATE_COMPLETED", "completed")
+    assert texts(task) == []
+
+
+async def test_the_last_message_is_the_answer_though_it_calls_a_tool_of_the_clients(method: str) -> None:
+    def opens(state: State) -> State:
+        call = {"name": "open", "args": {}, "id": "call-1"}
+        return {"messages": [AIMessage("Opening it.", tool_calls=[call])]}
+
+    (task,) = await held(in_a_row(opens), method, "open")
+    assert texts(task) == ["Opening it."]
+
+
+async def test_an_answer_before_an_empty_message_is_the_answer(method: str) -> None:
+    def node(state: State) -> State:
+        return {"messages": [AIMessage("The answer."), AIMessage("")]}
+
+    (task,) = await held(in_a_row(node), method, "go")
+    assert texts(task) == ["The answer."]
+
+
+async def test_a_structured_response_is_an_object_of_its_class_in_the_next_turn_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its class stands in no state: the module that the agent's path names has it."""
+    found: list[Any] = []
+
+    @before_model
+    def peek(state: Any, runtime: Any) -> None:
+        found.append(state.get("structured_response"))
+
+    model = Model(scripts=[[asks_for("City", '{"name": "Riga"}')], [asks_for("City", '{"name": "Rome"}')]])
+    graph = create_agent(model, [], response_format=ToolStrategy(City), middleware=[peek])
+    threads, tasks = InMemorySaver(), MemoryTaskStore(SystemClock())
+    agent = LangGraphAgent(
+        graph, lambda asked, before_put, types: MemorySaver(threads, tasks, types=types), module=sys.modules[__name__]
+    )
+    with caplog.at_level(logging.WARNING):
+        await held(agent, "SendMessage", "one", "two")
+    assert found == [None, City(name="Riga")]
+    assert "Blocked" not in caplog.text
+
+
+# ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_subgraph_that_a_node_calls_twice_is_named_by_the_node_both_times() -> None:
+    """R39."""
+    inner = in_a_row(says("inner"))
+
+    async def researcher(state: State) -> State:
+        for _ in range(2):
+            await inner.ainvoke({"messages": []})
+        return {"messages": [AIMessage("done")]}
+
+    async with http(parts(in_a_row(researcher)).app()) as client:
+        answer = await client.post("/", json=send(method="SendStreamingMessage"))
+    assert answer.text.count('"agentInvoked": "researcher"') == answer.text.count("agentInvoked") == 2
+
+
+@pytest.mark.parametrize("delta_id", ["aion:stream-delta", "aion:streamDelta"])
+async def test_a_stream_delta_in_an_outbox_is_known_by_either_id_and_not_kept(delta_id: str, method: str) -> None:
+    """R62, D8."""
+
+    class WithOutbox(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        a2a_outbox: Any
+
+    def node(state: WithOutbox) -> State:
+        answer = Message(role=Role.ROLE_AGENT, parts=[Part(text="Whole.")])
+        kept = Artifact(artifact_id="mine", name="mine", parts=[Part(text="kept")])
+        delta = Artifact(artifact_id=delta_id, name="Stream Delta", parts=[Part(text="Who")])
+        return {"a2a_outbox": Task(history=[answer], artifacts=[delta, kept])}
+
+    (task,) = await held(in_a_row(node, state=WithOutbox), method, "go")
+    assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["mine"]
+    assert texts(task) == ["Whole."]
