@@ -49,6 +49,8 @@ HOPS = {
     "tool_loop": 2,
     "functional": 0,
     "asking": 3,
+    "answering_then_asking": 3,
+    "answering_beside_asking": 1,
     "asking_within": 3,
     "asking_then_streaming": 3,
     "asking_deep_within": 0,

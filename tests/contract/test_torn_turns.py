@@ -120,7 +120,12 @@ async def result(conversation: Conversation, graph: Any, savers: Savers) -> dict
     }
 
 
-AT_ONCE = {"parallel": {"a", "b", "c"}, "asking_side_by_side": {"x", "y", "z"}, "functional": {"one", "two"}}
+AT_ONCE = {
+    "parallel": {"a", "b", "c"},
+    "answering_beside_asking": {"a", "x"},
+    "asking_side_by_side": {"x", "y", "z"},
+    "functional": {"one", "two"},
+}
 """What is one super-step, and may all run again."""
 
 

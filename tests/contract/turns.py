@@ -155,6 +155,10 @@ def asks(*questions: str) -> Callable[..., Any]:
     return act
 
 
+async def just_asks(_: StreamWriter) -> Any:
+    return {"trail": [interrupt("which?")]}
+
+
 # ── Graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -232,6 +236,21 @@ def asking(work: Work) -> Any:
     return work.row(State, ("says", says), ("asks", asks("which?")), ("sends", sends), ("ends", None))
 
 
+def answering_then_asking(work: Work) -> Any:
+    """What the client is asked about was answered before, in the asking turn."""
+    return work.row(State, ("answers", answers), ("asks", just_asks), ("sends", sends), ("ends", None))
+
+
+def answering_beside_asking(work: Work) -> Any:
+    builder: Any = StateGraph(State)
+    for name, act in {"a": answers, "x": just_asks}.items():
+        builder.add_node(name, work.node(name, act))
+        builder.add_edge(START, name)
+    builder.add_node("end", work.node("end"))
+    builder.add_edge(["a", "x"], "end")
+    return builder.compile()
+
+
 def asking_within(work: Work) -> Any:
     inner = work.row(State, ("asks", asks("which?", "sure?")), ("sends", sends))
     return work.row(State, ("says", says), ("sub", inner), ("answers", answers))
@@ -298,6 +317,8 @@ GRAPHS: dict[str, Callable[[Work], Any]] = {
         tool_loop,
         functional,
         asking,
+        answering_then_asking,
+        answering_beside_asking,
         asking_within,
         asking_then_streaming,
         asking_deep_within,
