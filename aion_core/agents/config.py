@@ -51,7 +51,7 @@ class AgentConfig(_Strict):
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
     configuration: dict[str, Any] = {}
-    """The author's own settings, for the author's code to read."""
+    """The author's own settings: a graph finds them in its context, where its schema is its own."""
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]

@@ -537,7 +537,7 @@ async def test_the_states_own_classes_come_back_as_what_they_were() -> None:
 
 async def test_the_graph_is_asked_for_the_four_modes_and_its_last_values_are_what_counts() -> None:
     """R19, R59, R60, R82: of several AIMessages that come by, the last state's is the answer; chunks come before older."""
-    from aion_core.agents.langgraph.agent import STREAM_MODES
+    from aion_core.agents.langgraph.turn import STREAM_MODES
 
     assert STREAM_MODES == ["values", "messages", "custom", "updates"]
     graph = StateGraph(MessagesState)

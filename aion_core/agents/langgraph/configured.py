@@ -8,7 +8,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import BaseModel, ValidationError
 
-from aion_core.agents.langgraph.thread import Graph
+from aion_core.agents.langgraph.graph import Graph
 from aion_core.authoring.context import AionContext
 from aion_core.errors import ConfigurationError
 

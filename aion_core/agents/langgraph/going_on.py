@@ -4,7 +4,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import StateSnapshot
 
 from aion_core.agents.langgraph import fingerprint
-from aion_core.agents.langgraph.thread import Graph
+from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.turn import GraphTurn
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked

@@ -8,17 +8,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.channels import LastValue
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.pregel import Pregel
 from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 
 from aion_core.agents.context import inbox_of, text_of
+from aion_core.agents.langgraph.graph import INBOX, MESSAGES, OUTBOX, Graph
 from aion_core.ports import Asked, ContextKey
 
-INBOX, OUTBOX, MESSAGES = "a2a_inbox", "a2a_outbox", "messages"
-"""The channels of a state that mean something to us, where the author has them."""
 
-
-def graph_input(graph: Pregel[Any, Any, Any, Any], asked: Asked, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
+def graph_input(graph: Graph, asked: Asked, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
     """Return the input of the turn, for the channels that the graph's state has; all of it to a functional graph.
 
     `messages`: one HumanMessage, where the message has text; its content is the text parts in order (R49, R50) and its
@@ -41,7 +38,7 @@ def graph_input(graph: Pregel[Any, Any, Any, Any], asked: Asked, before: Sequenc
     return {channel: value for channel, value in given.items() if channel in graph.channels}
 
 
-def with_envelopes(graph: Pregel[Any, Any, Any, Any]) -> Pregel[Any, Any, Any, Any]:
+def with_envelopes(graph: Graph) -> Graph:
     """Return the graph with its input let through to `a2a_inbox` and `a2a_outbox`, where its input schema has them not.
 
     LangGraph's START writes what the input schema names; what of the envelopes that leaves out is written beside it.
@@ -65,7 +62,7 @@ def with_envelopes(graph: Pregel[Any, Any, Any, Any]) -> Pregel[Any, Any, Any, A
     return graph.copy(update={"nodes": {**graph.nodes, START: graph.nodes[START].copy({"writers": writers})}})
 
 
-def clears_outbox(graph: Pregel[Any, Any, Any, Any]) -> bool:
+def clears_outbox(graph: Graph) -> bool:
     """Tell whether the input empties the outbox of an earlier turn: a reducer may not let it through."""
     return isinstance(graph.channels.get(OUTBOX), LastValue)
 

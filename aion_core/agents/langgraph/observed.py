@@ -1,7 +1,7 @@
-"""What happens within a graph, as LangChain calls it back: model calls, tools, checkpoints, nodes (S3, R38).
+"""Passes on what LangChain calls back of a turn, from wherever in its graph: model calls, tools, nodes.
 
-It is for the operator's log, one line of fixed fields each, without a word of what was said; and for `Streamed`, which
-has to know what a model has said before its node ends. None of it goes over A2A.
+The operator's log gets one line of fixed fields for each, without a word of what was said (S3, R38); `Streamed` is told
+what a model has said before its node ends; and the turn's own stream, that a call has broken off.
 """
 
 import logging

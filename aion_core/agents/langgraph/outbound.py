@@ -1,7 +1,6 @@
 """What a graph streams, as emissions, and what its turn leaves behind (R59-R66)."""
 
 import logging
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.added import Added, message_of
+from aion_core.agents.langgraph.graph import OUTBOX
+from aion_core.agents.langgraph.said import REPLY, REST, SaidMessages, made_id
 from aion_core.agents.langgraph.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
 from aion_core.agents.langgraph.spoken import Speakers, is_internal
 from aion_core.agents.langgraph.streamed import Streamed
@@ -20,7 +21,7 @@ from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEm
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.ports import Asked, Emission, Emitted, Noted, Reply, Said, Typing
 from aion_core.protocol.extensions import is_reserved
-from aion_core.protocol.types import Artifact, Message, Part, Role, TaskStatusUpdateEvent
+from aion_core.protocol.types import Artifact, Message, Part, Role
 
 logger = logging.getLogger(__name__)
 
@@ -32,17 +33,8 @@ REACTION = "aion:reaction"
 HANDED = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reacted, Replied)
 """What a node hands over by `authoring.emit.hand`: counted, so that no checkpoint runs ahead of it."""
 
-REPLY = "reply:"
-"""What the key of a durable reply begins with, to be known among what was recorded."""
-
 GRAPH_RUNS = ("values", "updates", "checkpoints")
 """The modes in which only a graph streams; what a task of a functional graph writes comes from a namespace too."""
-
-_REST = "rest:"
-"""What the key begins with of what is said when the graph has ended."""
-
-_IDS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
-"""The namespace of the ids that are made again where the same is said again."""
 
 
 class Outbound:
@@ -67,26 +59,18 @@ class Outbound:
         self._added = Added(messages_of(past.before))
         for values in past.since:
             self._added.see(messages_of(values))
-        self._stale_outbox = None if clears_outbox else past.before.get("a2a_outbox")
+        self._stale_outbox = None if clears_outbox else past.before.get(OUTBOX)
         self._speakers = Speakers()
-        self.sent: list[Message] = []
-        """The durable replies of the turn, in order."""
+        self._said = SaidMessages(asked)
         self._values: Any = None
-        self._emitted: Message | None = None
         self._opened = {artifact.artifact_id for artifact in asked.task.artifacts}
         self._ordinals: dict[str, tuple[str, int]] = {}
         self._invoked: set[tuple[str, ...]] = {()}
-        self._buffered: Message | None = None
-        self._said: dict[str, Message] = {}
-        """What this turn has said, by its key."""
-        self._ids = _said_before(asked)
-        self._before = frozenset(self._ids)
-        """What the task has said, by its id."""
-        for entry in asked.recorded:
-            # What an earlier try of this turn has said is said; its nodes may not run again to say it.
-            if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
-                self._said[entry.key] = entry.event.status.message
-                self._remember(entry.event.status.message, entry.key)
+
+    @property
+    def sent(self) -> list[Message]:
+        """The durable replies of the turn, in order."""
+        return self._said.replies
 
     def hear(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield what the event has for the client; `namespace` is that of the subgraph it comes from."""
@@ -121,19 +105,18 @@ class Outbound:
         yield from self._speakers.end_all()
         self._added.see(messages)
         answered = self._added.so_far()
-        said = [list(message.parts) for message in self._said.values()]
-        if answered is not None and self._buffered is None and list(answered.parts) not in said:
-            yield from self._say(answered, f"{_REST}{self._asked.turn.id}/question")
+        if answered is not None and self._said.reply is None and not self._said.holds(answered):
+            yield from self._say(answered, self._rest_key("question"))
 
     def rest(self) -> Iterator[Emission]:
         """Yield what is still to be said once the last event is heard, the Reply last."""
         yield from self._speakers.end_all()
         left = Left(
-            buffered=self._buffered,
+            buffered=self._said.reply,
             outbox=self._outbox(),
             returned=self._returned(),
             spoken=self._speakers.last_text() or self._earlier,
-            emitted=self._emitted,
+            emitted=self._said.emitted,
         )
         for place, emission in enumerate(resolve(left)):
             # The end may be reached again, by another process: what was said of it keeps its key and its id.
@@ -177,35 +160,9 @@ class Outbound:
                 # A graph may write what it likes to its own stream; only what the helpers make is meant for A2A.
                 logger.debug("A custom event of the graph is not for A2A.")
 
-    def _say(self, given: Message, key: str) -> Iterator[Said]:
-        """Yield the message, unless it was said before: a node that runs again says what it said."""
-        if key in self._said:
-            message = self._said[key]
-        else:
-            message = Message()
-            message.CopyFrom(given)
-            message.message_id = message.message_id or str(uuid.uuid5(_IDS, f"{self._asked.task.id}\0{key}"))
-            known = self._ids.get(message.message_id)
-            made_again = not given.message_id or (key.startswith(REPLY) and message.message_id in self._before)
-            if known is not None and (made_again or known.parts == message.parts):
-                # Said in an earlier turn, before its question, or by another emission: it is not this one's to say.
-                return
-            if known is not None:
-                # A task's messages are told apart by their ids; under the id of another one this would be lost.
-                message.message_id = str(uuid.uuid5(_IDS, f"{message.message_id}\0{self._asked.task.id}\0{key}"))
-            if key:
-                self._said[key] = message
-        self._remember(message, key)
-        yield Said(message, key)
-
-    def _remember(self, message: Message, key: str) -> None:
-        self._ids[message.message_id] = message
-        if key.startswith(REPLY):
-            self._buffered = message
-            if all(said.message_id != message.message_id for said in self.sent):
-                self.sent.append(message)
-        elif not key.startswith(_REST):
-            self._emitted = message
+    def _say(self, message: Message, key: str) -> Iterator[Said]:
+        if (said := self._said.say(message, key)) is not None:
+            yield said
 
     def _artifact(self, emitted: ArtifactEmitted) -> Emitted:
         """Return the artifact's event; an append needs an opening."""
@@ -219,17 +176,17 @@ class Outbound:
         artifact = Artifact()
         artifact.CopyFrom(given)
         if not artifact.artifact_id or is_reserved(artifact.artifact_id):
-            artifact.artifact_id = str(uuid.uuid5(_IDS, f"{self._asked.task.id}\0{artifact.name}"))
+            artifact.artifact_id = made_id(self._asked.task.id, artifact.name)
         return artifact
 
     def _identified(self, message: Message, name: object) -> Message:
         """Give a message of the turn's end an id that it has again where that is reached again."""
         if not message.message_id:
-            message.message_id = str(uuid.uuid5(_IDS, f"{self._asked.turn.id}\0{name}"))
+            message.message_id = made_id(self._asked.turn.id, str(name))
         return message
 
-    def _rest_key(self, place: int) -> str:
-        return f"{_REST}{self._asked.turn.id}/{place}"
+    def _rest_key(self, place: object) -> str:
+        return f"{REST}{self._asked.turn.id}/{place}"
 
     def _reaction(self, reacted: Reacted) -> Emitted:
         data = {"data": {"key": reacted.key, "messageId": reacted.message_id}}
@@ -253,7 +210,7 @@ class Outbound:
         return _value(self._values) if self._functional else self._added.answer(messages_of(self._values))
 
     def _outbox(self) -> A2AOutbox | None:
-        given = self._values.get("a2a_outbox") if isinstance(self._values, Mapping) else None
+        given = self._values.get(OUTBOX) if isinstance(self._values, Mapping) else None
         return outbox_of(given) if given is not None and given != self._stale_outbox else None
 
 
@@ -264,14 +221,3 @@ def _value(values: Any) -> Message | None:
     returned = messages_of(values) if isinstance(values, Mapping) else as_messages(values)
     last = next((message for message in reversed(returned) if isinstance(message, AIMessage) and message.text), None)
     return message_of(last) if last is not None else None
-
-
-def _said_before(asked: Asked) -> dict[str, Message]:
-    """Return what the agent said in the task before the turn's message, by its id."""
-    said: dict[str, Message] = {}
-    for message in asked.task.history:
-        if message.message_id == asked.message.message_id:
-            return said
-        if message.role == Role.ROLE_AGENT:
-            said[message.message_id] = message
-    return {}

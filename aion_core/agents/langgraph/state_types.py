@@ -12,8 +12,10 @@ from typing import Any
 from langgraph.pregel import Pregel
 from pydantic import BaseModel
 
+from aion_core.agents.langgraph.graph import Graph
 
-def state_types(graph: Pregel[Any, Any, Any, Any]) -> frozenset[type]:
+
+def state_types(graph: Graph) -> frozenset[type]:
     """Return the models, dataclasses and enums of the state's annotations, of their fields, and of the nodes' modules."""
     builder = getattr(graph, "builder", None)
     found: set[type] = set()
@@ -35,7 +37,7 @@ def classes_of(module: ModuleType) -> frozenset[type]:
     return frozenset(kind for kind in vars(module).values() if _is_own(kind))
 
 
-def _modules(graph: Pregel[Any, Any, Any, Any]) -> set[ModuleType]:
+def _modules(graph: Graph) -> set[ModuleType]:
     """Return the modules that the functions of the graph's nodes are written in."""
     functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
     names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}

@@ -12,20 +12,17 @@ from langgraph._internal._constants import TASKS
 from langgraph.channels import LastValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START
-from langgraph.pregel import Pregel
 from langgraph.pregel._read import PregelNode
 from langgraph.pregel._task_status import read_task_statuses
 from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 from langgraph.types import Interrupt, StateSnapshot
 
+from aion_core.agents.langgraph.graph import MESSAGES, Graph
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.protocol.types import Message
 
 logger = logging.getLogger(__name__)
 
-Graph = Pregel[Any, Any, Any, Any]
-
-MESSAGES = "messages"
 SENT = "aion:sent"
 """The node that what was sent is written as; it triggers nothing, and no edge of the author's follows from it."""
 _TRIGGERS = "branch:to:"

@@ -15,6 +15,7 @@ from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.context import context_of
 from aion_core.agents.langgraph import fingerprint
+from aion_core.agents.langgraph.graph import MESSAGES, Graph
 from aion_core.agents.langgraph.handover import Handover
 from aion_core.agents.langgraph.inbound import clears_outbox, graph_input, thread_id
 from aion_core.agents.langgraph.interrupts import ids_of, resumption
@@ -22,7 +23,7 @@ from aion_core.agents.langgraph.observed import Observer
 from aion_core.agents.langgraph.outbound import HANDED, Outbound
 from aion_core.agents.langgraph.sink import StreamSink
 from aion_core.agents.langgraph.streamed import Streamed
-from aion_core.agents.langgraph.thread import MESSAGES, Graph, Thread, messages_of, values_of
+from aion_core.agents.langgraph.thread import Thread, messages_of, values_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
 from aion_core.ports import Asked, Emission, Stepped

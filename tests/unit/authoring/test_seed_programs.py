@@ -6,7 +6,9 @@ S0 is section 3.4, the emit functions; S2 is Runtime Context vs Graph State, its
 from typing import Annotated, Any, Optional, TypedDict
 
 import pytest
-from google.protobuf.json_format import MessageToDict
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
+from google.protobuf.json_format import MessageToDict, ParseDict
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph import START, StateGraph, add_messages
 from langgraph.runtime import Runtime
@@ -17,6 +19,7 @@ from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_
 from aion.shared.types import A2AInbox
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.protocol import types as a2a
+from tests.support.service import http, parts, send
 from tests.unit.authoring.recording_sink import RecordingSink, a_turn
 
 
@@ -24,16 +27,27 @@ class State(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
+def report(state: dict, writer: StreamWriter):  # type: ignore[type-arg,no-untyped-def]
+    emit_file(writer, url="https://example.com/minutes.pdf", mime_type="application/pdf")
+    emit_data(writer, {"status": "success", "results": []}, name="analysis")
+    emit_message(writer, AIMessage(content="Half way there"))
+    emit_task_metadata(writer, {"progress": 50})
+    return state
+
+
+async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
+    inbound = runtime.context.message
+    thread = runtime.context.thread
+
+    if inbound and inbound.text == "/help":
+        await thread.reply("Here is what I can do.")
+        return {}
+
+    return {}
+
+
 async def test_s0_a_sync_node_emits_a_file_data_a_message_and_metadata_and_returns_its_state() -> None:
     """R64, R67-R72."""
-
-    def report(state: dict, writer: StreamWriter):  # type: ignore[type-arg,no-untyped-def]
-        emit_file(writer, url="https://example.com/minutes.pdf", mime_type="application/pdf")
-        emit_data(writer, {"status": "success", "results": []}, name="analysis")
-        emit_message(writer, AIMessage(content="Half way there"))
-        emit_task_metadata(writer, {"progress": 50})
-        return state
-
     graph = StateGraph(State).add_node("report", report).add_edge(START, "report").compile()
     given = {"messages": [HumanMessage("write it up", id="m-1")]}
     streamed = [event async for event in graph.astream(given, stream_mode=["custom", "values"])]
@@ -59,17 +73,6 @@ async def test_s0_a_sync_node_emits_a_file_data_a_message_and_metadata_and_retur
 )
 async def test_s2_a_node_answers_through_the_turns_thread(text: str | None, replies: list[str]) -> None:
     """R53-R55: `runtime.context` has a message, which may be None, and a thread; the node returns `{}`."""
-
-    async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
-        inbound = runtime.context.message
-        thread = runtime.context.thread
-
-        if inbound and inbound.text == "/help":
-            await thread.reply("Here is what I can do.")
-            return {}
-
-        return {}
-
     graph = StateGraph(State, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
     sink = RecordingSink()
     final = await graph.ainvoke({"messages": [HumanMessage(text or "")]}, context=a_turn(sink, text))
@@ -112,3 +115,73 @@ async def test_s2_a_state_may_hold_the_raw_envelope_beside_its_messages() -> Non
         final = await graph.ainvoke({"messages": [], "a2a_inbox": given})
         assert final["messages"][-1].text == "seen"
     assert seen == [inbox, None]
+
+
+# ── The same, as a client sees it ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def served(graph: Any, version: str, text: str = "hi", **more: Any) -> a2a.Task:
+    """The task that the graph's answer is, in the dialect of that version, read as the SDK reads it."""
+    old = version == "v0.3"
+    request = send(text, method="message/send" if old else "SendMessage")
+    request["params"]["message"]["parts"] += more.get("old_parts" if old else "parts", [])
+    async with http(parts(graph).app()) as client:
+        result = (await client.post("/", json=request)).json()["result"]
+    if old:
+        return conversions.to_core_task(v03.Task.model_validate(result))
+    return ParseDict(result["task"], a2a.Task())
+
+
+versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
+
+
+@versions
+async def test_s0_what_a_node_emits_is_the_clients_task(version: str) -> None:
+    """R64, R67-R72."""
+    graph = StateGraph(State).add_node("report", report).add_edge(START, "report")
+    task = await served(graph, version)
+    file, data = task.artifacts
+    assert (file.name, file.parts[0].url, file.parts[0].media_type) == (
+        "file",
+        "https://example.com/minutes.pdf",
+        "application/pdf",
+    )
+    assert (data.name, MessageToDict(data.parts[0].data)) == ("analysis", {"status": "success", "results": []})
+    assert MessageToDict(task.metadata) == {"progress": 50}
+    assert task.status.message.parts[0].text == "Half way there"
+    assert [message.parts[0].text for message in task.history] == ["hi"]
+
+
+@versions
+@pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
+@pytest.mark.parametrize("schema", [AionContext, None])
+async def test_s2_a_reply_through_the_turns_thread_is_the_tasks_answer(
+    schema: Any, text: str, reply: str, version: str
+) -> None:
+    """R53-R55, R73."""
+    graph = StateGraph(State, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
+    task = await served(graph, version, text)
+    assert task.status.state == a2a.TaskState.TASK_STATE_COMPLETED
+    assert "".join(part.text for part in task.status.message.parts) == reply
+
+
+@versions
+async def test_s2_the_raw_envelope_stands_in_the_state_beside_the_messages(version: str) -> None:
+    """R51, R57."""
+
+    class Hybrid(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
+
+    async def look(state: Hybrid) -> dict:  # type: ignore[type-arg]
+        inbox = state["a2a_inbox"]
+        assert inbox is not None
+        return {"messages": [AIMessage(f"{inbox.message.message_id}: {inbox.message.parts[1].url}")]}
+
+    task = await served(
+        StateGraph(Hybrid).add_node("look", look).add_edge(START, "look"),
+        version,
+        parts=[{"url": "https://example.com/a.png", "mediaType": "image/png"}],
+        old_parts=[{"kind": "file", "file": {"uri": "https://example.com/a.png", "mimeType": "image/png"}}],
+    )
+    assert task.status.message.parts[0].text == "m-1: https://example.com/a.png"
