@@ -123,7 +123,7 @@ def by_envelope(state: State) -> State:
 
 
 def own_context(state: State, runtime: Runtime[Own]) -> State:
-    assert runtime.context is None
+    assert runtime.context == {}
     message = get_aion_context().message
     assert message is not None
     return {"messages": [AIMessage(f"echo {message.text}")]}

@@ -124,14 +124,13 @@ def load(folder: Path, source: str, **configuration: Any) -> None:
 SCHEMAS = {
     "dataclass": "@dataclass\nclass Ctx:\n    provider: str\n    depth: int = 3\n",
     "pydantic": "class Ctx(BaseModel):\n    provider: str\n    depth: int = 3\n",
-    "typed dict": "class Ctx(TypedDict):\n    provider: str\n    depth: NotRequired[int]\n",
 }
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_a_required_field_of_a_context_schema_that_is_not_configured_is_named_at_load(folder: Path, kind: str) -> None:
     source = (
-        "from dataclasses import dataclass\nfrom typing import NotRequired, TypedDict\nfrom pydantic import BaseModel\n"
+        "from dataclasses import dataclass\nfrom pydantic import BaseModel\n"
         + SCHEMAS[kind]
         + "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
     )
@@ -142,6 +141,14 @@ def test_a_required_field_of_a_context_schema_that_is_not_configured_is_named_at
         "give it under `configuration` in aion.yaml."
     )
     load(folder, source, provider="openai")
+
+
+def test_a_typed_dict_requires_nothing_as_for_langgraph_itself(folder: Path) -> None:
+    source = (
+        "from typing import TypedDict\nclass Ctx(TypedDict):\n    provider: str\n"
+        "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
+    )
+    load(folder, source)
 
 
 def test_what_does_not_fit_a_context_schema_is_named_at_load(folder: Path) -> None:

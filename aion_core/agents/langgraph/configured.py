@@ -66,7 +66,8 @@ def _required(schema: Any) -> list[str]:
         return [field.name for field in fields if field.default is unset and field.default_factory is unset]
     if issubclass(schema, BaseModel):
         return [field.alias or name for name, field in schema.model_fields.items() if field.is_required()]
-    return sorted(getattr(schema, "__required_keys__", ()))
+    # A TypedDict has no defaults, and enforces nothing: its graph asks with `.get`.
+    return []
 
 
 def _is_missing(method: Any) -> bool:

@@ -126,9 +126,9 @@ async def test_the_network_of_the_request_is_the_threads_and_integers_stay_integ
         return {"messages": [AIMessage(f"{thread.network} {state['a2a_inbox'].metadata['trace']}")]}
 
     graph = StateGraph(WithInbox).add_node("node", node).add_edge(START, "node")
-    metadata = {"aion:network": "slack", "trace": {"hops": [1, 2.5, {"n": 3}]}}
+    metadata = {"aion:network": "slack", "trace": [1, 2.5, {"n": 3}]}
     answer = await answer_of(graph, metadata=metadata)
-    assert answer == ("TASK_STATE_COMPLETED", "slack {'hops': [1, 2.5, {'n': 3}]}")
+    assert answer == ("TASK_STATE_COMPLETED", "slack [1, 2.5, {'n': 3}]")
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
@@ -138,7 +138,7 @@ async def test_integers_of_an_answer_in_data_are_integers(method: str) -> None:
 
     def node(state: State) -> State:
         answer = interrupt({"prompt": "Which?", "options": ["a", "b"]})
-        return {"messages": [AIMessage(["a", "b"][answer["index"]] + f" {answer}")]}
+        return {"messages": [AIMessage(f"{['a', 'b'][answer['index']]} {answer['weights']}")]}
 
     graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
     async with http(parts(graph).app()) as client:
@@ -150,4 +150,4 @@ async def test_integers_of_an_answer_in_data_are_integers(method: str) -> None:
         answer["params"]["message"]["parts"] = [part]
         second = (await client.post("/", json=answer)).json()["result"]
     text = second.get("task", second)["status"]["message"]["parts"][0]["text"]
-    assert text == "b {'index': 1, 'weights': [0.5, 2]}"
+    assert text == "b [0.5, 2]"
