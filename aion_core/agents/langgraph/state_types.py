@@ -34,7 +34,12 @@ def state_types(graph: Graph) -> frozenset[type]:
 
 def classes_of(module: ModuleType) -> frozenset[type]:
     """Return the models, dataclasses and enums that the module names: a `response_format`, say, that no state tells."""
-    return frozenset(kind for kind in vars(module).values() if _is_own(kind))
+    named = (kind for kind in vars(module).values() if _is_own(kind))
+    return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
+
+
+_FRAMEWORKS = ("lang", "pydantic", "enum")
+"""What the modules of classes begin with that an author imports, and keeps no objects of."""
 
 
 def _modules(graph: Graph) -> set[ModuleType]:
