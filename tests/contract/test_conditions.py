@@ -27,24 +27,24 @@ _ROOM = "(attribute_not_exists(waiting) OR size(waiting) < :most)"
 _NOBODY_WAITS = "(attribute_not_exists(waiting) OR size(waiting) = :none)"
 
 CAUGHT_BY = {
-    f"task_store.create: MAY_WAIT_BEHIND_OTHERS: {_ROOM}": _TOO_MANY,
-    "task_store.create: MAY_WAIT_BEHIND_OTHERS: attribute_not_exists(interrupted)": _A_QUESTION,
-    f"task_store.create: MAY_WAIT_BEHIND_OTHERS: ({_RUNNING} OR (attribute_exists(waiting) AND size(waiting) > :none))": (
+    f"arrivals.create: MAY_WAIT_BEHIND_OTHERS: {_ROOM}": _TOO_MANY,
+    "arrivals.create: MAY_WAIT_BEHIND_OTHERS: attribute_not_exists(interrupted)": _A_QUESTION,
+    f"arrivals.create: MAY_WAIT_BEHIND_OTHERS: ({_RUNNING} OR (attribute_exists(waiting) AND size(waiting) > :none))": (
         "test_races.py::test_what_was_busy_and_is_free_meanwhile_is_taken"
     ),
-    f"task_store.create: MAY_WAIT: {_ROOM}": _TOO_MANY,
-    "task_store.create: MAY_WAIT: attribute_not_exists(interrupted)": _A_QUESTION,
-    "task_store.create: MAY_WAIT_ALONE: attribute_not_exists(running)": _NOT_TO_QUEUE,
-    "task_store.create: MAY_WAIT_ALONE: attribute_not_exists(interrupted)": _NOT_TO_QUEUE,
-    f"task_store.create: MAY_WAIT_ALONE: {_NOBODY_WAITS}": _NOT_TO_QUEUE,
-    "task_store._queued: ONE_MORE_MAY_WAIT": "test_races.py::test_one_message_too_many_behind_a_question_is_refused",
-    f"task_store._queued: MAY_WAIT: {_ROOM}": (
+    f"arrivals.create: MAY_WAIT: {_ROOM}": _TOO_MANY,
+    "arrivals.create: MAY_WAIT: attribute_not_exists(interrupted)": _A_QUESTION,
+    "arrivals.create: MAY_WAIT_ALONE: attribute_not_exists(running)": _NOT_TO_QUEUE,
+    "arrivals.create: MAY_WAIT_ALONE: attribute_not_exists(interrupted)": _NOT_TO_QUEUE,
+    f"arrivals.create: MAY_WAIT_ALONE: {_NOBODY_WAITS}": _NOT_TO_QUEUE,
+    "arrivals._queued: ONE_MORE_MAY_WAIT": "test_races.py::test_one_message_too_many_behind_a_question_is_refused",
+    f"arrivals._queued: MAY_WAIT: {_ROOM}": (
         "test_follow_ups.py::test_one_message_too_many_to_a_task_at_work_is_refused_and_leaves_nothing"
     ),
-    "task_store._queued: MAY_WAIT: attribute_not_exists(interrupted)": (
+    "arrivals._queued: MAY_WAIT: attribute_not_exists(interrupted)": (
         "test_races.py::test_a_message_to_what_waits_that_meets_a_question_wakes_nobody"
     ),
-    "task_store._taken: TASK_HAS_NOT_GONE_ON": (
+    "arrivals._taken: TASK_HAS_NOT_GONE_ON": (
         "test_follow_ups.py::test_by_interrupt_a_message_to_a_task_that_was_read_before_its_last_event_is_told_so"
     ),
     "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: generation = :known": (
