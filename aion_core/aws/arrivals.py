@@ -4,6 +4,7 @@ Every write is tried against others on the same items, and after an answer that 
 made again: what an earlier try of the same call has done is that call's own.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import uuid4
@@ -36,6 +37,7 @@ from aion_core.ports import (
     Lease,
     NewTask,
     Repeated,
+    TaskKey,
     Turn,
     Waiting,
     WhenBusy,
@@ -70,7 +72,10 @@ class Arrivals:
             context = None if new.context_is_new and not attempt else await self._contexts.read(new.context)
             record = context or ContextRecord()
             if record.interrupted is not None:
-                return await self._known_of(new, holder) or Interrupted(record.interrupted)
+                known = await self._known_of(new, holder)
+                if known is None and await self.question_is_gone(new.context, record):
+                    continue
+                return known or Interrupted(record.interrupted)
             if record.busy and when_busy is not WhenBusy.ENQUEUE:
                 return await self._known_of(new, holder) or Busy(record.at_work)
             head = ingress.first_head(new)
@@ -105,6 +110,16 @@ class Arrivals:
             else:
                 return begun or Waiting(head, record.held_until())
         raise StoreUnavailable("The context changes faster than a task can be added to it.")
+
+    async def question_is_gone(self, context: ContextKey, record: ContextRecord) -> bool:
+        """Tell whether the task that asks has outlived its time, which frees its context: read that again."""
+        task_id = record.interrupted or ""
+        head = await self._log.head(TaskKey(context.owner, task_id))
+        if head is not None and head.state not in lifecycle.TERMINAL:
+            return False
+        with suppress(Refused):  # somebody else has freed it
+            await self._contexts.transact(self._writes.strike(context, task_id, record, record.fence + 1))
+        return True
 
     async def _known_of(self, new: NewTask, holder: str | None) -> Begun | Waiting | Repeated | None:
         """Return what is known of the message, by any of its keys; None where nothing is."""

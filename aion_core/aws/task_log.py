@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from aion_core.aws.writes import Write, put
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cursor, DeltaBatch, FollowUp, Head, Lease, Log, Numbered, TaskKey
 from aion_core.protocol.types import Event, Message, Task
+
+logger = logging.getLogger(__name__)
 
 LARGE_BYTES = 32 * 1024
 """From here on a payload lies in S3, which is cheaper than the write units of a row."""
@@ -157,12 +160,17 @@ class TaskLog:
             attributes["request"] = items.text(json.dumps(follow_up.request))
         return put(self._table, keys.asked_key(task, turn.id), {**attributes, **self._writes.keeping()})
 
-    async def asked(self, task: TaskKey, turn_id: str) -> Waiting:
-        """Return the message that waits for its task under the turn; raises StoreCorrupt where it is gone."""
+    async def asked(self, task: TaskKey, turn_id: str) -> Waiting | None:
+        """Return the message that waits for its task under the turn; None where it is gone, or cannot be read."""
         item = await self._reads.get(keys.asked_key(task, turn_id))
-        packed = await self._unpacked("asked", item) if item is not None else None
+        try:
+            packed = await self._unpacked("asked", item) if item is not None else None
+        except StoreCorrupt:
+            packed = None
         if item is None or packed is None:
-            raise StoreCorrupt("A message that waits is gone.")
+            # Its turn has to begin all the same: it fails for want of a message, and nobody waits behind it for ever.
+            logger.error("A message that waits is gone.", extra={"task_id": task.task_id})
+            return None
         return Waiting(Message.FromString(packed), json.loads(item["request"]["S"]) if "request" in item else {})
 
     async def _payload(self, task: TaskKey, place: str, name: str, packed: bytes) -> Item:

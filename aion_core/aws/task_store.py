@@ -53,6 +53,9 @@ from aion_core.protocol.types import Event, Task
 from aion_core.tasks import ingress, lifecycle
 from aion_core.tasks.contexts import ContextRecord, turn_to_begin
 
+CONTEXT, HEAD = 0, 1
+"""Where in a transaction that ends a turn the writes of the context and of the task's head stand."""
+
 
 class DynamoDBTaskStore:
     """`ports.TaskStore` in one table."""
@@ -106,6 +109,11 @@ class DynamoDBTaskStore:
             if mine is not None and record.fence == mine.lease.fence and record.holder == holder:
                 return mine  # an earlier try, whose answer was lost
             turn = turn_to_begin(record, self._contexts.now())
+            if turn is None and record.interrupted is not None and record.waiting:
+                mine = None
+                if not await self._arrivals.question_is_gone(context, record):
+                    return None
+                continue
             if not isinstance(turn, Turn):
                 return turn
             head = await self.head(_task_of(context, turn))
@@ -148,7 +156,12 @@ class DynamoDBTaskStore:
         writes = [
             self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
             await self._log.put_event(
-                head.key, after.generation, event, token=str(uuid4()), asked=asked.message, request=asked.request
+                head.key,
+                after.generation,
+                event,
+                token=str(uuid4()),
+                asked=asked.message if asked else None,
+                request=asked.request if asked else None,
             ),
             self._writes.drop_asked(head.key, turn.id),
         ]
@@ -219,7 +232,7 @@ class DynamoDBTaskStore:
                 written = await self._ended_before(lease, head, after, token)
                 if written is not None:
                     return written
-                if refused.failed(1):
+                if refused.failed(HEAD) or (asks and refused.failed(CONTEXT)):
                     raise LeaseLost("Another holder runs this context now.") from None
                 if not asks and not refused.conflict:
                     ending = await self._ending(lease, head, after, go_on=go_on)
@@ -319,7 +332,7 @@ class DynamoDBTaskStore:
             except Refused as refused:
                 if await self._log.holds(head.key, after.generation, token):
                     return ended
-                if refused.failed(1):
+                if refused.failed(HEAD):
                     raise ingress.no_longer_asked() from None
                 await let_others_write(attempt)
             except StoreUnavailable:

@@ -22,6 +22,7 @@ _READ_AGAIN = "test_cancel.py::test_who_has_read_the_task_before_its_last_event_
 _RENEWED = "test_task_store.py::test_a_renewed_lease_lives_on"
 _NOT_PAUSED = "test_ends.py::test_a_turn_that_never_ran_or_is_anothers_is_not_paused"
 _AS_IT_EXPIRES = "test_races.py::test_who_waits_in_a_context_as_it_expires_is_not_forgotten"
+_EXPIRED_UNDER_IT = "test_retention.py::test_a_holder_whose_context_has_expired_under_it_does_not_free_the_next_ones"
 _RUNNING = "attribute_exists(running)"
 _ROOM = "(attribute_not_exists(waiting) OR size(waiting) < :most)"
 _NOBODY_WAITS = "(attribute_not_exists(waiting) OR size(waiting) = :none)"
@@ -53,9 +54,6 @@ CAUGHT_BY = {
     "task_store.append: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
     "task_store.append: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _TAKEN_OVER,
     "task_store.finish: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
-    "task_store.finish: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": (
-        "test_ends.py::test_whose_turn_was_taken_over_cannot_end_it"
-    ),
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT: generation = :known": _DOES_NOT_GO_ON,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): generation = :known": _DOES_NOT_GO_ON,
     "task_store.cancel: HEAD_IS_AS_I_KNOW_IT: generation = :known": _READ_AGAIN,
@@ -95,7 +93,9 @@ CAUGHT_BY = {
     "task_writes.wait_first: FENCE_IS_AS_READ": (
         "test_races.py::test_who_takes_a_turn_over_meanwhile_is_interrupted_too"
     ),
+    "task_writes.release: FENCE_IS_MINE": _EXPIRED_UNDER_IT,
     "task_writes.release: NOTHING_WAITS": "test_races.py::test_a_message_that_comes_as_a_turn_ends_is_not_forgotten",
+    "task_writes.release_asking: FENCE_IS_MINE": _EXPIRED_UNDER_IT,
     "task_writes.put_down: LEASE_IS_MINE: fence = :fence": _NOT_PAUSED,
     "task_writes.put_down: LEASE_IS_MINE: holder = :holder": _NOT_PAUSED,
     "task_writes.strike: FENCE_IS_AS_READ": (
@@ -123,6 +123,7 @@ _BY_THE_HEAD = "whoever takes the context raises the fence of the head, which is
 _BY_THE_TASK = "a task asks, or works, until its head moves on, which is compared too"
 
 NEVER_ALONE = {
+    "task_store.finish: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): fence = :known_fence": _BY_THE_FENCE,
