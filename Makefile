@@ -5,6 +5,9 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
+# A file of tests after another in each of two processes: most of them wait for others now and then.
+SIDE_BY_SIDE := -n 2 --dist loadfile
+
 .DEFAULT_GOAL := help
 .PHONY: help dev test test-engines test-deep replay lint format bench sam-local clean
 
@@ -15,15 +18,15 @@ dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PO
 	@exec $(VENV)/bin/aion dev
 
 test: $(VENV)/.tests ## Pass the tests
-	$(VENV)/bin/python -m pytest $(PYTEST)
+	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(PYTEST)
 
 test-engines: export AION_TEST_ENGINES ?= all
 test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine (AION_TEST_ENGINES=moto,ministack)
-	$(VENV)/bin/python -m pytest tests/contract $(PYTEST)
+	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/contract $(PYTEST)
 
 test-deep: export AION_TEST_ENGINES ?= all
 test-deep: $(VENV)/.tests ## Pass all tests: five times the simulated schedules, crashes in pairs, each engine, a kill for real
-	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest -m 'deep or not deep' $(PYTEST)
+	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
 
 replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule (SEED=…)
 	@$(VENV)/bin/python -m tests.simulation $(SEED)

@@ -1,10 +1,12 @@
 """What the whole suite shares: the embedded stack, a clock that only moves when it is told to, and what was covered."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from infra.local_stack import LocalStack
+from tests.support import telling
 from tests.support.clock import ManualClock
 from tests.support.rows import ROWS, rows_in
 
@@ -23,6 +25,19 @@ def stack(moto: LocalStack) -> LocalStack:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand on what this process has to tell, where it works for another."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["told"] = telling.tell()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Hear what a process of the run has to tell."""
+    telling.hear(getattr(node, "workeroutput", {}).get("told", {}))
 
 
 _proven: dict[int, bool] = {}

@@ -77,6 +77,13 @@ class Missing(Exception):
     """Nothing has this name."""
 
 
+TRIES = 8
+"""How often a write is tried against others that are under way on the same item."""
+
+TRIES_UNHEARD = 3
+"""How often a write is tried whose answer does not come; boto3 tries each of them twice."""
+
+
 async def let_others_write(attempt: int) -> None:
     """Wait before a write is tried again that met another on the same item: full jitter, growing."""
     await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from aion_core.aws import items
 from aion_core.aws.items import Item
-from aion_core.aws.task_store import LARGE_BYTES
+from aion_core.aws.task_log import LARGE_BYTES
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs
 

@@ -64,6 +64,7 @@ MAY_WAIT_ALONE = f"{NOTHING_RUNS} AND {NOTHING_ASKS} AND ({NOTHING_WAITS})"
 TASK_ASKS = "interrupted = :task"
 LEASE_IS_AS_DEAD_AS_READ = f"{FENCE_IS_AS_READ} AND #until = :read"
 LEASE_IS_MINE = "fence = :fence AND holder = :holder"
+FENCE_IS_MINE = "fence = :fence"
 HEAD_IS_AS_I_KNOW_IT = "generation = :known AND fence = :known_fence"
 TASK_HAS_NOT_GONE_ON = "generation = :known"
 TASK_IS_AT_WORK = "#state IN (:submitted, :working)"
@@ -194,7 +195,12 @@ class TaskWrites:
     def take_from(self, lease: Lease, record: ContextRecord) -> Write:
         """The task's turn is interrupted: run its next one in its place, whose holder may be alive."""
         return self._change(
-            lease.context, f"SET {SET_LEASE}", FENCE_IS_AS_READ, known=record.fence, **self._lease_values(lease)
+            lease.context,
+            f"SET {SET_LEASE}, expires = :expires",
+            FENCE_IS_AS_READ,
+            known=record.fence,
+            expires=self._at(self._retention),
+            **self._lease_values(lease),
         )
 
     def renew(self, lease: Lease) -> Write:
@@ -202,11 +208,12 @@ class TaskWrites:
         until = self.until()
         return self._change(
             lease.context,
-            "SET #until = :until, due_at = :until",
+            "SET #until = :until, due_at = :until, expires = :expires",
             LEASE_IS_MINE,
             fence=lease.fence,
             holder=lease.holder,
             until=until,
+            expires=self._at(self._retention),
         )
 
     # ── Who waits ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -281,15 +288,21 @@ class TaskWrites:
 
     def release(self, lease: Lease) -> Write:
         """The turn is over, and nothing waits: free the context."""
-        # No condition on the fence: whoever takes the context raises that of the head in the same transaction.
-        return self._change(lease.context, f"REMOVE {NOBODY_RUNS}, {NOT_DUE}", NOTHING_WAITS, none=0)
+        return self._change(
+            lease.context,
+            f"REMOVE {NOBODY_RUNS}, {NOT_DUE}",
+            f"{FENCE_IS_MINE} AND ({NOTHING_WAITS})",
+            fence=lease.fence,
+            none=0,
+        )
 
     def release_asking(self, lease: Lease) -> Write:
         """The turn ended with a question: free the context, and remember whose; what waits waits for the answer."""
         return self._change(
             lease.context,
             f"SET interrupted = :task REMOVE {NOBODY_RUNS}, {NOT_DUE}",
-            None,
+            FENCE_IS_MINE,
+            fence=lease.fence,
             task=lease.turn.task_id,
         )
 
@@ -323,8 +336,9 @@ class TaskWrites:
         return self._change(
             lease.context,
             # Nobody's lease, by anybody's clock: one that is behind must not take it for alive.
-            f"SET #until = :never, running = :turn, {SET_DUE} REMOVE holder",
+            f"SET #until = :never, running = :turn, expires = :expires, {SET_DUE} REMOVE holder",
             LEASE_IS_MINE,
+            expires=self._at(self._retention),
             fence=lease.fence,
             holder=lease.holder,
             never=0,
@@ -367,7 +381,7 @@ class TaskWrites:
 
     def claim(self, overdue: Overdue, due_at: int) -> Write:
         """Somebody wakes the context: let nobody else, for a while."""
-        again = self._soon() + int(self._lease_seconds * 1000) * (CLAIM_TERMS - 1)
+        again = self.until() + int(self._lease_seconds * 1000) * (CLAIM_TERMS - 1)
         return self._change(overdue.context, "SET due_at = :again", DUE_AS_READ, read=due_at, again=again)
 
     # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -389,12 +403,9 @@ class TaskWrites:
         """Return when a lease that is taken now runs out."""
         return items.milliseconds(self._clock.now()) + int(self._lease_seconds * 1000)
 
-    def _soon(self) -> int:
-        """Return when what a bell was rung for now is overdue: not before the bell has had its time."""
-        return self.until()
-
     def _due(self, context: ContextKey) -> dict[str, object]:
-        return {"shard": keys.due_shard(context), "due": self._soon()}
+        # What a bell was rung for now is overdue when the bell has had its time: as long as a lease.
+        return {"shard": keys.due_shard(context), "due": self.until()}
 
     def _lease_values(self, lease: Lease) -> dict[str, object]:
         return {

@@ -7,10 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from aion_core.aws import items, keys, writes
-from aion_core.aws.client import Calls, Refused, let_others_write
+from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
-from aion_core.aws.task_store import TRIES
 from aion_core.aws.writes import Write
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable

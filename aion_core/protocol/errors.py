@@ -42,5 +42,7 @@ def to_wire(error: AionError) -> a2a.A2AError:
     if isinstance(error, ClientError):
         return WIRE[type(error)](str(error))
     if isinstance(error, StoreUnavailable):
-        return a2a.InternalError("The server's store is busy. Send the same message again, with the same messageId.")
+        return a2a.InternalError(
+            "The server's store is busy. Try again in a moment; a message with the same messageId is taken once."
+        )
     return a2a.InternalError(INTERNAL)

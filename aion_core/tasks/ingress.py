@@ -120,7 +120,11 @@ def is_in(task: Task, message: Message) -> bool:
     held = next((said for said in task.history if said.message_id == message.message_id), None)
     if held is None or held.role != Role.ROLE_USER:
         return False
-    repeat_of(content_hash(message), task.id, content_hash(held))
+    # A client that answers a question need not name its task; the history always does.
+    as_sent = Message()
+    as_sent.CopyFrom(held)
+    as_sent.task_id = message.task_id
+    repeat_of(content_hash(message), task.id, content_hash(as_sent))
     return True
 
 

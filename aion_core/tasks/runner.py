@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing
 
-from aion_core.errors import AgentFailed, LeaseLost, StoreError
+from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
 from aion_core.ports import (
     Agent,
     Asks,
@@ -39,6 +39,9 @@ MAX_HOPS = 200
 
 STOP_SECONDS = 2.0
 """How long an agent that has lost its lease may take to stop; whatever it says later is refused by the fence."""
+
+UNREADABLE = "A record of this task can no longer be read. Send the message again, in a new task."
+"""What a client is told where the log, or the message that waited, is gone or broken."""
 
 RENEWALS = 3
 """How often a lease is renewed within its term: one or two missed beats do not lose it."""
@@ -117,6 +120,9 @@ class TaskRunner:
                     await self._put_down(turn)
                 else:
                     await turn.end(ending, go_on=self._has_time(time_up))
+            except StoreCorrupt:
+                logger.exception("A record of the task cannot be read.", extra={"task_id": turn.key.task_id})
+                await turn.fail(UNREADABLE, go_on=self._has_time(time_up))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
@@ -126,9 +132,9 @@ class TaskRunner:
             turn.over = True
             logger.warning("The turn belongs to another holder now.", extra={"task_id": turn.key.task_id})
         except StoreError:
-            # Whoever begins the turn next finds what is recorded.
+            # Whoever begins the turn next finds what is recorded; not at once, since the store has just refused.
             logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
-            await self._put_down(turn)
+            await self._put_down(turn, delay=self.lease_seconds / 2)
 
     async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
         """Ask the agent to stop at a step boundary when the time is nearly up; return when it has to be cut."""
@@ -159,7 +165,7 @@ class TaskRunner:
             return not time_up.now.is_set()
         return not time_up.now.is_set() and (time_up.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
-    async def _put_down(self, turn: TurnUnderWay) -> None:
+    async def _put_down(self, turn: TurnUnderWay, *, delay: float = 0.0) -> None:
         """Hand the turn on; where even that cannot be recorded, its lease runs out."""
         turn.over = True
         try:
@@ -167,11 +173,11 @@ class TaskRunner:
         except (LeaseLost, StoreError) as error:
             logger.warning("The turn could not be handed on: %s", error, extra={"task_id": turn.key.task_id})
         else:
-            await self._ring(turn)
+            await self._ring(turn, delay)
 
-    async def _ring(self, turn: TurnUnderWay) -> None:
+    async def _ring(self, turn: TurnUnderWay, delay: float = 0.0) -> None:
         try:
-            await self._bells.ring(Bell(turn.lease.context))
+            await self._bells.ring(Bell(turn.lease.context), delay=delay)
         except StoreError as error:
             # What is due is found by its due time.
             logger.warning("A bell could not be rung: %s", error, extra={"task_id": turn.key.task_id})

@@ -119,7 +119,7 @@ class TaskService:
         if not at_once and accepted.task is not None:
             return accepted.task
         if at_once:
-            await self._within(self._rested(accepted), self._blocking_wait)
+            await self._within(self._rested(accepted), self._patience(call))
         if accepted.run is not None and accepted.run.rests_or_goes_on():
             return accepted.run.task()
         # Somebody else has ended the turn: the log knows how.
@@ -279,7 +279,8 @@ class TaskService:
 
     def _repeated(self, call: Call, context: ContextKey, task_id: str, *, at_once: bool) -> _Accepted:
         """Follow a task that there is; should its turn have lost its holder, this call is as good a one as any."""
-        if at_once:
+        # Known by its Idempotency-Key, the message is in another context than the one that was made up for it.
+        if at_once and not call.idempotency_key:
             self._go(call, self._worker.answer(Bell(context), until=call.time_up.until))
         return _Accepted(TaskKey(call.owner, task_id))
 
@@ -335,6 +336,13 @@ class TaskService:
 
     def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[Spoken], None]:
         return subscription.tail(self._reads, key, self._clock, after=after, until=call.time_up.until)
+
+    def _patience(self, call: Call) -> float:
+        """Return how long a client may be kept waiting: its answer has to leave before this process ends."""
+        if call.time_up.until is None:
+            return self._blocking_wait
+        left = (call.time_up.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
+        return min(self._blocking_wait, max(0.0, left))
 
     async def _within(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
         """Wait for the work, but so long at the most by this clock; what it raises is raised."""

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime
 
-from aion_core.errors import TaskNotFound
+from aion_core.errors import StoreUnavailable, TaskNotFound
 from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Numbered, TaskKey
 from aion_core.tasks import lifecycle
 from aion_core.tasks.run import Spoken, cursor_of
@@ -13,6 +13,9 @@ FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
 """How often the log is read while something comes, and when nothing does."""
 IDLE_SECONDS = 300.0
 """After so long without a word a reader is let go; it may come back to where it stood."""
+
+MOST_FAILURES = 6
+"""How often in a row the log may be out of reach before a reader is told so: a quarter of a minute."""
 
 LEAVE_SECONDS = 6.0
 """How long before its process ends a reader is let go: its stream is to end cleanly, not to be cut."""
@@ -30,14 +33,21 @@ async def tail(
 
     `until`: when the process ends that reads; a little before, the reader is let go, and may come back. Raises TaskNotFound where there is no such task.
     """
-    pause, idle = FAST_SECONDS, 0.0
+    pause, idle, failures = FAST_SECONDS, 0.0, 0
     # A cursor may point into a batch, which is found by its first chunk: the first read begins at the event.
     since = Cursor(after.generation)
     while True:
-        read = await reads.after(key, after.generation, since)
+        try:
+            read = await reads.after(key, after.generation, since)
+        except StoreUnavailable:
+            failures += 1
+            if failures == MOST_FAILURES:
+                raise
+            await clock.sleep(SLOW_SECONDS * failures)
+            continue
         if read.log is None:
             raise TaskNotFound(key.task_id)
-        log = read.log
+        failures, log = 0, read.log
         heard, after = merge(log.events, read.deltas, after)
         since = after
         if heard:

@@ -82,12 +82,13 @@ class TurnUnderWay:
         """Return what the agent is to answer."""
         turn = self.lease.turn
         entry = self._run.entry(turn.asked)
+        message = message_asked(entry, turn)
         return Asked(
             self.lease.context,
             turn,
             self.lease.fence,
             self._run.task(),
-            message_asked(entry, turn),
+            message,
             entry.request if entry is not None else {},
             [entry for entry in self._run.log if entry.generation > turn.asked],
             self.drain,

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import StoreError
+from aion_core.errors import StoreCorrupt, StoreError
 from aion_core.ports import Begun, Bell, Bells, Clock, Held, TaskStore
 from aion_core.tasks.run import Run
 from aion_core.tasks.runner import TaskRunner
@@ -53,5 +53,10 @@ class Worker:
             following = await self._runner.run(following, run, time_up)
 
     async def _run_of(self, begun: Begun) -> Run:
-        log = await self._store.log(begun.head.key)
+        """Return the run of a turn, with its log; without one where that cannot be read: then the turn will fail."""
+        try:
+            log = await self._store.log(begun.head.key)
+        except StoreCorrupt:
+            logger.exception("The log of a task cannot be read.", extra={"task_id": begun.head.key.task_id})
+            log = None
         return Run(log.events if log is not None else ())

@@ -7,7 +7,7 @@ import pytest
 
 from aion_core.memory.task_store import MemoryTaskStore
 from infra.local_stack import LocalStack
-from tests.support import engines
+from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
@@ -70,10 +70,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
+telling.TELLERS["engines"] = lambda: [[*place, count] for place, count in _ran.items()]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print on what the contract suites have run."""
-    if _ran:
+    ran: Counter[tuple[str, str]] = Counter()
+    for told in telling.all_told("engines"):
+        for engine, outcome, count in told:
+            ran[engine, outcome] += count
+    if ran:
         terminalreporter.section("engines")
-        for engine in dict.fromkeys(engine for engine, _ in _ran):
-            counts = ", ".join(f"{count} {outcome}" for (of, outcome), count in sorted(_ran.items()) if of == engine)
+        for engine in sorted({engine for engine, _ in ran}):
+            counts = ", ".join(f"{count} {outcome}" for (of, outcome), count in sorted(ran.items()) if of == engine)
             terminalreporter.line(f"{engine}: {counts}")

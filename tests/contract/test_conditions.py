@@ -22,29 +22,30 @@ _READ_AGAIN = "test_cancel.py::test_who_has_read_the_task_before_its_last_event_
 _RENEWED = "test_task_store.py::test_a_renewed_lease_lives_on"
 _NOT_PAUSED = "test_ends.py::test_a_turn_that_never_ran_or_is_anothers_is_not_paused"
 _AS_IT_EXPIRES = "test_races.py::test_who_waits_in_a_context_as_it_expires_is_not_forgotten"
+_EXPIRED_UNDER_IT = "test_retention.py::test_a_holder_whose_context_has_expired_under_it_does_not_free_the_next_ones"
 _RUNNING = "attribute_exists(running)"
 _ROOM = "(attribute_not_exists(waiting) OR size(waiting) < :most)"
 _NOBODY_WAITS = "(attribute_not_exists(waiting) OR size(waiting) = :none)"
 
 CAUGHT_BY = {
-    f"task_store.create: MAY_WAIT_BEHIND_OTHERS: {_ROOM}": _TOO_MANY,
-    "task_store.create: MAY_WAIT_BEHIND_OTHERS: attribute_not_exists(interrupted)": _A_QUESTION,
-    f"task_store.create: MAY_WAIT_BEHIND_OTHERS: ({_RUNNING} OR (attribute_exists(waiting) AND size(waiting) > :none))": (
+    f"arrivals.create: MAY_WAIT_BEHIND_OTHERS: {_ROOM}": _TOO_MANY,
+    "arrivals.create: MAY_WAIT_BEHIND_OTHERS: attribute_not_exists(interrupted)": _A_QUESTION,
+    f"arrivals.create: MAY_WAIT_BEHIND_OTHERS: ({_RUNNING} OR (attribute_exists(waiting) AND size(waiting) > :none))": (
         "test_races.py::test_what_was_busy_and_is_free_meanwhile_is_taken"
     ),
-    f"task_store.create: MAY_WAIT: {_ROOM}": _TOO_MANY,
-    "task_store.create: MAY_WAIT: attribute_not_exists(interrupted)": _A_QUESTION,
-    "task_store.create: MAY_WAIT_ALONE: attribute_not_exists(running)": _NOT_TO_QUEUE,
-    "task_store.create: MAY_WAIT_ALONE: attribute_not_exists(interrupted)": _NOT_TO_QUEUE,
-    f"task_store.create: MAY_WAIT_ALONE: {_NOBODY_WAITS}": _NOT_TO_QUEUE,
-    "task_store._queued: ONE_MORE_MAY_WAIT": "test_races.py::test_one_message_too_many_behind_a_question_is_refused",
-    f"task_store._queued: MAY_WAIT: {_ROOM}": (
+    f"arrivals.create: MAY_WAIT: {_ROOM}": _TOO_MANY,
+    "arrivals.create: MAY_WAIT: attribute_not_exists(interrupted)": _A_QUESTION,
+    "arrivals.create: MAY_WAIT_ALONE: attribute_not_exists(running)": _NOT_TO_QUEUE,
+    "arrivals.create: MAY_WAIT_ALONE: attribute_not_exists(interrupted)": _NOT_TO_QUEUE,
+    f"arrivals.create: MAY_WAIT_ALONE: {_NOBODY_WAITS}": _NOT_TO_QUEUE,
+    "arrivals._queued: ONE_MORE_MAY_WAIT": "test_races.py::test_one_message_too_many_behind_a_question_is_refused",
+    f"arrivals._queued: MAY_WAIT: {_ROOM}": (
         "test_follow_ups.py::test_one_message_too_many_to_a_task_at_work_is_refused_and_leaves_nothing"
     ),
-    "task_store._queued: MAY_WAIT: attribute_not_exists(interrupted)": (
+    "arrivals._queued: MAY_WAIT: attribute_not_exists(interrupted)": (
         "test_races.py::test_a_message_to_what_waits_that_meets_a_question_wakes_nobody"
     ),
-    "task_store._taken: TASK_HAS_NOT_GONE_ON": (
+    "arrivals._taken: TASK_HAS_NOT_GONE_ON": (
         "test_follow_ups.py::test_by_interrupt_a_message_to_a_task_that_was_read_before_its_last_event_is_told_so"
     ),
     "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: generation = :known": (
@@ -53,9 +54,6 @@ CAUGHT_BY = {
     "task_store.append: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
     "task_store.append: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _TAKEN_OVER,
     "task_store.finish: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
-    "task_store.finish: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": (
-        "test_ends.py::test_whose_turn_was_taken_over_cannot_end_it"
-    ),
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT: generation = :known": _DOES_NOT_GO_ON,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): generation = :known": _DOES_NOT_GO_ON,
     "task_store.cancel: HEAD_IS_AS_I_KNOW_IT: generation = :known": _READ_AGAIN,
@@ -95,7 +93,9 @@ CAUGHT_BY = {
     "task_writes.wait_first: FENCE_IS_AS_READ": (
         "test_races.py::test_who_takes_a_turn_over_meanwhile_is_interrupted_too"
     ),
+    "task_writes.release: FENCE_IS_MINE": _EXPIRED_UNDER_IT,
     "task_writes.release: NOTHING_WAITS": "test_races.py::test_a_message_that_comes_as_a_turn_ends_is_not_forgotten",
+    "task_writes.release_asking: FENCE_IS_MINE": _EXPIRED_UNDER_IT,
     "task_writes.put_down: LEASE_IS_MINE: fence = :fence": _NOT_PAUSED,
     "task_writes.put_down: LEASE_IS_MINE: holder = :holder": _NOT_PAUSED,
     "task_writes.strike: FENCE_IS_AS_READ": (
@@ -123,6 +123,7 @@ _BY_THE_HEAD = "whoever takes the context raises the fence of the head, which is
 _BY_THE_TASK = "a task asks, or works, until its head moves on, which is compared too"
 
 NEVER_ALONE = {
+    "task_store.finish: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): fence = :known_fence": _BY_THE_FENCE,

@@ -288,6 +288,7 @@ async def takes_over(chat: Conversation) -> Any:
     await chat.ends(outcome)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("name", DEEDS)
 async def test_what_went_unheard_is_done_once(chat: Conversation, faults: Faults, name: str, times: int) -> None:
@@ -311,6 +312,7 @@ async def test_what_was_never_heard_is_found_by_the_same_call_made_again(
     await chat.comes_to_rest()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
 async def test_a_burst_of_throttling_is_outlived(chat: Conversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
@@ -320,6 +322,7 @@ async def test_a_burst_of_throttling_is_outlived(chat: Conversation, faults: Fau
     await chat.comes_to_rest()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.parametrize(
     ("code", "reasons"),
@@ -338,6 +341,7 @@ async def test_a_conflict_with_another_write_is_tried_again(
     await chat.comes_to_rest()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
 async def test_what_cannot_be_done_now_says_so_and_leaves_nothing_half_done(
     chat: Conversation, faults: Faults, name: str
@@ -351,6 +355,7 @@ async def test_what_cannot_be_done_now_says_so_and_leaves_nothing_half_done(
     await chat.comes_to_rest()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
 async def test_what_aws_refuses_for_good_is_no_passing_fault(chat: Conversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]

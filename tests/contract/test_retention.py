@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from aion_core.aws import keys
-from aion_core.ports import Begun, Cursor, Delta, DeltaBatch, Numbered, Repeated, Waiting
+from aion_core.errors import LeaseLost
+from aion_core.ports import Begun, Cursor, Delta, DeltaBatch, Held, Interrupted, Numbered, Repeated, Waiting
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
@@ -253,3 +254,54 @@ async def test_a_waiting_message_is_there_when_its_turn_begins_again(chat: Conve
     begun = await chat.begins()
     assert begun.head == replace(waiting.head, fence=1)
     await chat.ends(begun)
+
+
+@pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
+async def test_a_holder_whose_context_has_expired_under_it_does_not_free_the_next_ones(
+    chat: Conversation, state: Any
+) -> None:
+    """A turn that nobody has renewed for longer than anything is kept."""
+    old = await chat.starts("m-1")
+    chat.clock.move(31 * DAY)
+    chat.tasks.clear()
+    new = await chat.starts("m-2", holder="holder-2")
+    with pytest.raises(LeaseLost):
+        await chat.ends(old, state)
+    assert chat.store.renew(new.lease)
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-3"), Held)
+    await chat.ends(new)
+    await chat.comes_to_rest()
+
+
+async def test_a_turn_keeps_its_context_for_as_long_as_it_is_renewed(chat: Conversation) -> None:
+    turn = await chat.starts("m-1")
+    for _ in range(40):
+        chat.clock.move(DAY)
+        assert chat.store.renew(turn.lease)
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+    outcome = await chat.store.create(chat.message("m-2"), holder="holder-2")
+    assert isinstance(outcome, Waiting), "nobody runs beside it"
+
+
+@pytest.mark.parametrize("holder", ["holder-2", None])
+async def test_a_question_that_has_outlived_its_time_frees_its_context(
+    stack: Stack, clock: ManualClock, holder: str | None
+) -> None:
+    """An answer soon after the question moves the context's end, but not yet the task's."""
+    chat = Conversation(dynamodb_store(stack, clock, retention=timedelta(days=1)), clock)
+    asking = await chat.asks("m-1")
+    clock.move(11 * 3600)
+    answered = await chat.store.follow_up(await chat.more(asking, "m-2"), holder="holder-1")
+    assert isinstance(answered, Begun)
+    asked = await chat.ends(answered, INPUT_REQUIRED, "and which?")
+    clock.move(12 * 3600)
+    assert isinstance(await chat.store.create(chat.message("m-3"), holder=holder), Interrupted), "it still asks"
+    clock.move(2 * 3600)
+    assert await chat.store.head(asked.head.key) is None
+    chat.tasks.clear()
+    turn = await chat.starts("m-3", holder=holder) if holder else None
+    if turn is None:
+        await chat.waits("m-3")
+        turn = await chat.begins()
+    await chat.ends(turn)
+    await chat.comes_to_rest()

@@ -1,0 +1,288 @@
+"""Messages as they come in, on DynamoDB: a new task, or one more word to a task that there is; each once.
+
+Every write is tried against others on the same items, and after an answer that was lost it is looked for before it is
+made again: what an earlier try of the same call has done is that call's own.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from uuid import uuid4
+
+from aion_core.aws import keys
+from aion_core.aws.client import TRIES, TRIES_UNHEARD, Refused, let_others_write
+from aion_core.aws.contexts import Contexts
+from aion_core.aws.items import Item
+from aion_core.aws.table import Table
+from aion_core.aws.task_log import TaskLog
+from aion_core.aws.task_writes import (
+    MAY_WAIT,
+    MAY_WAIT_ALONE,
+    MAY_WAIT_BEHIND_OTHERS,
+    ONE_MORE_MAY_WAIT,
+    TASK_HAS_NOT_GONE_ON,
+    TaskWrites,
+)
+from aion_core.aws.writes import Write
+from aion_core.errors import StoreCorrupt, StoreUnavailable
+from aion_core.ports import (
+    MAX_WAITING,
+    Begun,
+    Busy,
+    Clock,
+    ContextKey,
+    FollowUp,
+    Head,
+    Interrupted,
+    Lease,
+    NewTask,
+    Repeated,
+    TaskKey,
+    Turn,
+    Waiting,
+    WhenBusy,
+)
+from aion_core.tasks import ingress, lifecycle
+from aion_core.tasks.contexts import ContextRecord
+
+KEEP_LONGER = timedelta(days=1)
+"""By how much a task's life has to grow for a follow-up to move its end: each move costs a snapshot."""
+
+
+class Arrivals:
+    """`create`, `follow_up` and `known` of `ports.TaskStore`."""
+
+    def __init__(
+        self, contexts: Contexts, log: TaskLog, reads: Table, writes: TaskWrites, clock: Clock, *, retention: timedelta
+    ) -> None:
+        self._contexts, self._log, self._reads, self._writes = contexts, log, reads, writes
+        self._clock, self._retention = clock, retention
+
+    async def create(
+        self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated | Interrupted:
+        """See `ports.TaskStore.create`."""
+        events = [
+            await self._log.put_event(new.key, generation, event, request=new.request if generation == 1 else None)
+            for generation, event in enumerate(new.events, start=1)
+        ]
+        messages = [self._writes.put_message(key, new.key.task_id, new.content_hash) for key in _message_keys(new)]
+        for attempt in range(TRIES):
+            # A contextId that we made is known to be free: nothing is read.
+            context = None if new.context_is_new and not attempt else await self._contexts.read(new.context)
+            record = context or ContextRecord()
+            if record.interrupted is not None:
+                known = await self._known_of(new, holder)
+                if known is None and await self.question_is_gone(new.context, record):
+                    continue
+                return known or Interrupted(record.interrupted)
+            if record.busy and when_busy is not WhenBusy.ENQUEUE:
+                return await self._known_of(new, holder) or Busy(record.at_work)
+            head = ingress.first_head(new)
+            begun: Begun | None = None
+            if holder is not None and not record.busy:
+                lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
+                head = replace(head, fence=lease.fence)
+                begun = Begun(lease, head)
+                change = self._writes.take(lease, context)
+            elif record.expired:
+                change = self._writes.wait_anew(new.context, new.turn, record)
+            elif holder is not None:
+                # What runs, or is to, will come to this turn: its holder need not.
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT_BEHIND_OTHERS)
+            elif when_busy is WhenBusy.ENQUEUE:
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT)
+            else:
+                change = self._writes.wait(new.context, new.turn, MAY_WAIT_ALONE)
+            try:
+                await self._contexts.transact(*messages, change, self._writes.put_head(head), *events)
+            except Refused as refused:
+                known = await self._known_of(new, holder)
+                if known is not None:
+                    return known
+                if len(record.waiting) >= MAX_WAITING and not refused.conflict:
+                    raise ingress.too_many_wait() from None
+                await let_others_write(attempt)
+            except StoreUnavailable:
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
+                await let_others_write(attempt)
+            else:
+                return begun or Waiting(head, record.held_until())
+        raise StoreUnavailable("The context changes faster than a task can be added to it.")
+
+    async def question_is_gone(self, context: ContextKey, record: ContextRecord) -> bool:
+        """Tell whether the task that asks has outlived its time, which frees its context: read that again."""
+        task_id = record.interrupted or ""
+        head = await self._log.head(TaskKey(context.owner, task_id))
+        if head is not None and head.state not in lifecycle.TERMINAL:
+            return False
+        with suppress(Refused):  # somebody else has freed it
+            await self._contexts.transact(self._writes.strike(context, task_id, record, record.fence + 1))
+        return True
+
+    async def _known_of(self, new: NewTask, holder: str | None) -> Begun | Waiting | Repeated | None:
+        """Return what is known of the message, by any of its keys; None where nothing is."""
+        for key in _message_keys(new):
+            known = await self._reads.get(key)
+            if known is not None and known["task_id"]["S"] == new.key.task_id:
+                return await self._created_before(new, holder)
+            if known is not None:
+                return ingress.repeat_of(new.content_hash, known["task_id"]["S"], known["content"]["B"])
+        return None
+
+    async def _created_before(self, new: NewTask, holder: str | None) -> Begun | Waiting:
+        """Return what an earlier try of this very call has done, whose answer was lost."""
+        context = await self._contexts.read(new.context)
+        head = await self._log.head(new.key)
+        if context is None or head is None:
+            raise StoreCorrupt("A task that was just made is gone.")
+        if context.running is not None and context.running.id == new.turn.id and context.holder == holder:
+            return Begun(Lease(new.context, context.running, context.holder, context.fence), head)
+        return Waiting(head, context.held_until())
+
+    async def follow_up(
+        self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated:
+        """See `ports.TaskStore.follow_up`."""
+        before, context_key = follow_up.head, follow_up.head.context
+        token = str(uuid4())
+        message_key = keys.message_key(context_key, follow_up.message_id)
+        message = self._writes.put_message(message_key, before.key.task_id, follow_up.content_hash)
+        for attempt in range(TRIES):
+            record = await self._contexts.read(context_key) or ContextRecord()
+            takes = before.state in lifecycle.INTERRUPTED or (
+                when_busy is WhenBusy.INTERRUPT and record.runs(before.key.task_id)
+            )
+            another_runs = record.running is not None and record.running.id != follow_up.turn.id
+            if before.state in lifecycle.INTERRUPTED and another_runs:
+                # The very same answer may be what runs, sent twice.
+                again = await self.known(context_key, follow_up.message_id, follow_up.content_hash)
+                if again is None:
+                    raise ingress.another_runs()
+                return again
+            if not takes and when_busy is WhenBusy.REJECT:
+                again = await self.known(context_key, follow_up.message_id, follow_up.content_hash)
+                if again is None and _has_gone_on(before, await self._log.head(before.key), takes=False):
+                    raise ingress.no_longer_asked()
+                return again or Busy(before.key.task_id)
+            try:
+                if takes:
+                    taken = await self._taken(follow_up, record, holder, token)
+                    await self._contexts.transact(message, *taken.writes, token=token if not attempt else None)
+                    return taken.outcome
+                await self._contexts.transact(
+                    message,
+                    await self._log.put_asked(follow_up),
+                    self._queued(context_key, replace(follow_up.turn, asked=0), record),
+                    self._writes.check_at_work(before.key),
+                )
+            except Refused as refused:
+                known = await self._reads.get(message_key)
+                if known is not None and known["task_id"]["S"] == before.key.task_id:
+                    mine = await self._followed_before(follow_up, holder)
+                    if mine is not None:
+                        return mine
+                if known is not None:
+                    return ingress.repeat_of(follow_up.content_hash, known["task_id"]["S"], known["content"]["B"])
+                head = await self._log.head(before.key)
+                if not refused.conflict and _has_gone_on(before, head, takes=takes):
+                    raise ingress.no_longer_asked() from None
+                if len(record.waiting) >= MAX_WAITING and not takes and not refused.conflict:
+                    raise ingress.too_many_wait() from None
+                await let_others_write(attempt)
+            except StoreUnavailable:
+                if attempt + 1 == TRIES_UNHEARD:
+                    raise
+                await let_others_write(attempt)
+            else:
+                return Waiting(before, record.held_until())
+        raise StoreUnavailable("The context changes faster than a message can be added to it.")
+
+    def _queued(self, context: ContextKey, turn: Turn, record: ContextRecord) -> Write:
+        """Return the write by which a turn of a task at work waits; behind a question it is due when that is answered."""
+        if record.interrupted is not None:
+            # Should it be answered meanwhile: whoever takes the question away makes due what waits.
+            return self._writes.wait(context, turn, ONE_MORE_MAY_WAIT, due=False)
+        return self._writes.wait(context, turn, MAY_WAIT)
+
+    async def _taken(self, follow_up: FollowUp, record: ContextRecord, holder: str | None, token: str) -> "_Taken":
+        """Return the writes by which the task takes the message in at once, and what has happened when they are made."""
+        before = follow_up.head
+        asks = before.state in lifecycle.INTERRUPTED
+        after = replace(lifecycle.advance(before, follow_up.event), fence=record.fence + 1)
+        keep = self._keeps_longer(await self._reads.get(keys.head_key(before.key)))
+        writes = [
+            self._writes.move_head(before, after, TASK_HAS_NOT_GONE_ON, keep=keep),
+            await self._log.put_event(
+                before.key,
+                after.generation,
+                follow_up.event,
+                token=token,
+                asked=follow_up.asked,
+                request=follow_up.request,
+            ),
+        ]
+        if keep:
+            # The older events will expire before the task does: what they add up to is kept beside the new ones.
+            writes.append(await self._log.put_snapshot(before.key, before.generation, follow_up.task))
+            first = next(iter(follow_up.task.history), None)
+            if first is not None:
+                writes.append(self._writes.keep_message(keys.message_key(before.context, first.message_id)))
+            writes += [
+                self._writes.keep_asked(before.key, turn.id)
+                for turn in record.waiting
+                if turn.task_id == before.key.task_id and not turn.asked
+            ]
+        if holder is None:
+            writes.append(self._writes.wait_first(follow_up, record, after.fence, asks=asks))
+            return _Taken(writes, Waiting(after))
+        lease = Lease(before.context, replace(follow_up.turn, tries=1), holder, after.fence)
+        take = self._writes.take_again if asks else self._writes.take_from
+        writes.append(take(lease, record))
+        return _Taken(writes, Begun(lease, after))
+
+    async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> Begun | Waiting | None:
+        """Return what an earlier try of this very call has done, whose answer was lost; None where it was another's."""
+        record = await self._contexts.read(follow_up.head.context) or ContextRecord()
+        head = await self._log.head(follow_up.head.key)
+        if head is None:
+            return None
+        if record.running is not None and record.running.id == follow_up.turn.id and record.holder == holder:
+            return Begun(Lease(head.context, record.running, record.holder, record.fence), head)
+        if any(turn.id == follow_up.turn.id for turn in record.waiting):
+            return Waiting(head, record.held_until())
+        return None
+
+    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+        """See `ports.TaskStore.known`."""
+        known = await self._reads.get(keys.message_key(context, message_id))
+        return ingress.repeat_of(content_hash, known["task_id"]["S"], known["content"]["B"]) if known else None
+
+    def _keeps_longer(self, head: Item | None) -> bool:
+        """Tell whether a message that comes now makes the task's life noticeably longer."""
+        if head is None or "expires" not in head:
+            return False
+        end = (self._clock.now() + self._retention).timestamp()
+        return end - int(head["expires"]["N"]) > min(KEEP_LONGER, self._retention / 2).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    writes: list[Write]
+    outcome: Begun | Waiting
+
+
+def _message_keys(new: NewTask) -> list[keys.Key]:
+    """Return the keys by which a repeat of the message is known."""
+    found = [keys.message_key(new.context, new.message_id)]
+    if new.idempotency_key:
+        found.insert(0, keys.idempotency_key(new.context.owner, new.context.agent, new.idempotency_key))
+    return found
+
+
+def _has_gone_on(before: Head, now: Head | None, *, takes: bool) -> bool:
+    """Tell whether a message to the task, as it was read, can no longer be taken as it was going to be."""
+    if now is None:
+        return True
+    return now.generation != before.generation if takes else now.state in lifecycle.RESTING

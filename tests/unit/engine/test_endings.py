@@ -1,0 +1,372 @@
+"""How a turn ends in this process when something stands in the way: who is woken, what is heard, what is recorded."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from aion_core.clock import SystemClock
+from aion_core.errors import StoreCorrupt, StoreUnavailable
+from aion_core.memory.queues import MemoryBells
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import (
+    Asked,
+    Begun,
+    Bell,
+    Chunk,
+    ContextKey,
+    Cursor,
+    Delta,
+    DeltaBatch,
+    Emission,
+    Ended,
+    Head,
+    Lease,
+    Log,
+    Overdue,
+    Paused,
+    Reply,
+    Said,
+    TaskKey,
+)
+from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.tasks import ingress, lifecycle, subscription
+from aion_core.tasks.run import Run
+from aion_core.tasks.service import Call
+from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.sweep import Sweep
+from aion_core.tasks.time_up import TimeUp
+from tests.support.agents.scripted import Held, says
+from tests.support.clock import ManualClock
+from tests.support.requests import request
+from tests.support.service import parts
+
+COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
+CONTEXT = ContextKey("owner", "test", "c")
+
+
+def free(agent: Held) -> Held:
+    agent.go.set()
+    return agent
+
+
+class Rung(MemoryBells):
+    """Bells that are noted, and answered as ever."""
+
+    def __init__(self, clock: Any) -> None:
+        super().__init__(clock)
+        self.rung: list[tuple[Bell, float]] = []
+
+    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+        self.rung.append((bell, delay))
+        await super().ring(bell, delay=delay)
+
+
+async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> None:
+    """Its heartbeat sees the lease gone before the turn knows that it has given it back itself."""
+
+    class Late(MemoryTaskStore):
+        async def finish(
+            self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+        ) -> Ended:
+            ended = await super().finish(lease, head, event, go_on=go_on, snapshot=snapshot)
+            await asyncio.sleep(0.3)
+            return ended
+
+    clock = SystemClock()
+    made = parts(free(Held()), Late(clock), clock, lease_seconds=0.15)
+    call = Call("owner", "test")
+    heard = [spoken async for batch in made.service.stream(call, request()) for spoken in batch]
+    assert [spoken.id for spoken in heard][-1] == "3"
+    assert heard[-1].what.status.state == COMPLETED  # type: ignore[union-attr]
+
+
+async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:
+    """No sweep runs here."""
+    clock = ManualClock()
+    agent = Held()
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
+    ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=50)))
+    first = asyncio.create_task(made.service.send(ends_soon, request("one")))
+    await agent.spoke.wait()
+    second = await made.service.send(Call("owner", "test"), request("two", message_id="m-2", return_immediately=True))
+    await made.bells.quiet()
+    assert agent.asked == ["one"]
+    agent.go.set()
+    await first
+    await made.bells.quiet()
+    assert agent.asked == ["one", "two"]
+    assert (await made.service.get(ends_soon, second.id)).status.state == COMPLETED
+
+
+@pytest.mark.parametrize("how", ["behind it", "again"])
+async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -> None:
+    """No bell rings and no sweep runs here."""
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    agent = free(Held())
+    made = parts(agent, store, clock)
+    made.bells.close()
+    call = Call("owner", "test")
+    task = await made.service.send(call, request("one", return_immediately=True))
+    await store.begin(CONTEXT, holder="dies")
+    clock.move(31)
+    next_one = request("one") if how == "again" else request("two", message_id="m-2")
+    answering = asyncio.create_task(made.service.send(call, next_one))
+    for _ in range(100):
+        await asyncio.sleep(0)
+        clock.move(0.1)
+        if answering.done():
+            break
+    assert (await answering).status.state == COMPLETED
+    assert (await made.service.get(call, task.id)).status.state == COMPLETED
+    assert agent.asked == (["one"] if how == "again" else ["one", "two"])
+
+
+class Draining:
+    """Speaks, and stops between two steps when it is asked to."""
+
+    def __init__(self) -> None:
+        self.spoke = asyncio.Event()
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        yield Chunk("half a ", f"call-{asked.turn.hops}")
+        self.spoke.set()
+        if not asked.turn.hops:
+            await asked.drain.wait()
+            yield Paused()
+            return
+        yield Reply(says("whole"))
+
+
+async def test_a_delta_is_closed_and_kept_when_its_turn_is_handed_on() -> None:
+    """D10: whoever reads elsewhere hears that it was cut."""
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    agent = Draining()
+    made = parts(agent, store, clock, lease_seconds=10_000)
+    made.bells.answered_by(lambda bell: asyncio.sleep(0))
+    time_up = TimeUp()
+    call = Call("owner", "test", time_up=time_up)
+    sending = asyncio.create_task(made.service.send(call, request()))
+    await agent.spoke.wait()
+    time_up.now.set()
+    while call.work:
+        await asyncio.sleep(0)
+    (task,) = store._tasks.values()
+    chunks = [chunk for batch in task.deltas for chunk in batch.chunks]
+    assert [(chunk.text, chunk.last, chunk.reason) for chunk in chunks] == [
+        ("half a ", False, ""),
+        ("", True, "interrupted"),
+    ]
+    sending.cancel()
+
+
+class Ordered(MemoryTaskStore):
+    """Notes in which order deltas and events are written."""
+
+    def __init__(self, clock: Any) -> None:
+        super().__init__(clock)
+        self.order: list[str] = []
+
+    async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
+        await super().append_deltas(key, batch)
+        self.order.append("".join(chunk.text for chunk in batch.chunks))
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
+        self.order.append("event")
+        return await super().append(lease, head, event, key=key)
+
+
+async def test_what_was_spoken_is_kept_before_what_follows_it() -> None:
+    """A reader that has the event has had what was spoken before it."""
+
+    class Speaks(Held):
+        async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+            for word in ("one ", "two "):
+                yield Chunk(word, "call")
+            yield Said(says("said"))
+            yield Reply(says("done"))
+
+    clock = SystemClock()
+    store = Ordered(clock)
+    await parts(Speaks(), store, clock).service.send(Call("owner", "test"), request())
+    assert "".join(store.order) == "one two event"
+
+
+async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> None:
+    """Written between the two reads of the reader: the event is for the next time, and so is its chunk."""
+
+    class Between(MemoryTaskStore):
+        written = False
+
+        async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+            log = await super().log(key, after=after)
+            if after == 2 and not self.written and self.lease is not None:
+                self.written = True
+                head = await self.append(self.lease, self.begun_head, self.event)
+                await self.append_deltas(key, DeltaBatch(head.generation, head.fence, 0, (self.chunk,)))
+            return log
+
+        lease: Lease | None = None
+        begun_head: Any = None
+        event: Any = None
+        chunk: Any = None
+
+    clock = ManualClock()
+    store = Between(clock)
+    made = parts(Held(), store, clock)
+    made.bells.close()
+    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    begun = await store.begin(CONTEXT, holder="here")
+    assert isinstance(begun, Begun)
+    store.lease, store.begun_head = begun.lease, begun.head
+    store.event = TaskStatusUpdateEvent(status=lifecycle.status_at(TaskState.TASK_STATE_WORKING, clock.now()))
+    store.chunk = Delta("word", append=False)
+    tail = subscription.tail(SharedReads(store, clock), TaskKey("owner", task.id), clock, after=Cursor(2))
+    reading = asyncio.ensure_future(anext(tail))
+    while not reading.done():
+        await asyncio.sleep(0)
+        clock.move(0.1)
+    assert [spoken.id for spoken in await reading] == ["3", "3.1.0"]
+    await tail.aclose()
+
+
+async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
+    clock = ManualClock()
+
+    class Claimed(MemoryTaskStore):
+        async def claim(self, overdue: Overdue) -> bool:
+            return False
+
+    store = Claimed(clock)
+    made = parts(Held(), store, clock)
+    made.bells.close()
+    await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    clock.move(31)
+    bells = Rung(clock)
+    swept = await Sweep(store, bells).once()
+    assert (swept.found, swept.rung, bells.rung) == (1, 0, [])
+
+
+@pytest.mark.parametrize("gone", ["the log", "the message"])
+async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone: str) -> None:
+    clock = SystemClock()
+
+    class Broken(MemoryTaskStore):
+        broken = ""
+
+        async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+            log = await super().log(key, after=after)
+            if log is None or key.task_id != self.broken:
+                return log
+            if gone == "the log":
+                raise StoreCorrupt("The payload of an event is missing.")
+            return Log(log.head, tuple(replace(entry, asked=None) for entry in log.events[1:]))
+
+    store = Broken(clock)
+    agent = free(Held())
+    made = parts(agent, store, clock)
+    made.bells.answered_by(lambda bell: asyncio.sleep(0))
+    call = Call("owner", "test")
+    first = await made.service.send(call, request("one", return_immediately=True))
+    second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
+    store.broken = first.id
+    await made.worker.answer(Bell(CONTEXT))
+    head = await store.head(TaskKey("owner", first.id))
+    assert head is not None
+    assert head.state == FAILED
+    assert (await made.service.get(call, second.id)).status.state == COMPLETED
+    assert agent.asked == ["two"]
+
+
+async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again() -> None:
+    clock = ManualClock()
+
+    class Refusing(MemoryTaskStore):
+        async def finish(self, *given: Any, **options: Any) -> Ended:
+            raise StoreUnavailable("throttled")
+
+    store = Refusing(clock)
+    made = parts(free(Held()), store, clock, lease_seconds=30)
+    bells = Rung(clock)
+    bells.answered_by(lambda bell: asyncio.sleep(0))
+    made.worker._runner._bells = bells
+    made.bells.close()
+    await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    begun = await store.begin(CONTEXT, holder="here")
+    log = await store.log(next(iter(store._tasks)))
+    assert log is not None
+    await made.worker.run(begun, Run(log.events))  # type: ignore[arg-type]
+    assert bells.rung == [(Bell(CONTEXT), 15.0)]
+    bells.close()
+
+
+async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
+    clock = ManualClock()
+
+    class Away(MemoryTaskStore):
+        away = 0
+
+        async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+            if self.away:
+                self.away -= 1
+                raise StoreUnavailable("away")
+            return await super().log(key, after=after)
+
+    store = Away(clock)
+    agent = Held()
+    made = parts(agent, store, clock, lease_seconds=10_000)
+    call = Call("owner", "test")
+    sending = asyncio.create_task(made.service.send(call, request()))
+    await agent.spoke.wait()
+    (key,) = store._tasks
+    heard: list[str] = []
+
+    async def follow() -> None:
+        async for batch in made.service.subscribe(call, key.task_id):
+            heard.extend(spoken.id for spoken in batch)
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0.01)
+    store.away = 4
+    agent.go.set()
+    while not following.done():
+        clock.move(0.3)
+        await asyncio.sleep(0)
+    await following
+    await sending
+    assert heard[-1] == "3"
+
+
+async def test_a_blocking_send_is_answered_before_its_process_ends() -> None:
+    """R20: with the task as it stands, where that is sooner than `blocking_wait`."""
+    clock = ManualClock()
+    agent = Held()
+    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=60)))
+    sending = asyncio.create_task(made.service.send(call, request()))
+    await agent.spoke.wait()
+    for _ in range(55):
+        clock.move(1)
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert sending.done()
+    assert (await sending).status.state == TaskState.TASK_STATE_WORKING
+    agent.go.set()
+    made.bells.close()
+
+
+async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> None:
+    """D17: its own record has expired, the task that took it in is there."""
+    taken = Message(message_id="m-2", role=Role.ROLE_USER, task_id="t", context_id="c", parts=[Part(text="yes")])
+    task = Task(id="t", context_id="c", history=[taken])
+    for task_id in ("", "t"):
+        again = Message(message_id="m-2", role=Role.ROLE_USER, task_id=task_id, parts=[Part(text="yes")])
+        assert ingress.is_in(task, again)
