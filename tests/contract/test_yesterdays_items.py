@@ -145,7 +145,7 @@ async def test_its_turns_are_taken_over(yesterday: Yesterday) -> None:
     old = await lease_of(chat)
     held = await chat.store.begin(chat.context, holder="holder-2")
     assert isinstance(held, Held)
-    assert held.fence == old.fence
+    assert held.fence == old.lease.fence
     chat.clock.move(LEASE_SECONDS + 1)
     turn = await chat.begins()
     assert turn.lease.turn == replace(old.lease.turn, tries=2)

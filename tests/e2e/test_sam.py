@@ -38,6 +38,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the runtime emu
 
 
 @pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    """A stack of its own: what other tests have left undone would keep the sweep busy."""
+    with LocalStack.start("template.yaml") as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
 def sam() -> Path:
     """The folder of SAM's programs."""
     return sam_cli.installed()

@@ -80,7 +80,7 @@ BUGS = [
     bug(
         "forgets the bell of a turn that is handed on",
         "I16 I16B",
-        Edit(TaskRunner, "_put_down", "await self._ring(turn)", "pass"),
+        Edit(TaskRunner, "_put_down", "await self._ring(turn, delay)", "pass"),
         scenarios=("past fifteen minutes",),
     ),
     bug(

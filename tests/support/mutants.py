@@ -93,7 +93,12 @@ def run(asked: Mapping[str, Sequence[str]], tests: Sequence[str], scratch: Path)
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.mutants", "-p", "no:cacheprovider", "--timeout=60"]
         + ["--tb=short", *tests],
         cwd=ROOT,
-        env={**os.environ, "AION_MUTANTS": json.dumps(asked), "AION_MUTANTS_SEEN": str(file)},
+        env={
+            **os.environ,
+            "AION_TEST_ENGINES": ",".join(engines.chosen_for_long()),
+            "AION_MUTANTS": json.dumps(asked),
+            "AION_MUTANTS_SEEN": str(file),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -226,8 +226,8 @@ class ClientsThatAreRefused(Clients):
 
 
 _SETTINGS = settings(
-    max_examples=15,
-    stateful_step_count=20,
+    max_examples=8,
+    stateful_step_count=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
