@@ -5,8 +5,8 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
-# A file of tests after another in each of two processes: most of them wait for others now and then.
-SIDE_BY_SIDE := -n 2 --dist loadfile
+# One file of tests after another in each of three processes: on two cores, since many wait for other processes.
+SIDE_BY_SIDE := -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help dev test test-engines test-deep replay lint format bench sam-local clean

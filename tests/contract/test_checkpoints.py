@@ -21,6 +21,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from aion_core.aws import items, threads
+from aion_core.checkpointing.serializer import Unserializable
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Begun, ContextKey
@@ -581,7 +582,7 @@ async def test_a_checkpoint_holds_objects_of_listed_classes_only(savers: Savers,
     assert await values(savers.saver(types=[Place]), config) == held
     assert await values(savers.saver(types=[(Place.__module__, "Place")]), config) == held
     assert await values(savers.saver(), config) == {**held, "place": {"name": "here"}}
-    with pytest.raises(TypeError):
+    with pytest.raises(Unserializable):
         await put(savers.saver(types=[Connection]), config, connection=Connection())
 
 

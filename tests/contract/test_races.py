@@ -13,6 +13,8 @@ from tests.support.engines import Stack
 from tests.support.faults import UPDATE, Faults
 from tests.support.stores import LEASE_SECONDS, dynamodb_store
 
+pytestmark = pytest.mark.long
+
 DAY = 24 * 3600
 
 

@@ -14,6 +14,8 @@ from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conve
 from tests.support.engines import Stack
 from tests.support.stores import dynamodb_store
 
+pytestmark = pytest.mark.long
+
 DAY = 24 * 3600
 
 

@@ -31,6 +31,8 @@ from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conve
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
 
+pytestmark = pytest.mark.long
+
 WRITTEN: dict[str, Any] = json.loads((Path(__file__).parent / "items_of_version_1.json").read_text())
 
 TASKS = {
