@@ -110,6 +110,10 @@ class World:
         await asyncio.sleep(1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
+        # A heartbeat that was frozen in the middle of a beat may have rung once more just now: in vain, yet to be heard.
+        end = self.loop.time() + SWEEP_SECONDS * 2
+        while self.queue.open() and self.loop.time() < end:
+            await asyncio.sleep(1.0)
 
     def quiet(self) -> bool:
         """Tell whether nothing is under way, and nothing is to come."""

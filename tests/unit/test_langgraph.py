@@ -447,6 +447,7 @@ async def test_a_graph_that_returns_nothing_completes_without_a_message() -> Non
 async def test_a_hundred_thousand_chunks_complete_within_their_memory() -> None:
     if _dialect != "SendMessage":
         pytest.skip("what a chunk leaves behind is the same in either dialect")
+
     def talks(state: State, writer: StreamWriter) -> State:
         for number in range(100_000):
             emit_message(writer, AIMessageChunk(content="word ", id=f"one-{number // 100_000}"))
