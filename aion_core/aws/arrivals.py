@@ -10,7 +10,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from aion_core.aws import keys
-from aion_core.aws.client import TRIES, TRIES_UNHEARD, Refused, let_others_write
+from aion_core.aws.client import TRIES, Refused, let_others_write, try_unheard_again
 from aion_core.aws.contexts import Contexts
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
@@ -103,10 +103,8 @@ class Arrivals:
                 if len(record.waiting) >= MAX_WAITING and not refused.conflict:
                     raise ingress.too_many_wait() from None
                 await let_others_write(attempt)
-            except StoreUnavailable:
-                if attempt + 1 == TRIES_UNHEARD:
-                    raise
-                await let_others_write(attempt)
+            except StoreUnavailable as unheard:
+                await try_unheard_again(attempt, unheard)
             else:
                 return begun or Waiting(head, record.held_until())
         raise StoreUnavailable("The context changes faster than a task can be added to it.")
@@ -191,10 +189,8 @@ class Arrivals:
                 if len(record.waiting) >= MAX_WAITING and not takes and not refused.conflict:
                     raise ingress.too_many_wait() from None
                 await let_others_write(attempt)
-            except StoreUnavailable:
-                if attempt + 1 == TRIES_UNHEARD:
-                    raise
-                await let_others_write(attempt)
+            except StoreUnavailable as unheard:
+                await try_unheard_again(attempt, unheard)
             else:
                 return Waiting(before, record.held_until())
         raise StoreUnavailable("The context changes faster than a message can be added to it.")

@@ -89,6 +89,13 @@ async def let_others_write(attempt: int) -> None:
     await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
 
 
+async def try_unheard_again(attempt: int, unheard: StoreUnavailable) -> None:
+    """Wait before a write is tried again whose answer did not come; raises `unheard` where that was often enough."""
+    if attempt + 1 == TRIES_UNHEARD:
+        raise unheard
+    await let_others_write(attempt)
+
+
 class Calls:
     """A boto3 client whose calls can be awaited; made at the first call, from the environment, unless it is given."""
 

@@ -171,7 +171,7 @@ class TaskLog:
             # Its turn has to begin all the same: it fails for want of a message, and nobody waits behind it for ever.
             logger.error("A message that waits is gone.", extra={"task_id": task.task_id})
             return None
-        return Waiting(Message.FromString(packed), json.loads(item["request"]["S"]) if "request" in item else {})
+        return Waiting(Message.FromString(packed), _request_of(item))
 
     async def _payload(self, task: TaskKey, place: str, name: str, packed: bytes) -> Item:
         """Return the attribute that holds the bytes, or says where they lie."""
@@ -192,7 +192,7 @@ class TaskLog:
             items.event_of(packed),
             Message.FromString(asked) if asked is not None else None,
             item["key"]["S"] if "key" in item else "",
-            json.loads(item["request"]["S"]) if "request" in item else {},
+            _request_of(item),
         )
 
     async def _unpacked(self, name: str, item: Item) -> bytes | None:
@@ -208,6 +208,10 @@ def token_of(lease: Lease, after: Head, event: Event) -> str:
     """Return what tells an event's row from another's: the same for the same call, made again as its answer was lost."""
     said = hashlib.sha256(items.event_bytes(event)).hexdigest()
     return f"{lease.holder}#{lease.fence}#{after.generation}#{said}"
+
+
+def _request_of(item: Item) -> Mapping[str, Any]:
+    return json.loads(item["request"]["S"]) if "request" in item else {}
 
 
 def _by_sort(found: Sequence[Item]) -> dict[str, Item]:

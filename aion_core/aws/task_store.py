@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from aion_core.aws import keys
 from aion_core.aws.arrivals import Arrivals
-from aion_core.aws.client import TRIES, TRIES_UNHEARD, Calls, Refused, let_others_write
+from aion_core.aws.client import TRIES, Calls, Refused, let_others_write, try_unheard_again
 from aion_core.aws.contexts import Contexts
 from aion_core.aws.due import DueIndex
 from aion_core.aws.table import Table
@@ -131,10 +131,8 @@ class DynamoDBTaskStore:
             except Refused:
                 # Somebody else was faster: what is to be done now?
                 await let_others_write(attempt)
-            except StoreUnavailable:
-                if attempt + 1 == TRIES_UNHEARD:
-                    raise
-                await let_others_write(attempt)
+            except StoreUnavailable as unheard:
+                await try_unheard_again(attempt, unheard)
             else:
                 if mine is not None:
                     return mine
@@ -197,11 +195,9 @@ class DynamoDBTaskStore:
                 if not refused.conflict:
                     raise LeaseLost("Another holder runs this context now.") from None
                 await let_others_write(attempt)
-            except StoreUnavailable:
+            except StoreUnavailable as unheard:
                 # It may have been made: the next try, with the same token, finds out.
-                if attempt + 1 == TRIES_UNHEARD:
-                    raise
-                await let_others_write(attempt)
+                await try_unheard_again(attempt, unheard)
             else:
                 return after
         raise StoreUnavailable("The task is being written by too many at once.")
@@ -237,10 +233,8 @@ class DynamoDBTaskStore:
                 if not asks and not refused.conflict:
                     ending = await self._ending(lease, head, after, go_on=go_on)
                 await let_others_write(attempt)
-            except StoreUnavailable:
-                if attempt + 1 == TRIES_UNHEARD:
-                    raise
-                await let_others_write(attempt)
+            except StoreUnavailable as unheard:
+                await try_unheard_again(attempt, unheard)
                 written = await self._ended_before(lease, head, after, token)
                 if written is not None:
                     return written
@@ -300,10 +294,8 @@ class DynamoDBTaskStore:
                 if not refused.conflict:
                     raise LeaseLost("Another holder runs this context now.") from None
                 await let_others_write(attempt)
-            except StoreUnavailable:
-                if attempt + 1 == TRIES_UNHEARD:
-                    raise
-                await let_others_write(attempt)
+            except StoreUnavailable as unheard:
+                await try_unheard_again(attempt, unheard)
             else:
                 return
         raise StoreUnavailable("The context is being written by too many at once.")
@@ -335,10 +327,8 @@ class DynamoDBTaskStore:
                 if refused.failed(HEAD):
                     raise ingress.no_longer_asked() from None
                 await let_others_write(attempt)
-            except StoreUnavailable:
-                if attempt + 1 == TRIES_UNHEARD:
-                    raise
-                await let_others_write(attempt)
+            except StoreUnavailable as unheard:
+                await try_unheard_again(attempt, unheard)
                 if await self._log.holds(head.key, after.generation, token):
                     return ended
             else:

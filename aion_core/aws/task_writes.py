@@ -31,12 +31,9 @@ from aion_core.ports import (
     Turn,
 )
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.contexts import ContextRecord
+from aion_core.tasks.contexts import CLAIM_TERMS, ContextRecord
 
 DELTA_LIFE = timedelta(hours=1)
-
-CLAIM_TERMS = 2
-"""For how many terms of a lease whoever has claimed what is overdue is left alone with it."""
 
 SET_LEASE = "fence = :fence, holder = :holder, #until = :until, running = :turn, due_shard = :shard, due_at = :until"
 SET_DUE = "due_shard = :shard, due_at = :due"
@@ -250,7 +247,7 @@ class TaskWrites:
         return self._change(
             context,
             f"SET waiting = :turns, line = :next_line, {SET_DUE}, expires = :expires, v = :v"
-            " REMOVE interrupted, holder, #until, running",
+            f" REMOVE interrupted, {NOBODY_RUNS}",
             CONTEXT_HAS_EXPIRED,
             known=record.fence,
             now=self._at(timedelta()),

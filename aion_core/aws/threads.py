@@ -10,12 +10,11 @@ from aion_core.aws import items, keys, writes
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
+from aion_core.aws.task_writes import FENCE_IS_MINE
 from aion_core.aws.writes import Write
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
 from aion_core.ports import Clock
-
-FENCE_IS_MINE = "fence = :fence"
 
 FIRST_PAGE, LARGEST_PAGE = 4, 256
 """How many items a query reads: the newest checkpoint and its writes are few, a thread's history is many."""
@@ -117,14 +116,7 @@ class Threads:
             await self._dynamodb("transact_write_items", TransactItems=[*guard, *changes])
 
     def _check(self, fence: Fence) -> Write:
-        return {
-            "ConditionCheck": {
-                "TableName": self._table,
-                "Key": keys.context_key(fence.context),
-                "ConditionExpression": FENCE_IS_MINE,
-                "ExpressionAttributeValues": {":fence": items.number(fence.number)},
-            }
-        }
+        return writes.check(self._table, keys.context_key(fence.context), FENCE_IS_MINE, fence=fence.number)
 
     def _keeping(self) -> Item:
         expires = int((self._clock.now() + self._retention).timestamp())

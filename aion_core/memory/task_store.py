@@ -33,10 +33,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, stream_response, unwrap
 from aion_core.tasks import ingress, lifecycle
-from aion_core.tasks.contexts import ContextRecord, moment, turn_to_begin
-
-CLAIM_TERMS = 2
-"""For how many terms of a lease whoever has claimed what is overdue is left alone with it."""
+from aion_core.tasks.contexts import CLAIM_TERMS, ContextRecord, moment, turn_to_begin
 
 
 @dataclass

@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 
 from aion_core.ports import Held, Turn
 
+CLAIM_TERMS = 2
+"""For how many terms of a lease whoever has claimed what is overdue is left alone with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:

@@ -10,7 +10,6 @@ from aion_core.ports import (
     Agent,
     Asks,
     Begun,
-    Bell,
     Bells,
     Chunk,
     Clock,
@@ -28,6 +27,7 @@ from aion_core.tasks.heartbeat import Heartbeat, KeepLease
 from aion_core.tasks.run import Run
 from aion_core.tasks.time_up import DRAIN_SECONDS, TimeUp, margins
 from aion_core.tasks.turn import TurnUnderWay
+from aion_core.tasks.waking import wake
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class TaskRunner:
             turn.close()
             run.end()
         if turn.ended is not None and turn.ended.waiting:
-            await self._ring(turn)
+            await wake(self._bells, turn.lease.context)
         return turn.ended.next if turn.ended is not None else None
 
     async def _work(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
@@ -173,14 +173,7 @@ class TaskRunner:
         except (LeaseLost, StoreError) as error:
             logger.warning("The turn could not be handed on: %s", error, extra={"task_id": turn.key.task_id})
         else:
-            await self._ring(turn, delay)
-
-    async def _ring(self, turn: TurnUnderWay, delay: float = 0.0) -> None:
-        try:
-            await self._bells.ring(Bell(turn.lease.context), delay=delay)
-        except StoreError as error:
-            # What is due is found by its due time.
-            logger.warning("A bell could not be rung: %s", error, extra={"task_id": turn.key.task_id})
+            await wake(self._bells, turn.lease.context, delay=delay)
 
     async def _ask(self, turn: TurnUnderWay) -> Ending:
         """Let the agent answer; record and speak what it says, and return how its turn ends."""

@@ -13,7 +13,6 @@ from aion_core.errors import (
     ContextBusy,
     InvalidMessage,
     LeaseLost,
-    StoreError,
     TaskFinished,
     TaskNotCancelable,
     TaskNotFound,
@@ -41,6 +40,7 @@ from aion_core.tasks import ingress, lifecycle, projection, questions, subscript
 from aion_core.tasks.run import Listen, Resumed, Run, Spoken
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.time_up import TimeUp
+from aion_core.tasks.waking import wake
 from aion_core.tasks.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -288,7 +288,7 @@ class TaskService:
         """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
         context = waiting.head.context
         if not at_once:
-            await self._ring(context)
+            await wake(self._bells, context)
         elif waiting.until is None or waiting.until <= self._clock.now():
             self._go(call, self._worker.answer(Bell(context), until=call.time_up.until))
 
@@ -311,16 +311,9 @@ class TaskService:
             except LeaseLost:
                 continue
             if ended.waiting:
-                await self._ring(head.context)
+                await wake(self._bells, head.context)
             return
         raise ContextBusy("The task goes on faster than it can be canceled. Try again in a moment.")
-
-    async def _ring(self, context: ContextKey) -> None:
-        try:
-            await self._bells.ring(Bell(context))
-        except StoreError as error:
-            # The turn waits in the table, where it is found by its due time.
-            logger.warning("A bell could not be rung: %s", error)
 
     # ── What is heard ─────────────────────────────────────────────────────────────────────────────────────────────────
 

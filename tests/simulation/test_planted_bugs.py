@@ -68,7 +68,7 @@ BUGS = [
     bug(
         "forgets the bell of a turn that waits",
         "I16",
-        Edit(TaskService, "_see_to", "await self._ring(context)", "pass"),
+        Edit(TaskService, "_see_to", "await wake(self._bells, context)", "pass"),
         scenarios=("send and go",),
     ),
     bug(
@@ -80,7 +80,7 @@ BUGS = [
     bug(
         "forgets the bell of a turn that is handed on",
         "I16 I16B",
-        Edit(TaskRunner, "_put_down", "await self._ring(turn, delay)", "pass"),
+        Edit(TaskRunner, "_put_down", "await wake(self._bells, turn.lease.context, delay=delay)", "pass"),
         scenarios=("past fifteen minutes",),
     ),
     bug(
