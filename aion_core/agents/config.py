@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from aion_core.errors import ConfigurationError
-from aion_core.ports import WhenBusy
+from aion_core.ports import AfterCrash, AnswerAs, ReplyAs, WhenBusy
 
 _TEXT = ["text/plain"]
 
@@ -30,10 +30,39 @@ class Skill(_Strict):
     output_modes: list[str] = []
 
 
+class Provider(_Strict):
+    """Who offers the agent, as its card says (spec 4.4.2)."""
+
+    organization: str
+    url: str
+
+
+class Extension(_Strict):
+    """An extension of A2A that the agent knows, as its card declares it (spec 4.4.4)."""
+
+    uri: str
+    description: str = ""
+    required: bool = False
+    """Whether a client that does not declare it in `A2A-Extensions` is refused (-32008)."""
+    params: dict[str, Any] = {}
+
+
 class Capabilities(_Strict):
     """What the card promises beyond a plain answer (R3)."""
 
     streaming: bool = True
+    extended_agent_card: bool = False
+    extensions: list[Extension] = []
+
+
+class ExtendedCard(_Strict):
+    """What the extended card says beyond the public one, which it replaces where both say it (R7)."""
+
+    name: str = ""
+    description: str = ""
+    version: str = ""
+    skills: list[Skill] = []
+    """Further skills, after those of the public card."""
 
 
 class AgentConfig(_Strict):
@@ -44,12 +73,24 @@ class AgentConfig(_Strict):
     name: str = ""
     description: str = ""
     version: str = "1.0.0"
+    default: bool = False
+    """Whether this agent answers at the root too; the first of the file where none says so."""
+    documentation_url: str = ""
+    icon_url: str = ""
+    provider: Provider | None = None
     skills: list[Skill] = []
+    extended_card: ExtendedCard | None = None
     input_modes: list[str] = [*_TEXT, "application/json", "application/octet-stream"]
     output_modes: list[str] = _TEXT
     capabilities: Capabilities = Capabilities()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
+    reply: ReplyAs = ReplyAs.TASK
+    """What a client gets: its `task`, the answer as a plain `message`, or `auto`."""
+    answer: AnswerAs = AnswerAs.MESSAGE
+    """Where a task holds the answer: in its status `message`, in an `artifact`, or in `both` (D22)."""
+    resume: AfterCrash = AfterCrash.FAIL
+    """Of a turn that cannot go on from a step when its process is lost: its task fails, or it is run again (`restart`)."""
     configuration: dict[str, Any] = {}
     """The author's own settings: a graph finds them in its context, where its schema is its own."""
 
@@ -98,5 +139,14 @@ def _sentence(problem: Any) -> str:
 
 
 def _known_keys() -> set[str]:
-    models: list[type[BaseModel]] = [_File, _Aion, AgentConfig, Skill, Capabilities]
+    models: list[type[BaseModel]] = [
+        _File,
+        _Aion,
+        AgentConfig,
+        Skill,
+        Capabilities,
+        Provider,
+        Extension,
+        ExtendedCard,
+    ]
     return {field for model in models for field in model.model_fields}
