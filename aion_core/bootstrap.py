@@ -86,7 +86,7 @@ def build_engine(settings: Settings) -> Engine:
     configs = read_config(settings.config)
     clock = SystemClock()
     stores = build_stores(settings, clock)
-    agents = build_agents(configs, settings.config.resolve().parent, stores.langgraph)
+    agents = build_agents(configs, settings.config.resolve().parent, stores.adapters)
     runner = TaskRunner(
         stores.tasks,
         agents.__getitem__,
@@ -110,13 +110,15 @@ class Stores:
     tasks: TaskStore
     bells: Bells
     task_list: TaskList
-    langgraph: AdapterFactory
-    """Makes the agent of a graph, with savers that write where the tasks are."""
+    adapters: Mapping[str, AdapterFactory]
+    """What makes an agent of a framework's object, by its kind; what the framework keeps lies where the tasks are."""
 
 
-def build_agents(configs: Mapping[str, AgentConfig], folder: Path, langgraph: AdapterFactory) -> dict[str, Agent]:
+def build_agents(
+    configs: Mapping[str, AgentConfig], folder: Path, adapters: Mapping[str, AdapterFactory]
+) -> dict[str, Agent]:
     """Return the agents by their ids; their code is imported when it is needed."""
-    return {agent_id: LoadedAtFirstTurn(agent_id, config, folder, langgraph) for agent_id, config in configs.items()}
+    return {agent_id: LoadedAtFirstTurn(agent_id, config, folder, adapters) for agent_id, config in configs.items()}
 
 
 def build_stores(settings: Settings, clock: Clock) -> Stores:
@@ -148,7 +150,7 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             module=found.module,
         )
 
-    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), langgraph)
+    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), {"langgraph": langgraph})
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
@@ -189,7 +191,7 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
         )
 
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)
-    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), langgraph)
+    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), {"langgraph": langgraph})
 
 
 def _card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:

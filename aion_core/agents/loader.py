@@ -45,8 +45,11 @@ Raises ConfigurationError where it cannot be served so.
 class LoadedAtFirstTurn:
     """An agent whose code is imported when it is first needed, or when `load` is called: a card needs no graph."""
 
-    def __init__(self, agent_id: str, config: AgentConfig, folder: Path, langgraph: AdapterFactory) -> None:
-        self._id, self._config, self._folder, self._langgraph = agent_id, config, folder, langgraph
+    def __init__(
+        self, agent_id: str, config: AgentConfig, folder: Path, adapters: Mapping[str, AdapterFactory]
+    ) -> None:
+        """`adapters` holds, by the kind of `kind_of`, what makes the agent of such an object."""
+        self._id, self._config, self._folder, self._adapters = agent_id, config, folder, adapters
         self._agent: Agent | None = None
 
     def load(self) -> None:
@@ -68,15 +71,16 @@ class LoadedAtFirstTurn:
     def _adapter(self, found: Found) -> Agent:
         # `with_retry`, `with_config` and their like may wrap a graph, which is what they are bound to.
         agent = found.agent if kind_of(found.agent) else getattr(found.agent, "bound", found.agent)
-        if kind_of(agent) == "langgraph":
-            try:
-                return self._langgraph(replace(found, agent=agent), self._config)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{self._config.path} of agent {self._id!r}: {error}") from error
-        raise ConfigurationError(
-            f"{self._config.path} of agent {self._id!r} is a {type(found.agent).__name__}; "
-            "aion runs a LangGraph StateGraph, a compiled graph, or a function that returns one."
-        )
+        kind = kind_of(agent)
+        if kind is None:
+            raise ConfigurationError(
+                f"{self._config.path} of agent {self._id!r} is a {type(found.agent).__name__}; "
+                "aion runs a LangGraph StateGraph, a compiled graph, or a function that returns one."
+            )
+        try:
+            return self._adapters[kind](replace(found, agent=agent), self._config)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self._config.path} of agent {self._id!r}: {error}") from error
 
 
 def find(path: str, folder: Path) -> Found:
@@ -98,12 +102,21 @@ def find(path: str, folder: Path) -> Found:
     return Found(found, module)
 
 
+KINDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "langgraph": (("langgraph", "StateGraph"), ("langgraph", "Pregel")),
+}
+"""The classes of which each framework's agents are: the package they are defined in, and their name."""
+
+
 def kind_of(candidate: object) -> str | None:
     """Return the framework that the object, or the class, is an agent of, None where it is none; imports nothing."""
     own = candidate if isinstance(candidate, type) else type(candidate)
-    kinds = {(base.__module__.partition(".")[0], base.__name__) for base in own.__mro__}
-    if kinds & {("langgraph", "StateGraph"), ("langgraph", "Pregel")}:
-        return "langgraph"
+    for kind, classes in KINDS.items():
+        for base in own.__mro__:
+            if any(
+                base.__name__ == name and f"{base.__module__}.".startswith(f"{package}.") for package, name in classes
+            ):
+                return kind
     return None
 
 

@@ -118,7 +118,7 @@ def load(folder: Path, source: str, **configuration: Any) -> None:
     write(folder, source)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     config = AgentConfig(path="agent.py:graph", configuration=configuration)
-    LoadedAtFirstTurn("ada", config, folder, stores.langgraph).load()
+    LoadedAtFirstTurn("ada", config, folder, stores.adapters).load()
 
 
 SCHEMAS = {
