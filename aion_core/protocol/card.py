@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from aion_core.protocol.aion.uris import AION_EXTENSIONS
 from aion_core.protocol.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 
 JSONRPC = "JSONRPC"
@@ -32,7 +33,7 @@ def build_card(
         supported_interfaces=[
             AgentInterface(url=url, protocol_binding=JSONRPC, protocol_version=spoken) for spoken in VERSIONS
         ],
-        capabilities=AgentCapabilities(streaming=streaming, push_notifications=False),
+        capabilities=AgentCapabilities(streaming=streaming, push_notifications=False, extensions=AION_EXTENSIONS),
         default_input_modes=input_modes,
         default_output_modes=output_modes,
         skills=skills or [AgentSkill(id="chat", name=name, description=described, tags=["chat"])],

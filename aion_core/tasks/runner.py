@@ -114,6 +114,7 @@ class TaskRunner:
     async def _work(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
         try:
             try:
+                logger.info("A turn begins.", extra=turn.labels)
                 ending = await self._ask(turn)
                 if isinstance(ending, Paused):
                     turn.got_on = True
@@ -121,19 +122,19 @@ class TaskRunner:
                 else:
                     await turn.end(ending, go_on=self._has_time(time_up))
             except StoreCorrupt:
-                logger.exception("A record of the task cannot be read.", extra={"task_id": turn.key.task_id})
+                logger.exception("A record of the task cannot be read.", extra=turn.labels)
                 await turn.fail(UNREADABLE, go_on=self._has_time(time_up))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
-                logger.exception("The agent failed.", extra={"task_id": turn.key.task_id})
+                logger.exception("The agent failed.", extra=turn.labels)
                 await turn.fail(self._reason(error), go_on=self._has_time(time_up))
         except LeaseLost:
             turn.over = True
-            logger.warning("The turn belongs to another holder now.", extra={"task_id": turn.key.task_id})
+            logger.warning("The turn belongs to another holder now.", extra=turn.labels)
         except StoreError:
             # Whoever begins the turn next finds what is recorded; not at once, since the store has just refused.
-            logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
+            logger.exception("The turn could not be recorded.", extra=turn.labels)
             await self._put_down(turn, delay=self.lease_seconds / 2)
 
     async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
@@ -171,7 +172,7 @@ class TaskRunner:
         try:
             await turn.pause()
         except (LeaseLost, StoreError) as error:
-            logger.warning("The turn could not be handed on: %s", error, extra={"task_id": turn.key.task_id})
+            logger.warning("The turn could not be handed on: %s", error, extra=turn.labels)
         else:
             await wake(self._bells, turn.lease.context, delay=delay)
 
@@ -189,7 +190,7 @@ class TaskRunner:
         async with aclosing(agent.run(turn.asked())) as emissions:
             async for emission in emissions:
                 if ending is not None:
-                    logger.warning("The agent went on after its end; ignored.", extra={"task_id": turn.key.task_id})
+                    logger.warning("The agent went on after its end; ignored.", extra=turn.labels)
                 elif isinstance(emission, Chunk):
                     turn.speak(emission)
                 elif isinstance(emission, Typing):

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from google.protobuf.json_format import ParseDict
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from uuid_utils.compat import uuid7
 
@@ -16,6 +15,7 @@ from aion_core.agents.langgraph.sink import BrokeOff, ChunkSaid, IsTyping, React
 from aion_core.agents.langgraph.spoken import Speakers, is_internal
 from aion_core.agents.langgraph.streamed import Streamed
 from aion_core.agents.langgraph.thread import Past, as_messages, messages_of
+from aion_core.agents.reaction import reaction
 from aion_core.agents.reply import Left, resolve
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.authoring.types import A2AOutbox, outbox_of
@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 INVOKED = "agentInvoked"
 """The metadata key of the status update that says which sub-agent was invoked (R39)."""
-REACTION = "aion:reaction"
-"""What the id of a reaction's artifact begins with."""
 
 HANDED = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reacted, Replied)
 """What a node hands over by `authoring.emit.hand`: counted, so that no checkpoint runs ahead of it."""
@@ -189,10 +187,8 @@ class Outbound:
         return f"{REST}{self._asked.turn.id}/{place}"
 
     def _reaction(self, reacted: Reacted) -> Emitted:
-        data = {"data": {"key": reacted.key, "messageId": reacted.message_id}}
-        artifact = Artifact(
-            artifact_id=f"{REACTION}:{reacted.message_id}", name="Reaction", parts=[ParseDict(data, Part())]
-        )
+        artifact = reaction(self._asked, reacted.key, reacted.message_id, self._opened)
+        self._opened.add(artifact.artifact_id)
         return Emitted(artifact, key=self._key(reacted.node))
 
     def _key(self, node: str) -> str:
