@@ -1,13 +1,16 @@
 """The Aion extensions through HTTP, in both dialects: what a distribution sends, what an author sees, what goes back."""
 
 import copy
+import json
 import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import StreamWriter
+from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph import AionContext, create_event_router, emit_task_metadata, get_aion_context
 from tests.support.aion_requests import (
@@ -102,6 +105,14 @@ async def test_each_event_reaches_its_handler_with_its_payload(kind: str, old: b
     else:
         # R49: only what has text makes a HumanMessage.
         assert (message, messages) == (None, [])
+
+
+async def test_the_request_of_the_documentation_is_a_command() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "aion-extensions.md").read_text()
+    (body,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    context, _ = await seen(json.loads(body))
+    assert (context.event.kind, context.event.payload["command"]) == ("command", "/deploy")
+    assert (context.thread.network, context.thread.id) == ("Slack", "C-room")
 
 
 async def test_a_command_with_words_is_in_the_transcript_too() -> None:
@@ -375,6 +386,23 @@ async def test_a_post_goes_where_its_author_says(target: Any, action: dict[str, 
     message = (await answered(node, request("message", text="hi")))["status"]["message"]
     assert content(message["parts"][1]) == {"data": action, "metadata": MESSAGE_ACTION}
     assert message["metadata"]["aion:target"] == action["contextId"]
+
+
+@dialects
+async def test_the_use_of_a_card_answers_a_question(old: bool) -> None:
+    """Section 3, interrupts: the answer is the action, not how the network had it."""
+
+    def node(state: State) -> dict[str, Any]:
+        answer = interrupt("May I?")
+        return {"messages": [AIMessage(f"{answer['actionId']} by {get_aion_context().event.payload['userId']}")]}
+
+    async with http(parts(graph_of(node)).app()) as client:
+        await client.post("/", json=request(old=old, text="do it", contextId="c-1"))
+        source = {"provider": "slack", "event": {"type": "block_actions"}}
+        body = request("card-action", old=old, source=source, messageId="m-2", contextId="c-1")
+        result = (await client.post("/", json=body)).json()["result"]
+    task = result.get("task", result)
+    assert task["status"]["message"]["parts"][0]["text"] == "approve by U42"
 
 
 async def test_a_target_that_is_none_is_the_authors_mistake() -> None:
