@@ -124,7 +124,7 @@ async def test_a_command_with_words_is_in_the_transcript_too() -> None:
 
 @dialects
 async def test_who_and_where_are_those_of_the_source_network(old: bool) -> None:
-    """R53, R58, R76."""
+    """R51, R53, R58, R76."""
     nested = {**PAYLOADS["message"], "contextId": "C-thread", "parentContextId": "C-room", "trajectory": "reply"}
     context, state = await seen(request("message", old=old, text="hi", payload=nested))
     thread = context.thread

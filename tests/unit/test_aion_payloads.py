@@ -18,7 +18,7 @@ from aion_core.protocol.aion.payloads import Distribution, MessageAction
 from aion_core.protocol.aion.trace import from_headers, traceparent_of
 from aion_core.protocol.types import Message, Part, Task
 from tests.support import aion_requests
-from tests.support.aion_requests import PAYLOADS
+from tests.support.aion_requests import PAYLOADS, THE_DISTRIBUTION
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -75,6 +75,15 @@ def test_a_part_that_names_another_events_schema_is_not_its_payload() -> None:
     message.metadata.fields[uris.EVENT].struct_value.update({"type": "to.aion.distribution.reaction.1.0.0"})
     with pytest.raises(InvalidMessage, match="no data part holds its payload"):
         read(message, metadata)
+
+
+def test_a_refusal_leaves_no_way_to_the_values() -> None:
+    """A traceback that shows what caused it would show an environment's secrets."""
+    message, metadata = of(text="hi", metadata={uris.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
+    with pytest.raises(InvalidMessage) as refusal:
+        read(message, metadata)
+    assert refusal.value.field == f"metadata.{uris.DISTRIBUTION}.senderId"
+    assert (refusal.value.__cause__, refusal.value.__suppress_context__) == (None, True)
 
 
 @pytest.mark.parametrize(
