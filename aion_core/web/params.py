@@ -1,141 +1,150 @@
-"""A request's params as the domain's types: read by protobuf, and refused where protobuf would let pass what is none.
+"""A request's params as the domain's types: read by protobuf, once each field is seen to be of its type.
 
-The same for every binding: JSON-RPC's params, a REST body, a REST query.
+Protobuf's own reader takes a text for an object, reads past what is no base64, and leaves out an enum's name that it
+does not know; and it does not say which item of a list it could not read. It is the same for every binding:
+JSON-RPC's params, a REST body, a REST query.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message as AnyMessage
-from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.datastructures import QueryParams
 
 from aion_core.protocol.errors import invalid_params
-from aion_core.protocol.types import ListTasksRequest, TaskState
-from aion_core.tasks.listing import unknown_status
 
 M = TypeVar("M", bound=AnyMessage)
 
-_PARSER_WORDS = 300
-"""How much of what a parser says of the client's own input is passed on."""
-
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", "Timestamp", "Value"))
 
 
-def read_params(params: dict[str, Any], model: type[M]) -> M:
+def read_params(params: Any, model: type[M]) -> M:
     """Return the params as the model; unknown fields are ignored (spec 5.7).
 
     Raises InvalidParamsError that names the field, by its path in the client's own words.
     """
-    _check_raw(params)
-    if model is ListTasksRequest:
-        _check_status(params)
+    _check_object(params, model.DESCRIPTOR, "")
     try:
         return ParseDict(params, model(), ignore_unknown_fields=True)
     except ParseError as error:
-        field = _field(params, model, str(error))
+        place = re.search(r' at "?[A-Z]\w*\.([\w.\[\]]+)', str(error))
+        field = place[1].rstrip(".") if place else ""
         raise invalid_params(f"{field or 'The request'} cannot be used: {_words(error)}.", field) from error
-    except RecursionError as error:
-        raise invalid_params("The request is nested too deeply.", "") from error
 
 
-def read_query(query: QueryParams, model: type[M]) -> dict[str, Any]:
+def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
     """Return a query's parameters as params of the model (spec 11.5); those that it does not know are ignored.
 
     Raises InvalidParamsError for a value that is none of its field's type, and for a parameter given twice, of which
     only one could be meant.
     """
-    fields = {field.json_name: field for field in model.DESCRIPTOR.fields}
+    fields: dict[str, Any] = {field.json_name: field for field in model.DESCRIPTOR.fields}
     params: dict[str, Any] = {}
     for name in query:
-        field = fields.get(name)
-        if field is None:
+        if name not in fields:
             continue
         values = query.getlist(name)
-        if field.is_repeated:
-            params[name] = [item for value in values for item in value.split(",") if item]
-            continue
         if len(values) > 1:
             raise invalid_params(f"{name} is given {len(values)} times: give it once.", name)
-        params[name] = _from_text(values[0], field)
+        params[name] = _from_text(values[0], fields[name])
     return params
 
 
-def _from_text(value: str, field: Any) -> Any:
+def _from_text(text: str, field: Any) -> Any:
     """Return a query's text as the JSON value that it stands for; others than these are texts in JSON too."""
-    name = field.json_name
     if field.type == field.TYPE_BOOL:
-        if value not in ("true", "false"):
-            raise invalid_params(f"{name} is {value[:40]!r}: give true or false.", name)
-        return value == "true"
-    if field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_INT64):
-        if not re.fullmatch(r"-?[0-9]{1,18}", value):
-            raise invalid_params(f"{name} is {value[:40]!r}: give a whole number.", name)
-        return int(value)
-    return value
+        return {"true": True, "false": False}.get(text, text)
+    if field.cpp_type == field.CPPTYPE_INT32 and _WHOLE.fullmatch(text):
+        return int(text)
+    return text
 
 
-def _check_raw(params: Mapping[str, Any]) -> None:
-    """Refuse bytes that are no base64: protobuf's own parser reads past what it does not know."""
-    message = params.get("message")
-    if not isinstance(message, dict):
-        return
-    for name in ("parts", "content"):
-        parts = message.get(name)
-        for index, part in enumerate(parts if isinstance(parts, list) else ()):
-            if not isinstance(part, dict):
-                continue
-            # In v0.3's REST binding the bytes are one level down.
-            file = part.get("file")
-            held = file if isinstance(file, dict) else part
-            for key in ("raw", "fileWithBytes", "file_with_bytes"):
-                raw = held.get(key)
-                if isinstance(raw, str) and not _BASE64.fullmatch(raw):
-                    field = f"message.{name}[{index}].{'' if held is part else 'file.'}{key}"
-                    raise invalid_params(f"{field} is no base64.", field)
+def _check_object(given: Any, descriptor: Any, path: str) -> None:
+    if not isinstance(given, dict):
+        _refuse(path, "an object", given)
+    for field in descriptor.fields:
+        names = [name for name in dict.fromkeys((field.json_name, field.name)) if name in given]
+        if not names or given[names[0]] is None:
+            continue
+        where = f"{path}.{names[0]}" if path else names[0]
+        if len(names) > 1:
+            raise invalid_params(f"{where} is given twice, as {names[1]} too: give it once.", where)
+        if not field.is_repeated:
+            _check_value(given[names[0]], field, where)
+            continue
+        if not isinstance(given[names[0]], list):
+            _refuse(where, "a list", given[names[0]])
+        for index, item in enumerate(given[names[0]]):
+            _check_value(item, field, f"{where}[{index}]")
 
 
-def _check_status(params: Mapping[str, Any]) -> None:
-    """Refuse to list by a status that is none: protobuf's parser leaves it out, and everything would be listed."""
-    status = params.get("status")
-    if isinstance(status, int) and not isinstance(status, bool):
-        return  # protobuf takes numbers too, and passes on those that mean nothing
-    if status is not None and status not in TaskState.keys():  # noqa: SIM118  # no mapping
-        raise invalid_params(unknown_status(str(status)), "status")
+def _check_value(value: Any, field: Any, where: str) -> None:
+    if field.type == field.TYPE_MESSAGE:
+        name = field.message_type.full_name
+        if name == _STRUCT:
+            if not isinstance(value, dict):
+                _refuse(where, "an object", value)
+        elif name == _TIMESTAMP:
+            _check_timestamp(value, where)
+        elif name != _VALUE:  # which may be anything
+            _check_object(value, field.message_type, where)
+    elif field.type == field.TYPE_ENUM:
+        _check_enum(value, field, where)
+    elif field.type == field.TYPE_BOOL:
+        if not isinstance(value, bool):
+            _refuse(where, "true or false", value)
+    elif field.cpp_type == field.CPPTYPE_INT32:
+        _check_int32(value, where)
+    elif not isinstance(value, str):
+        _refuse(where, "a text", value)
+    elif field.type == field.TYPE_BYTES and not _BASE64.fullmatch(value):
+        raise invalid_params(f"{where} is no base64.", where)
+
+
+def _check_enum(value: Any, field: Any, where: str) -> None:
+    names = field.enum_type.values_by_name
+    if isinstance(value, int) and not isinstance(value, bool) and value in field.enum_type.values_by_number:
+        return  # protobuf takes numbers too
+    if not isinstance(value, str) or value not in names:
+        known = ", ".join(name for name, member in names.items() if member.number)
+        raise invalid_params(f"{where} is {_short(value)}, which is none of {known}.", where)
+
+
+def _check_timestamp(value: Any, where: str) -> None:
+    try:
+        if isinstance(value, str):
+            Timestamp().FromJsonString(value)
+            return
+    except ValueError:
+        pass
+    _refuse(where, "a timestamp such as 2026-01-31T12:00:00.000Z", value)
+
+
+def _check_int32(value: Any, where: str) -> None:
+    # JSON has one kind of number: 1.0 is a whole one. Protobuf's JSON may put it as a text.
+    is_whole = (isinstance(value, int) and not isinstance(value, bool)) or (
+        value.is_integer() if isinstance(value, float) else isinstance(value, str) and _WHOLE.fullmatch(value)
+    )
+    if not is_whole or not -(2**31) <= int(value) < 2**31:
+        _refuse(where, "a whole number below 2^31", value)
+
+
+def _refuse(where: str, expected: str, given: Any) -> NoReturn:
+    raise invalid_params(f"{where or 'The request'} has to be {expected}, and is {_short(given)}.", where)
+
+
+def _short(given: Any) -> str:
+    """Return enough of the client's own value to be recognised."""
+    kinds = {dict: "an object", list: "a list", type(None): "null"}
+    return kinds.get(type(given)) or repr(given)[:60]
 
 
 def _words(error: ParseError) -> str:
-    """Return what protobuf says of the innermost field, without the names of its own types."""
+    """Return what protobuf says of the field, without the names of its own types."""
     said = str(error).rpartition(" field: ")[2].strip()
     said = re.sub(r' at "?[A-Z]\w*\.[\w.\[\]]+"?', "", said).rstrip(".")
-    said = said.replace("expected string or bytes-like object, got", "a text is expected, and this is")
-    return re.sub(r'^Message type "[\w.]+"', "it", said)[:_PARSER_WORDS]
-
-
-def _field(given: Any, model: Any, said: str) -> str:
-    """Return the path of the field that protobuf could not read; of a list's items it does not say which it was."""
-    steps = re.findall(r"Failed to parse (\w+) field", said)
-    path = ""
-    descriptor = getattr(model, "DESCRIPTOR", None)
-    for step in steps:
-        path = f"{path}.{step}" if path else step
-        given = given.get(step) if isinstance(given, dict) else None
-        fields = {field.json_name: field for field in descriptor.fields} if descriptor is not None else {}
-        descriptor = fields[step].message_type if step in fields else None
-        if isinstance(given, list) and descriptor is not None:
-            index = _bad_item(given, GetMessageClass(descriptor))
-            if index is None:
-                return path
-            path, given = f"{path}[{index}]", given[index]
-    return path
-
-
-def _bad_item(items: list[Any], model: Any) -> int | None:
-    for index, item in enumerate(items):
-        try:
-            ParseDict(item, model(), ignore_unknown_fields=True)
-        except ParseError:
-            return index
-    return None
+    return re.sub(r'^Message type "[\w.]+"', "it", said)[:200]
