@@ -20,8 +20,10 @@ from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.time_up import TimeUp
 from aion_core.web.calls import TIME_UP, WORK
+from aion_core.web.http_binding import refuse_path
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rest import RestFace, refuse_path
+from aion_core.web.rest import RestV1
+from aion_core.web.rest_v03 import RestV03
 from aion_core.web.rpc import Dispatcher
 
 logger = logging.getLogger(__name__)
@@ -72,7 +74,9 @@ def _routes(
             served.card, card_url=f"{prefix}{card_path}", cache_control=f"public, max-age={CARD_MAX_AGE}"
         )
     yield from Dispatcher(handler, agent_id, served.card).routes(prefix)
-    yield from RestFace(handler, agent_id, served.card).routes(prefix)
+    # Before v1.0's, where `v1` would be a tenant.
+    yield from RestV03(handler, agent_id, served.card).routes(prefix)
+    yield from RestV1(handler, agent_id, served.card).routes(prefix)
 
 
 class RestsBeforeItReturns:

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from a2a.utils.errors import A2AError
+from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 from starlette.responses import JSONResponse
 
 from aion_core.protocol.errors import OnTheWire, ServiceUnavailableError, wire_form
@@ -34,7 +34,7 @@ def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]
 def v03_rest_error_body(error: Exception) -> dict[str, Any]:
     """Return the error as v0.3's clients read it: the specification's object, with the SDK's name for its type."""
     form, sentence, details = _told(error)
-    name = type(error).__name__ if isinstance(error, A2AError) else "InternalError"
+    name = next((kind.__name__ for kind in type(error).__mro__ if kind in JSON_RPC_ERROR_CODE_MAP), "InternalError")
     return {"type": name, "code": form.code, "message": sentence, "data": details}
 
 
