@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.config import AgentConfig, default_agent, read_config
 from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
@@ -47,11 +47,15 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
     )
+    default = default_agent(engine.configs)
     served = {
-        agent_id: Served(engine.agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
-        for position, (agent_id, config) in enumerate(engine.configs.items())
+        agent_id: Served(
+            engine.agents[agent_id], _card(agent_id, config, settings.base_url, at_root=agent_id == default)
+        )
+        for agent_id, config in engine.configs.items()
     }
-    return build_web_app(service, TaskLister(engine.stores.tasks, engine.stores.task_list), served)
+    lister = TaskLister(engine.stores.tasks, engine.stores.task_list)
+    return build_web_app(service, lister, served, default=default)
 
 
 def build_worker(settings: Settings | None = None) -> "Worker":
