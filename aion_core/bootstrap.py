@@ -1,21 +1,22 @@
 """The one place where parts meet: settings → adapters → services."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aion_core.agents.card_config import Skill
 from aion_core.agents.config import AgentConfig, read_config
 from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Agent, Bells, Clock, TaskList, TaskStore
-from aion_core.protocol.card import build_card
-from aion_core.protocol.types import AgentCard, AgentSkill
+from aion_core.protocol.card import build_card, extend_card
+from aion_core.protocol.types import AgentCard, AgentExtension, AgentProvider, AgentSkill
 from aion_core.settings import Settings
 from aion_core.tasks.sweep import Sweep
 
@@ -47,10 +48,10 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
     )
-    served = {
-        agent_id: Served(engine.agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
-        for position, (agent_id, config) in enumerate(engine.configs.items())
-    }
+    served = {}
+    for position, (agent_id, config) in enumerate(engine.configs.items()):
+        card = public_card(agent_id, config, settings.base_url, at_root=position == 0)
+        served[agent_id] = Served(engine.agents[agent_id], card, extended_card(card, config))
     return build_web_app(service, TaskLister(engine.stores.tasks, engine.stores.task_list), served)
 
 
@@ -194,14 +195,34 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), {"langgraph": langgraph})
 
 
-def _card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:
+def public_card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:
+    """Return the card that an agent's lines of aion.yaml give it."""
     return build_card(
         name=config.name or agent_id,
         description=config.description,
         version=config.version,
         url=f"{base_url}/" if at_root else f"{base_url}/agents/{agent_id}/",
         streaming=config.capabilities.streaming,
-        skills=[AgentSkill(**skill.model_dump()) for skill in config.skills],
+        skills=_skills(config.skills),
         input_modes=config.input_modes,
         output_modes=config.output_modes,
+        documentation_url=config.documentation_url or "",
+        icon_url=config.icon_url or "",
+        provider=AgentProvider(**config.provider.model_dump()) if config.provider else None,
+        extensions=[AgentExtension(**extension.as_declared()) for extension in config.capabilities.extensions],
+        extended=config.capabilities.extended_agent_card,
     )
+
+
+def extended_card(card: AgentCard, config: AgentConfig) -> AgentCard | None:
+    """Return the extended card, where the agent offers one and says what it holds."""
+    more = config.extended_card if config.capabilities.extended_agent_card else None
+    if more is None:
+        return None
+    return extend_card(
+        card, name=more.name, description=more.description, version=more.version, skills=_skills(more.skills)
+    )
+
+
+def _skills(skills: Sequence[Skill]) -> list[AgentSkill]:
+    return [AgentSkill(**skill.model_dump()) for skill in skills]

@@ -9,6 +9,7 @@ from aion_core.errors import (
     ContextBusy,
     InvalidMessage,
     MessageIdReused,
+    NoExtendedCard,
     NotSupported,
     PushNotSupported,
     StoreUnavailable,
@@ -26,6 +27,7 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     ContextBusy: a2a.UnsupportedOperationError,
     ContentTypeNotSupported: a2a.ContentTypeNotSupportedError,
     NotSupported: a2a.UnsupportedOperationError,
+    NoExtendedCard: a2a.ExtendedAgentCardNotConfiguredError,
     PushNotSupported: a2a.PushNotificationNotSupportedError,
 }
 """What happened → what the wire calls it. The JSON-RPC code and the HTTP status follow from the SDK's own tables."""

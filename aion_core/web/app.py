@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher  # noqa: F401  # before `rpc`: see there
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -20,14 +19,11 @@ from aion_core.protocol.types import AgentCard
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.time_up import TimeUp
+from aion_core.web.cards import card_routes, extended_card_route, server_routes
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rpc import TIME_UP, WORK, Dispatcher
+from aion_core.web.rpc import TIME_UP, WORK, CallContextBuilder, Dispatcher
 
 logger = logging.getLogger(__name__)
-
-CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""The card's place since 0.3, and the older one (D3)."""
-CARD_MAX_AGE = 300
 
 STREAMED = "aion.streamed"
 """What the scope of a request holds whose answer leaves as it is written, on Lambda."""
@@ -39,6 +35,7 @@ class Served:
 
     agent: Agent
     card: AgentCard
+    extended_card: AgentCard | None = None
 
 
 def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Served]) -> FastAPI:
@@ -51,8 +48,17 @@ def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Ser
         warming.cancel()
 
     app = FastAPI(openapi_url=None, lifespan=lifespan)
+    since = datetime.now(UTC)
+    cards = {agent_id: served.card for agent_id, served in agents.items()}
+    app.router.routes.extend(server_routes(cards, name=next(iter(cards.values())).name, since=since))
     for position, (agent_id, served) in enumerate(agents.items()):
-        handler = AionRequestHandler(service, lister, streaming=served.card.capabilities.streaming)
+        handler = AionRequestHandler(
+            service,
+            lister,
+            streaming=served.card.capabilities.streaming,
+            offers_extended_card=served.card.capabilities.extended_agent_card,
+            extended_card=served.extended_card,
+        )
         dispatcher = Dispatcher(handler, agent_id)
 
         async def rpc(request: Request, dispatcher: Dispatcher = dispatcher) -> Response:
@@ -61,12 +67,8 @@ def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Ser
         for prefix in (f"/agents/{agent_id}", *([""] if position == 0 else [])):
             for path in {prefix or "/", f"{prefix}/"}:
                 app.add_route(path, rpc, methods=["POST"])
-            for card_path in CARD_PATHS:
-                app.router.routes.extend(
-                    create_agent_card_routes(
-                        served.card, card_url=f"{prefix}{card_path}", cache_control=f"public, max-age={CARD_MAX_AGE}"
-                    )
-                )
+            app.router.routes.extend(card_routes(prefix, served.card, since=since))
+            app.router.routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id).build))
     app.add_middleware(RestsBeforeItReturns)
     return app
 

@@ -22,6 +22,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.tasks.listing import unknown_status
 from aion_core.tasks.service import Call
 from aion_core.web.body import MAX_BODY_BYTES, StrictRequest, TooLarge
+from aion_core.web.cards import Handler03
 from aion_core.web.errors import error_body
 from aion_core.web.request_handler import CALL, AionRequestHandler
 from aion_core.web.sse import EventStream, RequestId, encode_v03, encode_v1, open_stream
@@ -36,6 +37,10 @@ TIME_UP = "aion.time_up"
 """Where an ASGI scope says until when this process serves the request."""
 
 _VERSION = "A2A-Version"
+
+_OLDER_NAMES = {"agent/authenticatedExtendedCard": "agent/getAuthenticatedExtendedCard"}
+"""A method's name before v0.3, and since (D4)."""
+
 _ANONYMOUS = "anonymous"
 """The owner where nobody is asked who they are."""
 
@@ -80,6 +85,7 @@ class Dispatcher(JsonRpcDispatcher):
             body = await strict.json()
             request_id = _request_id(body)
             _check_envelope(body)
+            body["method"] = _OLDER_NAMES.get(body["method"], body["method"])
             _check_raw(body)
             _check_status(body)
         except A2AError as error:
@@ -118,6 +124,7 @@ class V03Adapter(JSONRPC03Adapter):
     def __init__(self, handler: AionRequestHandler, builder: ServerCallContextBuilder) -> None:
         super().__init__(handler, builder)
         self._handler = handler
+        self.handler = Handler03(handler)
 
     async def handle_request(self, request_id: RequestId, method: str, body: dict[str, Any], request: Request) -> Any:
         """Answer a v0.3 request: bad params are -32602 here, -32600 in the SDK."""
