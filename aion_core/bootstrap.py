@@ -1,28 +1,30 @@
 """The one place where parts meet: settings → adapters → services."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aion_core.agents.card_config import Skill
+from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import AgentConfig, read_config
 from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
+from aion_core.errors import ConfigurationError
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Agent, Bells, Clock, TaskList, TaskStore
-from aion_core.protocol.card import build_card, extend_card
-from aion_core.protocol.types import AgentCard, AgentExtension, AgentProvider, AgentSkill
+from aion_core.protocol.card import KEYS_PATH
+from aion_core.protocol.types import AgentCard
 from aion_core.settings import Settings
 from aion_core.tasks.sweep import Sweep
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from aion_core.protocol.keys import Key
     from aion_core.tasks.worker import Worker
 
 
@@ -48,11 +50,22 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
     )
+    key = card_key(settings)
+
+    def signed(card: AgentCard) -> AgentCard:
+        if key is None:
+            return card
+        from aion_core.protocol.signing import sign_card
+
+        return sign_card(card, key)
+
     served = {}
     for position, (agent_id, config) in enumerate(engine.configs.items()):
         card = public_card(agent_id, config, settings.base_url, at_root=position == 0)
-        served[agent_id] = Served(engine.agents[agent_id], card, extended_card(card, config))
-    return build_web_app(service, TaskLister(engine.stores.tasks, engine.stores.task_list), served)
+        extended = extended_card(card, config)
+        served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
+    lister = TaskLister(engine.stores.tasks, engine.stores.task_list)
+    return build_web_app(service, lister, served, keys=[key.shown()] if key else [])
 
 
 def build_worker(settings: Settings | None = None) -> "Worker":
@@ -195,34 +208,25 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), {"langgraph": langgraph})
 
 
-def public_card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:
-    """Return the card that an agent's lines of aion.yaml give it."""
-    return build_card(
-        name=config.name or agent_id,
-        description=config.description,
-        version=config.version,
-        url=f"{base_url}/" if at_root else f"{base_url}/agents/{agent_id}/",
-        streaming=config.capabilities.streaming,
-        skills=_skills(config.skills),
-        input_modes=config.input_modes,
-        output_modes=config.output_modes,
-        documentation_url=config.documentation_url or "",
-        icon_url=config.icon_url or "",
-        provider=AgentProvider(**config.provider.model_dump()) if config.provider else None,
-        extensions=[AgentExtension(**extension.as_declared()) for extension in config.capabilities.extensions],
-        extended=config.capabilities.extended_agent_card,
-    )
-
-
-def extended_card(card: AgentCard, config: AgentConfig) -> AgentCard | None:
-    """Return the extended card, where the agent offers one and says what it holds."""
-    more = config.extended_card if config.capabilities.extended_agent_card else None
-    if more is None:
+def card_key(settings: Settings) -> "Key | None":
+    """Return the key that signs the cards, where there is one; raises ConfigurationError that names where it lies."""
+    if not settings.card_key_file and not settings.card_key_secret:
         return None
-    return extend_card(
-        card, name=more.name, description=more.description, version=more.version, skills=_skills(more.skills)
-    )
+    from aion_core.protocol.keys import signing_key
 
+    if settings.card_key_secret:
+        from aion_core.aws.client import Calls
+        from aion_core.aws.secrets import read_secret
 
-def _skills(skills: Sequence[Skill]) -> list[AgentSkill]:
-    return [AgentSkill(**skill.model_dump()) for skill in skills]
+        source = f"the secret {settings.card_key_secret} (AION_CARD_KEY_SECRET)"
+        with ThreadPoolExecutor(1) as executor:
+            text = read_secret(Calls("secretsmanager", executor), settings.card_key_secret)
+    else:
+        source = f"{settings.card_key_file} (AION_CARD_KEY_FILE)"
+        try:
+            text = Path(settings.card_key_file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"The key of {source} cannot be read: {error}.") from error
+    # Where nobody has put the public key elsewhere, this server shows it.
+    url = settings.card_key_url or f"{settings.base_url}{KEYS_PATH}"
+    return signing_key(text, source, key_id=settings.card_key_id, url=url)

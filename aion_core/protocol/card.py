@@ -27,6 +27,9 @@ BINDINGS = ("JSONRPC", "HTTP+JSON")
 VERSIONS = ("1.0", "0.3")
 """The protocol versions that are served on one URL (D1)."""
 
+KEYS_PATH = "/.well-known/jwks.json"
+"""Where a server shows the key whose signatures its cards bear."""
+
 _V03 = "0.3.0"
 """What a v0.3 card calls its version: three numbers, where v1.0's interfaces have two."""
 

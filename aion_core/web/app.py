@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -38,8 +38,14 @@ class Served:
     extended_card: AgentCard | None = None
 
 
-def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Served]) -> FastAPI:
-    """Return the app; the first of the agents also answers at the root."""
+def build_app(
+    service: TaskService,
+    lister: TaskLister,
+    agents: Mapping[str, Served],
+    *,
+    keys: Sequence[Mapping[str, str]] = (),
+) -> FastAPI:
+    """Return the app; the first of the agents also answers at the root. `keys` are those that sign the cards."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,8 +55,8 @@ def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Ser
 
     app = FastAPI(openapi_url=None, lifespan=lifespan)
     since = datetime.now(UTC)
-    cards = {agent_id: served.card for agent_id, served in agents.items()}
-    app.router.routes.extend(server_routes(cards, name=next(iter(cards.values())).name, since=since))
+    first = next(iter(agents.values()))
+    app.router.routes.extend(server_routes(agents, name=first.card.name, keys=keys, since=since))
     for position, (agent_id, served) in enumerate(agents.items()):
         handler = AionRequestHandler(
             service,

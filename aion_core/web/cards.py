@@ -5,7 +5,7 @@ None of it asks who reads (spec 8.2), but for the extended card.
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core import __version__
-from aion_core.protocol.card import card_v03, document, document_v1, written
+from aion_core.protocol.card import KEYS_PATH, card_v03, document, document_v1, written
 from aion_core.protocol.types import AgentCard
 from aion_core.web.request_handler import AionRequestHandler
 
@@ -30,8 +30,6 @@ CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
 """Where a GET finds the extended card by its oldest name (D4); v1.0's and v0.3's own paths are the REST binding's."""
 MANIFEST_PATH = "/.well-known/manifest.json"
-KEYS_PATH = "/.well-known/jwks.json"
-"""Where the key is whose signatures the cards bear."""
 MANIFEST_VERSION = "1.0"
 
 MAX_AGE = 300
@@ -43,8 +41,6 @@ JSON = "application/json"
 chosen, by browsers and crawlers too."""
 
 _VERSION = "A2A-Version"
-
-Endpoint = Callable[[Request], Any]
 
 
 def card_routes(prefix: str, card: AgentCard, *, since: datetime) -> list[Route]:
@@ -75,16 +71,16 @@ def extended_card_route(
     return Route(f"{prefix}{EXTENDED_CARD_PATH}", answer)
 
 
-def server_routes(cards: Mapping[str, AgentCard], *, name: str, since: datetime) -> list[Route]:
-    """Return the routes of what the server says of itself: which agents there are, and that it is well."""
-    manifest = Readable(
-        {"apiVersion": MANIFEST_VERSION, "name": name, "endpoints": {id_: f"/agents/{id_}" for id_ in cards}}, since
-    )
-
-    async def read_manifest(request: Request) -> Response:
-        return manifest.answer(request)
-
-    return [Route(MANIFEST_PATH, read_manifest), Route("/health", health), Route("/health/", health)]
+def server_routes(
+    agent_ids: Iterable[str], *, name: str, keys: Sequence[Mapping[str, str]] = (), since: datetime
+) -> list[Route]:
+    """Return the routes of what the server says of itself: its agents, that it is well, and by which keys it signs."""
+    endpoints = {agent_id: f"/agents/{agent_id}" for agent_id in agent_ids}
+    manifest = Readable({"apiVersion": MANIFEST_VERSION, "name": name, "endpoints": endpoints}, since)
+    routes = [Route(MANIFEST_PATH, manifest.read), Route("/health", health), Route("/health/", health)]
+    if keys:
+        routes.append(Route(KEYS_PATH, Readable({"keys": list(keys)}, since).read))
+    return routes
 
 
 async def health(request: Request) -> Response:
@@ -113,6 +109,10 @@ class Readable:
             "last-modified": format_datetime(self._since, usegmt=True),
             **({"vary": vary} if vary else {}),
         }
+
+    async def read(self, request: Request) -> Response:
+        """Answer the request, as the endpoint of a route."""
+        return self.answer(request)
 
     def answer(self, request: Request) -> Response:
         """Return the document, or that the reader has it already (RFC 9110, 13.2.2)."""
