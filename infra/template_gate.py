@@ -111,13 +111,22 @@ def _permissions(plain: dict[str, Any]) -> Iterator[str]:
     for name, resource in plain["Resources"].items():
         if resource["Type"] == "AWS::IAM::Role":
             for policy in resource["Properties"].get("Policies", []):
-                for statement in _listed(policy["PolicyDocument"]["Statement"]):
+                for statement in _possible(policy["PolicyDocument"]["Statement"]):
                     asked = [*_listed(statement.get("Action", [])), *_listed(statement.get("Resource", []))]
                     if statement["Effect"] == "Allow" and any(_is_wide(what) for what in asked):
                         yield f"{name} may do more than it needs: {asked}"
     roles = [json.dumps(function["Role"]) for function in _properties(plain, "AWS::Lambda::Function")]
     if len(set(roles)) < len(roles):
         yield "two functions share a role"
+
+
+def _possible(statements: Any) -> Iterator[dict[str, Any]]:
+    """Yield the statements that there may be: of a choice, each that is one."""
+    for statement in _listed(statements):
+        if "Fn::If" in statement:
+            yield from (either for either in statement["Fn::If"][1:] if "Effect" in either)
+        else:
+            yield statement
 
 
 def _is_wide(asked: Any) -> bool:

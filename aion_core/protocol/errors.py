@@ -11,6 +11,7 @@ from aion_core.errors import (
     ContextBusy,
     InvalidMessage,
     MessageIdReused,
+    NoExtendedCard,
     NotSupported,
     PushNotSupported,
     StoreUnavailable,
@@ -37,6 +38,7 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     ContextBusy: a2a.UnsupportedOperationError,
     ContentTypeNotSupported: a2a.ContentTypeNotSupportedError,
     NotSupported: a2a.UnsupportedOperationError,
+    NoExtendedCard: a2a.ExtendedAgentCardNotConfiguredError,
     PushNotSupported: a2a.PushNotificationNotSupportedError,
 }
 """What happened → what the wire calls it."""

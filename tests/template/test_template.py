@@ -24,6 +24,7 @@ OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
         {"FunctionUrlAuth": "AWS_IAM", "Architecture": "x86_64"},
         {"RetentionDays": "3650", "LeaseSeconds": "5", "TaskConcurrency": "2"},
         {"BaseUrl": "https://agents.example.com", "AwsEndpointUrl": "http://127.0.0.1:4566"},
+        {"CardKeySecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:card-key-AbCdEf", "CardKeyId": "k-1"},
     ],
 )
 def test_the_template_is_right_however_it_is_deployed(parameters: dict[str, str]) -> None:
@@ -68,6 +69,8 @@ def test_a_functions_environment_is_one_that_aion_starts_with(function: str) -> 
         (("SqsManagedSseEnabled: true", "SqsManagedSseEnabled: false"), "is not encrypted"),
         (("- dynamodb:GetItem", '- "dynamodb:*"'), "may do more than it needs"),
         (("Resource: !GetAtt Table.Arn", 'Resource: "*"'), "may do more than it needs"),
+        (("Resource: !Ref CardKeySecret", 'Resource: "*"'), "may do more than it needs"),
+        (("AION_CARD_KEY_ID: !Ref", "AION_CARD_KEY_NAME: !Ref"), "nothing reads AION_CARD_KEY_NAME"),
         (("DeletionPolicy: Retain", "DeletionPolicy: Delete"), "goes with the stack"),
         (("      RetentionInDays: !Ref LogRetentionDays\n", ""), "keeps logs for ever"),
         (("      LoggingConfig:\n        LogGroup: !Ref ApiLogGroup\n", ""), "logs to a group without retention"),
