@@ -32,6 +32,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     """
     # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    from aion_core.tasks.conversations import Conversations
     from aion_core.tasks.listing import TaskLister
     from aion_core.tasks.service import TaskService
     from aion_core.web.app import Served
@@ -46,12 +47,14 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         engine.clock,
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
+        replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
     )
     served = {
         agent_id: Served(engine.agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
         for position, (agent_id, config) in enumerate(engine.configs.items())
     }
-    return build_web_app(service, TaskLister(engine.stores.tasks, engine.stores.task_list), served)
+    tasks = engine.stores.tasks, engine.stores.task_list
+    return build_web_app(service, TaskLister(*tasks), Conversations(*tasks), served)
 
 
 def build_worker(settings: Settings | None = None) -> "Worker":
@@ -96,6 +99,8 @@ def build_engine(settings: Settings) -> Engine:
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
         history=ContextHistory(stores.tasks, stores.task_list).of,
+        replies={agent_id: config.reply for agent_id, config in configs.items()},
+        answers={agent_id: config.answer for agent_id, config in configs.items()},
     )
     worker = Worker(stores.tasks, runner, stores.bells, clock)
     if isinstance(stores.bells, MemoryBells):

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.time_up import TimeUp
@@ -41,7 +42,9 @@ class Served:
     card: AgentCard
 
 
-def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Served]) -> FastAPI:
+def build_app(
+    service: TaskService, lister: TaskLister, conversations: Conversations, agents: Mapping[str, Served]
+) -> FastAPI:
     """Return the app; the first of the agents also answers at the root."""
 
     @contextlib.asynccontextmanager
@@ -53,7 +56,7 @@ def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Ser
     app = FastAPI(openapi_url=None, lifespan=lifespan)
     for position, (agent_id, served) in enumerate(agents.items()):
         handler = AionRequestHandler(service, lister, streaming=served.card.capabilities.streaming)
-        dispatcher = Dispatcher(handler, agent_id)
+        dispatcher = Dispatcher(handler, conversations, agent_id)
 
         async def rpc(request: Request, dispatcher: Dispatcher = dispatcher) -> Response:
             return await dispatcher.handle_requests(request)

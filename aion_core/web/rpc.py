@@ -4,6 +4,7 @@ The SDK's dispatchers do the work. What is overridden here are the writing of st
 that a client would fall into; each override says which.
 """
 
+import logging
 import re
 from typing import Any
 
@@ -19,15 +20,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from aion_core.protocol.types import TaskState
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import unknown_status
 from aion_core.tasks.service import Call
+from aion_core.web import context_methods
 from aion_core.web.body import MAX_BODY_BYTES, StrictRequest, TooLarge
 from aion_core.web.errors import error_body
-from aion_core.web.request_handler import CALL, AionRequestHandler
+from aion_core.web.request_handler import CALL, AionRequestHandler, wire_errors
 from aion_core.web.sse import EventStream, RequestId, encode_v03, encode_v1, open_stream
 
 # The SDK's dispatcher imports this adapter; imported the other way round the two make a circle.
 from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter  # isort: skip
+
+logger = logging.getLogger(__name__)
 
 WORK = "aion.work"
 """Where an ASGI scope holds the set of tasks that a request has set going."""
@@ -66,10 +71,10 @@ class CallContextBuilder(ServerCallContextBuilder):
 class Dispatcher(JsonRpcDispatcher):
     """v1.0 by itself, v0.3 by its adapter."""
 
-    def __init__(self, handler: AionRequestHandler, agent_id: str) -> None:
+    def __init__(self, handler: AionRequestHandler, conversations: Conversations, agent_id: str) -> None:
         builder = CallContextBuilder(agent_id)
         super().__init__(handler, builder, enable_v0_3_compat=True)
-        self._handler = handler
+        self._handler, self._conversations = handler, conversations
         self._v03_adapter = V03Adapter(handler, builder)
 
     async def handle_requests(self, request: Request) -> Response:
@@ -82,6 +87,8 @@ class Dispatcher(JsonRpcDispatcher):
             _check_envelope(body)
             _check_raw(body)
             _check_status(body)
+            if body["method"] in context_methods.VERSIONS:
+                return await self._answer_of_context(body, strict)
         except A2AError as error:
             return self._generate_error_response(request_id, error)
         except TooLarge:
@@ -90,6 +97,22 @@ class Dispatcher(JsonRpcDispatcher):
             )
             return JSONResponse(error_body(None, refusal), status_code=413)
         return await super().handle_requests(strict)
+
+    async def _answer_of_context(self, body: dict[str, Any], request: Request) -> JSONResponse:
+        """Answer one of the methods that the SDK does not know."""
+        method, context = body["method"], self._context_builder.build(request)
+        _settle_version(context, context_methods.VERSIONS[method])
+        try:
+            with wire_errors():
+                result = await context_methods.answer(
+                    self._conversations, context.state[CALL], method, body.get("params", {})
+                )
+        except A2AError:
+            raise
+        except Exception as error:
+            logger.exception("A context could not be read.")
+            return self._generate_error_response(_request_id(body), error)
+        return JSONResponse({"jsonrpc": "2.0", "id": _request_id(body), "result": result})
 
     def _generate_error_response(self, request_id: RequestId, error: Any) -> JSONResponse:
         # The SDK's says what an unexpected exception said, and hides what its parser said.
