@@ -115,6 +115,24 @@ async def test_the_request_of_the_documentation_is_a_command() -> None:
     assert (context.thread.network, context.thread.id) == ("Slack", "C-room")
 
 
+@pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"], ids=["v1", "v0.3"])
+async def test_a_command_reaches_its_handler_over_rest_too(path: str) -> None:
+    async def on_command(event: Any, thread: Any) -> None:
+        await thread.reply(f"{event.payload['command']} for {thread.network}")
+
+    params = request("command")["params"]
+    forged = {**params, "metadata": {**params["metadata"], "aion:network": "forged"}}
+    if path.startswith("/v1"):
+        part = params["message"]["parts"][0]
+        inner = {"data": {"data": part["data"]}, "metadata": part["metadata"]}
+        message = {**params["message"], "content": [inner]}
+        del message["parts"]
+        forged["message"] = message
+    async with http(parts(graph_of(create_event_router(on_command=on_command))).app()) as client:
+        answer = (await client.post(path, json=forged)).json()
+    assert "/deploy for Slack" in json.dumps(answer["task"]["status"])
+
+
 async def test_a_command_with_words_is_in_the_transcript_too() -> None:
     """R49."""
     context, state = await seen(request("command", text="/deploy service=api"))
