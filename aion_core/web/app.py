@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
+from aion_core.protocol.media_types import modes_of
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
@@ -52,7 +53,9 @@ def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Ser
 
     app = FastAPI(openapi_url=None, lifespan=lifespan)
     for position, (agent_id, served) in enumerate(agents.items()):
-        handler = AionRequestHandler(service, lister, streaming=served.card.capabilities.streaming)
+        handler = AionRequestHandler(
+            service, lister, streaming=served.card.capabilities.streaming, modes=modes_of(served.card)
+        )
         dispatcher = Dispatcher(handler, agent_id)
 
         async def rpc(request: Request, dispatcher: Dispatcher = dispatcher) -> Response:

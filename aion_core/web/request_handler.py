@@ -13,6 +13,7 @@ from aion_core.ports import Delta
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.limits import check_request, is_id
+from aion_core.protocol.media_types import Modes, negotiate
 from aion_core.protocol.types import Event, Message, Task
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
@@ -28,15 +29,19 @@ class AionRequestHandler(RequestHandler):
     Every method raises the SDK's `A2AError`s and nothing else on purpose.
     """
 
-    def __init__(self, service: TaskService, lister: TaskLister, *, streaming: bool = True) -> None:
-        """`streaming`: whether the agent's card offers it; what it does not offer is refused."""
+    def __init__(
+        self, service: TaskService, lister: TaskLister, *, streaming: bool = True, modes: Modes | None = None
+    ) -> None:
+        """`streaming`: whether the agent's card offers it; what it does not offer is refused, as other `modes` are."""
         self._service, self._lister, self._streaming = service, lister, streaming
+        self._modes = modes or Modes()
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
         """See `TaskService.send`; the answer's history is as long as the request says."""
         with wire_errors():
             call = _call(context)
             check_request(params, call.idempotency_key)
+            negotiate(params, self._modes, context.requested_extensions)
             task = await self._service.send(call, params)
         return apply_history_length(task, params.configuration)
 
@@ -50,6 +55,7 @@ class AionRequestHandler(RequestHandler):
             call = _call(context)
             if isinstance(params, pb.SendMessageRequest):
                 check_request(params, call.idempotency_key)
+                negotiate(params, self._modes, context.requested_extensions)
                 batches = self._service.stream(call, params)
             else:
                 _require_id(params.id)

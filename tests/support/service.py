@@ -47,7 +47,7 @@ class Parts:
             url="http://test/",
             streaming=self.streaming,
             skills=[],
-            input_modes=["text/plain"],
+            input_modes=["text/plain", "application/json", "application/octet-stream"],
             output_modes=["text/plain"],
         )
         return build_app(self.service, self.lister, {"test": Served(self.agent, card)})
