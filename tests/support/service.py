@@ -18,6 +18,7 @@ from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Agent, AnswerAs, Clock, ReplyAs, TaskList, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
+from aion_core.protocol.types import AgentCard
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
@@ -40,19 +41,23 @@ class Parts:
     conversations: Conversations
     streaming: bool = True
 
-    def app(self) -> FastAPI:
-        """The ASGI app that serves the agent as `test`."""
-        card = build_card(
+    @property
+    def card(self) -> AgentCard:
+        """The agent's card."""
+        return build_card(
             name="Test",
             description="A test's agent.",
             version="1",
             url="http://test/",
             streaming=self.streaming,
             skills=[],
-            input_modes=["text/plain"],
+            input_modes=["text/plain", "application/json", "application/octet-stream"],
             output_modes=["text/plain"],
         )
-        return build_app(self.service, self.lister, self.conversations, {"test": Served(self.agent, card)})
+
+    def app(self) -> FastAPI:
+        """The ASGI app that serves the agent as `test`."""
+        return build_app(self.service, self.lister, self.conversations, {"test": Served(self.agent, self.card)})
 
 
 def parts(
