@@ -75,7 +75,7 @@ class LoadedAtFirstTurn:
         if kind is None:
             raise ConfigurationError(
                 f"{self._config.path} of agent {self._id!r} is a {type(found.agent).__name__}; "
-                "aion runs a LangGraph StateGraph, a compiled graph, or a function that returns one."
+                "aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, or a function that returns one."
             )
         try:
             return self._adapters[kind](replace(found, agent=agent), self._config)
@@ -104,6 +104,7 @@ def find(path: str, folder: Path) -> Found:
 
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "langgraph": (("langgraph", "StateGraph"), ("langgraph", "Pregel")),
+    "adk": (("google.adk", "BaseAgent"), ("google.adk", "App")),
 }
 """The classes of which each framework's agents are: the package they are defined in, and their name."""
 
