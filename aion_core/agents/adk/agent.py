@@ -21,7 +21,6 @@ from aion_core.agents.guard import guarded
 from aion_core.errors import AgentFailed
 from aion_core.ports import AfterCrash, Asked, Emission, Paused
 
-
 # It is what a turn goes on by; whoever runs the server cannot choose otherwise.
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] ResumabilityConfig", UserWarning)
 

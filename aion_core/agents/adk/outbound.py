@@ -106,8 +106,11 @@ class Outbound:
             self._spoken.pop(closed)
             yield from self._floor.end(closed)
         if (outbox := outbox_in(event)) is not None:
+            # It is what this event says, whatever else it holds.
             yield from self._say_held()
             self._outboxes.append(outbox)
+            self._failed = None
+            return
         if event.error_code and not parts:
             self._failed = event
         if said := a2a_parts(parts) or _result(event):
