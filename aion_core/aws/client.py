@@ -161,7 +161,7 @@ def _named(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             raise Refused(("TransactionConflict",)) from error
         if code in ("InvalidCiphertextException", "IncorrectKeyException"):
             raise StoreCorrupt("What was sealed was not sealed with this deployment's key.") from error
-        if code == "NoSuchKey":
+        if code in ("NoSuchKey", "404"):
             raise Missing(error.operation_name) from error
         if code in _PASSING or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
             raise StoreUnavailable(code) from error
