@@ -513,3 +513,32 @@ async def test_the_card_declares_the_extensions_and_requires_none() -> None:
     assert declared.keys() >= {DISTRIBUTION, EVENT, MESSAGING, CARDS, TRACEABILITY}
     assert not any(extension.get("required") for extension in declared.values())
     assert all(extension["description"] for extension in declared.values())
+
+
+# ── The same for an ADK agent ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dialects
+async def test_an_adk_agent_finds_the_same_and_answers_the_same(old: bool) -> None:
+    # Here, so that the rest of this file runs without ADK.
+    from google.adk.agents import BaseAgent
+
+    from tests.support.adk import served
+
+    async def run(self: BaseAgent, ctx: Any) -> Any:
+        context = get_aion_context()
+        assert context.message is not None
+        await context.message.react("eyes")
+        await context.thread.reply(f"{context.message.user.id} of {ctx.a2a_inbox.metadata['aion:network']}")
+        return
+        yield
+
+    answering = type("Answering", (BaseAgent,), {"_run_async_impl": run})(name="answering")
+    async with http(parts(served(answering)).app()) as client:
+        answer = (await client.post("/", json=request("message", old=old, text="hi", payload=IN_A_DM))).json()
+    task = answer["result"].get("task", answer["result"])
+    text, routing = task["status"]["message"]["parts"]
+    assert text["text"] == "U42 of Slack"
+    assert content(routing) == {"data": TARGETS[0][1], "metadata": MESSAGE_ACTION}
+    (reaction,) = task["artifacts"]
+    assert (reaction["artifactId"], reaction["metadata"]) == ("aion:reaction", REACTION_ACTION)

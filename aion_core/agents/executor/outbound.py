@@ -56,6 +56,8 @@ class Outbound:
         self._before = {artifact.artifact_id for artifact in asked.task.artifacts} - _opened_in(asked)
         """The artifacts of the task's earlier turns."""
         self._opened: set[str] = set()
+        self._reactions = set(self._before)
+        """Those, and the reactions of this turn."""
         self._repeated: Counter[str] = Counter()
         self._recorded = {entry.key: entry.event for entry in asked.recorded if entry.key}
 
@@ -99,7 +101,7 @@ class Outbound:
                 yield Typing()
             case Reacted():
                 key = self._key(what.key.encode() + what.message_id.encode())
-                yield reaction_of(self._asked, what, key, self._opened)
+                yield reaction_of(self._asked, what, key, self._reactions)
 
     def _status(self, status: TaskStatus, metadata: dict[str, Any]) -> Iterator[Emission]:
         message = _own(status.message) if status.HasField("message") else None
