@@ -149,6 +149,11 @@ def dump(value: Json) -> bytes:
     return json.dumps(value).encode()
 
 
+def body_of(sent: Sent) -> Json:
+    """What the request's body says."""
+    return json.loads(sent.body)
+
+
 def _params_v03(operation: str, params: Json) -> Json:
     if not isinstance(params, dict):
         return params
