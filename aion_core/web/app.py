@@ -3,15 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from a2a.server.routes.agent_card_routes import create_agent_card_routes
-from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher  # noqa: F401  # before `rpc`: see there
 from fastapi import FastAPI
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.errors import ConfigurationError
@@ -20,14 +18,15 @@ from aion_core.protocol.types import AgentCard
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.time_up import TimeUp
+from aion_core.web.calls import TIME_UP, WORK, CallContextBuilder
+from aion_core.web.cards import card_routes, extended_card_route, server_routes
+from aion_core.web.http_binding import refuse_path
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rpc import TIME_UP, WORK, Dispatcher
+from aion_core.web.rest import RestV1
+from aion_core.web.rest_v03 import RestV03
+from aion_core.web.rpc import Dispatcher
 
 logger = logging.getLogger(__name__)
-
-CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""The card's place since 0.3, and the older one (D3)."""
-CARD_MAX_AGE = 300
 
 STREAMED = "aion.streamed"
 """What the scope of a request holds whose answer leaves as it is written, on Lambda."""
@@ -39,10 +38,23 @@ class Served:
 
     agent: Agent
     card: AgentCard
+    extended_card: AgentCard | None = None
 
 
-def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Served]) -> FastAPI:
-    """Return the app; the first of the agents also answers at the root."""
+def build_app(
+    service: TaskService,
+    lister: TaskLister,
+    agents: Mapping[str, Served],
+    *,
+    default: str = "",
+    keys: Sequence[Mapping[str, str]] = (),
+) -> FastAPI:
+    """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
+
+    `keys` are those that sign the cards.
+    """
+    at_root = default or next(iter(agents))
+    since = datetime.now(UTC)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -50,25 +62,34 @@ def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Ser
         yield
         warming.cancel()
 
-    app = FastAPI(openapi_url=None, lifespan=lifespan)
-    for position, (agent_id, served) in enumerate(agents.items()):
-        handler = AionRequestHandler(service, lister, streaming=served.card.capabilities.streaming)
-        dispatcher = Dispatcher(handler, agent_id)
-
-        async def rpc(request: Request, dispatcher: Dispatcher = dispatcher) -> Response:
-            return await dispatcher.handle_requests(request)
-
-        for prefix in (f"/agents/{agent_id}", *([""] if position == 0 else [])):
-            for path in {prefix or "/", f"{prefix}/"}:
-                app.add_route(path, rpc, methods=["POST"])
-            for card_path in CARD_PATHS:
-                app.router.routes.extend(
-                    create_agent_card_routes(
-                        served.card, card_url=f"{prefix}{card_path}", cache_control=f"public, max-age={CARD_MAX_AGE}"
-                    )
-                )
+    app = FastAPI(openapi_url=None, lifespan=lifespan, redirect_slashes=False)
+    app.add_exception_handler(HTTPException, refuse_path)
+    routes = app.router.routes
+    routes.extend(server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since))
+    # The root last: a tenant's paths there fit whatever begins with one segment more.
+    for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
+        routes.extend(_routes(service, lister, agent_id, agents[agent_id], prefix, since=since))
     app.add_middleware(RestsBeforeItReturns)
     return app
+
+
+def _routes(
+    service: TaskService, lister: TaskLister, agent_id: str, served: Served, prefix: str, *, since: datetime
+) -> Iterator[BaseRoute]:
+    """Yield where an agent answers below the prefix: its card, JSON-RPC and REST."""
+    handler = AionRequestHandler(
+        service,
+        lister,
+        streaming=served.card.capabilities.streaming,
+        offers_extended_card=served.card.capabilities.extended_agent_card,
+        extended_card=served.extended_card,
+    )
+    yield from card_routes(prefix, served.card, since=since)
+    yield extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build)
+    yield from Dispatcher(handler, agent_id, served.card).routes(prefix)
+    # Before v1.0's, where `v1` would be a tenant.
+    yield from RestV03(handler, agent_id, served.card).routes(prefix)
+    yield from RestV1(handler, agent_id, served.card).routes(prefix)
 
 
 class RestsBeforeItReturns:
