@@ -21,7 +21,7 @@ REFUSED = {
 }
 """Operations that are only refused as yet."""
 
-SPOKEN = [dialect for dialect in DIALECTS if not dialect.is_rest]
+SPOKEN = DIALECTS
 
 
 def as_param(dialect: Dialect, row: Row) -> Any:

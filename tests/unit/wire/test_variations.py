@@ -15,7 +15,7 @@ from tests.unit.wire.equals import equals
 from tests.unit.wire.served import Served
 from tests.unit.wire.variations import Variation, bad
 
-SPOKEN = [dialect for dialect in DIALECTS if not dialect.is_rest]
+SPOKEN = DIALECTS
 MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 2_000
 """How many in all."""
 
