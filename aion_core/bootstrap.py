@@ -35,6 +35,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     """
     # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    from aion_core.tasks.conversations import Conversations
     from aion_core.tasks.listing import TaskLister
     from aion_core.tasks.service import TaskService
     from aion_core.web.app import Served
@@ -49,6 +50,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         engine.clock,
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
+        replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
     )
     key = card_key(settings)
 
@@ -65,8 +67,9 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         card = public_card(agent_id, config, settings.base_url, at_root=agent_id == default)
         extended = extended_card(card, config)
         served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
-    lister = TaskLister(engine.stores.tasks, engine.stores.task_list)
-    return build_web_app(service, lister, served, default=default, keys=[key.shown()] if key else [])
+    tasks = engine.stores.tasks, engine.stores.task_list
+    lister, conversations = TaskLister(*tasks), Conversations(*tasks)
+    return build_web_app(service, lister, conversations, served, default=default, keys=[key.shown()] if key else [])
 
 
 def build_worker(settings: Settings | None = None) -> "Worker":
@@ -111,6 +114,8 @@ def build_engine(settings: Settings) -> Engine:
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
         history=ContextHistory(stores.tasks, stores.task_list).of,
+        replies={agent_id: config.reply for agent_id, config in configs.items()},
+        answers={agent_id: config.answer for agent_id, config in configs.items()},
     )
     worker = Worker(stores.tasks, runner, stores.bells, clock)
     if isinstance(stores.bells, MemoryBells):

@@ -9,6 +9,7 @@ from aion_core.errors import (
     ClientError,
     ContentTypeNotSupported,
     ContextBusy,
+    ContextNotFound,
     InvalidMessage,
     MessageIdReused,
     NoExtendedCard,
@@ -32,6 +33,8 @@ class MethodNotAllowedError(a2a.MethodNotFoundError):
 WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     InvalidMessage: a2a.InvalidParamsError,
     TaskNotFound: a2a.TaskNotFoundError,
+    # The protocol has no word for it; what is not there is a task of that context.
+    ContextNotFound: a2a.TaskNotFoundError,
     TaskFinished: a2a.UnsupportedOperationError,
     TaskNotCancelable: a2a.TaskNotCancelableError,
     MessageIdReused: a2a.InvalidParamsError,

@@ -3,23 +3,24 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.time_up import TimeUp
 from aion_core.web.calls import TIME_UP, WORK, CallContextBuilder
 from aion_core.web.cards import card_routes, extended_card_route, server_routes
+from aion_core.web.context_methods import context_methods
 from aion_core.web.http_binding import refuse_path
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.rest import RestV1
@@ -44,6 +45,7 @@ class Served:
 def build_app(
     service: TaskService,
     lister: TaskLister,
+    conversations: Conversations,
     agents: Mapping[str, Served],
     *,
     default: str = "",
@@ -64,32 +66,27 @@ def build_app(
 
     app = FastAPI(openapi_url=None, lifespan=lifespan, redirect_slashes=False)
     app.add_exception_handler(HTTPException, refuse_path)
+    own_methods = context_methods(conversations)
     routes = app.router.routes
     routes.extend(server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since))
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
-        routes.extend(_routes(service, lister, agent_id, agents[agent_id], prefix, since=since))
+        served = agents[agent_id]
+        handler = AionRequestHandler(
+            service,
+            lister,
+            streaming=served.card.capabilities.streaming,
+            offers_extended_card=served.card.capabilities.extended_agent_card,
+            extended_card=served.extended_card,
+        )
+        routes.extend(card_routes(prefix, served.card, since=since))
+        routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
+        routes.extend(Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix))
+        # Before v1.0's, where `v1` would be a tenant.
+        routes.extend(RestV03(handler, agent_id, served.card).routes(prefix))
+        routes.extend(RestV1(handler, agent_id, served.card).routes(prefix))
     app.add_middleware(RestsBeforeItReturns)
     return app
-
-
-def _routes(
-    service: TaskService, lister: TaskLister, agent_id: str, served: Served, prefix: str, *, since: datetime
-) -> Iterator[BaseRoute]:
-    """Yield where an agent answers below the prefix: its card, JSON-RPC and REST."""
-    handler = AionRequestHandler(
-        service,
-        lister,
-        streaming=served.card.capabilities.streaming,
-        offers_extended_card=served.card.capabilities.extended_agent_card,
-        extended_card=served.extended_card,
-    )
-    yield from card_routes(prefix, served.card, since=since)
-    yield extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build)
-    yield from Dispatcher(handler, agent_id, served.card).routes(prefix)
-    # Before v1.0's, where `v1` would be a tenant.
-    yield from RestV03(handler, agent_id, served.card).routes(prefix)
-    yield from RestV1(handler, agent_id, served.card).routes(prefix)
 
 
 class RestsBeforeItReturns:

@@ -42,12 +42,12 @@ class AionRequestHandler(RequestHandler):
         self._offers_extended_card, self._extended_card = offers_extended_card, extended_card
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
-        """See `TaskService.send`; the answer's history is as long as the request says."""
+        """See `TaskService.send`; a task's history is as long as the request says."""
         with wire_errors():
             call = _call(context)
             check_request(params, call.idempotency_key)
-            task = await self._service.send(call, params)
-        return apply_history_length(task, params.configuration)
+            answer = await self._service.send(call, params)
+        return apply_history_length(answer, params.configuration) if isinstance(answer, Task) else answer
 
     async def batches(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
