@@ -28,7 +28,7 @@ async def call(
     *,
     heard: Callable[[], None] = lambda: None,
 ) -> Answer:
-    """Return the answer; `heard` is called when its first bytes are there."""
+    """Return the answer; `heard` is called when the first bytes of a good one are there."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -63,7 +63,8 @@ async def call(
             start = message
             return
         received.append(message.get("body", b""))
-        heard()
+        if start["status"] == 200:
+            heard()
         if not message.get("more_body") and not answered.done():
             told = {name.decode().lower(): value.decode() for name, value in start["headers"]}
             answered.set_result(Answer(start["status"], told, b"".join(received)))

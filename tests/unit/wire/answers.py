@@ -99,6 +99,10 @@ def gist(operation: str, dialect: Dialect, answer: Answer) -> str:
     if answer.headers["content-type"].startswith("text/event-stream"):
         return " ".join(_kind(event) for event in events_of(dialect, answer))
     result = result_of(dialect, answer)
+    if operation == "GetContexts":
+        return f"{len(result)} contexts"
+    if operation == "GetContext":
+        return f"context, said: {len(result['history'])}"
     if operation == "ListTasks":
         return f"{len(result['tasks'])} of {result['totalSize']}"
     if not result:
@@ -132,5 +136,5 @@ def _kind(result: dict[str, Any]) -> str:
     else:
         return ""
     if kind in ("task", "status"):
-        return f"{kind}:{inner['status']['state'].removeprefix('TASK_STATE_').lower().replace('_', '-')}"
+        return f"{kind}:{inner['status']['state'].removeprefix('TASK_STATE_').lower().replace('_', '-').replace('cancelled', 'canceled')}"
     return kind

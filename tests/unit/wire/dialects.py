@@ -43,6 +43,8 @@ RPC_V03 = {
     "ListTaskPushNotificationConfigs": "tasks/pushNotificationConfig/list",
     "DeleteTaskPushNotificationConfig": "tasks/pushNotificationConfig/delete",
     "GetExtendedAgentCard": "agent/getAuthenticatedExtendedCard",
+    "GetContext": "context/get",
+    "GetContexts": "contexts/get",
 }
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
@@ -60,7 +62,7 @@ REST_V1 = {
     "GetExtendedAgentCard": ("GET", "/extendedAgentCard"),
 }
 REST_V03 = {
-    **{operation: (method, f"/v1{path}") for operation, (method, path) in REST_V1.items() if operation != "ListTasks"},
+    **{operation: (method, f"/v1{path}") for operation, (method, path) in REST_V1.items()},
     "GetExtendedAgentCard": ("GET", "/v1/card"),
 }
 

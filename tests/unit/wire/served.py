@@ -13,8 +13,10 @@ from tests.unit.wire.dialects import Dialect, Rpc, Sent
 class Served:
     """The app, and its tasks by what they are: `done`, `working`, `asking`, `canceled`."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, declared: str = "", **options: Any) -> None:
+        """`declared`: the extensions that its tasks are made with."""
         self.agent = Obedient()
+        self._declared = {"a2a-extensions": declared} if declared else {}
         self._parts = parts(self.agent)
         for name, value in options.items():
             setattr(self._parts, name, value)
@@ -65,7 +67,7 @@ class Served:
     async def _rpc(self, method: str, params: dict[str, Any]) -> Any:
         sent = Rpc().request(method, params)
         assert sent is not None
-        answer = await self.ask(Rpc(), sent)
+        answer = await self.ask(Rpc(), sent, **self._declared)
         body = json.loads(answer.body)
         assert "result" in body, body
         return body["result"]

@@ -15,17 +15,16 @@ from tests.unit.wire.equals import equals
 from tests.unit.wire.served import Served
 from tests.unit.wire.variations import Variation, bad
 
-SPOKEN = DIALECTS
 MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 2_000
 """How many in all."""
 
-each_dialect = pytest.mark.parametrize("dialect", SPOKEN, ids=lambda dialect: dialect.name)
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 
 
 def tried(share: float) -> settings:
     """So many examples for each dialect; the app is the same for all of them, since each has a context of its own."""
     return settings(
-        max_examples=int(MANY * share / len(SPOKEN)),
+        max_examples=int(MANY * share / len(DIALECTS)),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
     )
