@@ -99,7 +99,12 @@ class TurnUnderWay:
             [entry for entry in self._run.log if entry.generation > turn.asked],
             self.drain,
             self._history,
+            self._before,
         )
+
+    def _before(self) -> Task | None:
+        earlier = [entry for entry in self._run.log if entry.generation < self.lease.turn.asked]
+        return projection.fold(earlier) if earlier else None
 
     def speak(self, chunk: Chunk) -> None:
         """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
@@ -126,6 +131,7 @@ class TurnUnderWay:
                 status.message.CopyFrom(emission.message)
                 self._own(status.message)
                 event: Event = self._update(status)
+                event.metadata.update(emission.metadata)
             case Noted():
                 event = self._update(self._status(TaskState.TASK_STATE_WORKING))
                 event.metadata.update(emission.metadata)
@@ -137,6 +143,7 @@ class TurnUnderWay:
                     append=emission.append,
                     last_chunk=emission.last_chunk,
                 )
+                event.metadata.update(emission.metadata)
         await self._record(event, key=emission.key)
 
     async def end(self, ending: Reply | Asks, *, go_on: bool) -> None:
@@ -166,6 +173,8 @@ class TurnUnderWay:
                 self._run.ends_as_message = False
                 del event.metadata[replies.REPLY]
             await self._finish(event, go_on=go_on)
+        # Whoever waits for the answer does not wait for what the agent does after it.
+        self._run.end()
 
     async def _answer(self, ending: Reply | Asks) -> Message | None:
         """Return the message that the turn's last status holds, once its artifact, where it has one, is recorded (D22)."""

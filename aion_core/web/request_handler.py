@@ -13,7 +13,8 @@ from aion_core.ports import Delta
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.limits import check_request, is_id
-from aion_core.protocol.types import Event, Message, Task
+from aion_core.protocol.media_types import modes_of, negotiate
+from aion_core.protocol.types import AgentCard, Event, Message, Task
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import Call, TaskService
@@ -29,23 +30,18 @@ class AionRequestHandler(RequestHandler):
     """
 
     def __init__(
-        self,
-        service: TaskService,
-        lister: TaskLister,
-        *,
-        streaming: bool = True,
-        offers_extended_card: bool = False,
-        extended_card: pb.AgentCard | None = None,
+        self, service: TaskService, lister: TaskLister, card: AgentCard, *, extended_card: AgentCard | None = None
     ) -> None:
-        """`streaming` and `offers_extended_card`: whether the agent's card does; what it does not offer is refused."""
-        self._service, self._lister, self._streaming = service, lister, streaming
-        self._offers_extended_card, self._extended_card = offers_extended_card, extended_card
+        """`card` is the agent's public one: what it does not offer is refused."""
+        self._service, self._lister, self._extended_card = service, lister, extended_card
+        self._offers, self._modes = card.capabilities, modes_of(card)
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
         """See `TaskService.send`; a task's history is as long as the request says."""
         with wire_errors():
             call = _call(context)
             check_request(params, call.idempotency_key)
+            negotiate(params, self._modes, context.requested_extensions)
             answer = await self._service.send(call, params)
         return apply_history_length(answer, params.configuration) if isinstance(answer, Task) else answer
 
@@ -54,11 +50,12 @@ class AionRequestHandler(RequestHandler):
     ) -> AsyncGenerator[list[Spoken], None]:
         """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`."""
         with wire_errors():
-            if not self._streaming:
+            if not self._offers.streaming:
                 raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
             call = _call(context)
             if isinstance(params, pb.SendMessageRequest):
                 check_request(params, call.idempotency_key)
+                negotiate(params, self._modes, context.requested_extensions)
                 batches = self._service.stream(call, params)
             else:
                 _require_id(params.id)
@@ -132,7 +129,7 @@ class AionRequestHandler(RequestHandler):
         It is for callers who have said who they are (spec 3.1.11): whoever builds the context refuses the others, on
         this operation as on each, once the server asks.
         """
-        if not self._offers_extended_card:
+        if not self._offers.extended_agent_card:
             raise _not_offered("an extended card")
         if self._extended_card is None:
             sentence = "This agent's extended card is not configured. Its public card says what it does."

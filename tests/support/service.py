@@ -40,12 +40,13 @@ class Parts:
     store: TaskStore
     conversations: Conversations
     streaming: bool = True
-    card: Mapping[str, Any] = field(default_factory=dict)
-    """What the card says otherwise; `name` and so on of `build_card`."""
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """What the card says otherwise, by the names of `build_card`."""
     extended_card: AgentCard | None = None
 
-    def app(self) -> FastAPI:
-        """The ASGI app that serves the agent as `test`."""
+    @property
+    def card(self) -> AgentCard:
+        """The agent's card."""
         said: dict[str, Any] = {
             "name": "Test",
             "description": "A test's agent.",
@@ -53,15 +54,15 @@ class Parts:
             "url": "http://test/",
             "streaming": self.streaming,
             "skills": [],
-            "input_modes": ["text/plain"],
+            "input_modes": ["text/plain", "application/json", "application/octet-stream"],
             "output_modes": ["text/plain"],
         }
-        return build_app(
-            self.service,
-            self.lister,
-            self.conversations,
-            {"test": Served(self.agent, build_card(**{**said, **self.card}), self.extended_card)},
-        )
+        return build_card(**{**said, **self.described})
+
+    def app(self) -> FastAPI:
+        """The ASGI app that serves the agent as `test`."""
+        served = Served(self.agent, self.card, self.extended_card)
+        return build_app(self.service, self.lister, self.conversations, {"test": served})
 
 
 def parts(

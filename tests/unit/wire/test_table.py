@@ -113,7 +113,7 @@ URI = "https://example.com/extensions/needed"
 async def test_an_extension_that_the_card_requires_has_to_be_declared(dialect: Dialect, operation: str) -> None:
     """Spec 3.2.6, 4.6: -32008 without it; with it the answer says that it is active."""
     where = {**FIRST[operation].where}
-    where["card"] = {**where.get("card", {}), "extensions": [AgentExtension(uri=URI, required=True)]}
+    where["described"] = {**where.get("described", {}), "extensions": [AgentExtension(uri=URI, required=True)]}
     header = "a2a-extensions" if dialect.version == "1.0" else "x-a2a-extensions"
     served = Served(declared=URI, **where)
     sent = await first(served, dialect, operation)
