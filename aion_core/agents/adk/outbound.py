@@ -33,6 +33,7 @@ class Outbound:
     def __init__(self, asked: Asked, load: Load, *, again: bool = False) -> None:
         """`again`: the turn is run a second time from its beginning, and what it said then is not to be said twice."""
         self._asked, self._load = asked, load
+        self._reactions = {artifact.artifact_id for artifact in asked.task.artifacts}
         self._said = SaidMessages(asked)
         self._said_before = _texts(asked) if again else Counter[bytes]()
         self._floor = Floor()
@@ -43,7 +44,6 @@ class Outbound:
         """The last whole message: the answer, unless another one follows; and the key of its event."""
         self._failed: Event | None = None
         self._outboxes: list[A2AOutbox] = []
-        self._opened = {artifact.artifact_id for artifact in asked.task.artifacts}
         self._ordinals: Counter[str] = Counter()
 
     async def hear(self, given: object) -> AsyncGenerator[Emission, None]:
@@ -142,7 +142,7 @@ class Outbound:
                 yield from self._say(given.message, f"{REPLY}{self._key(given.node) or given.message.message_id}")
                 yield from self._floor.leave(given.message.message_id)
             case Reacted():
-                yield reaction_of(self._asked, given, self._key(given.node), self._opened)
+                yield reaction_of(self._asked, given, self._key(given.node), self._reactions)
             case IsTyping():
                 yield Typing()
             case _:
