@@ -2,8 +2,8 @@
 
 That is what the SDKs of v0.3 send and read over REST; JSON-RPC's types, with their `kind`, are taken in a message too,
 since the specification of v0.3 shows these. As in any proto file, a configuration that does not say `blocking` is not
-blocking; a message without a configuration is. The SDK's own adapter is not used: it reads a body without limits, says what
-failed inside, and knows neither how to delete a push config nor how to number the events of a stream.
+blocking; a message without a configuration is. The SDK's own adapter is not used: it reads a body without limits, says
+what failed inside, and knows neither how to delete a push config nor how to number the events of a stream.
 """
 
 import json

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from a2a.types.a2a_pb2 import AgentExtension
 from fastapi import FastAPI
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -18,6 +19,7 @@ from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Agent, Clock, TaskList, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
+from aion_core.protocol.types import AgentCard
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.runner import TaskRunner
@@ -37,9 +39,15 @@ class Parts:
     bells: MemoryBells
     store: TaskStore
     streaming: bool = True
+    extensions: tuple[AgentExtension, ...] = ()
+    """What the card declares."""
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
+        return build_app(self.service, self.lister, {"test": Served(self.agent, self.card())})
+
+    def card(self) -> AgentCard:
+        """The agent's card."""
         card = build_card(
             name="Test",
             description="A test's agent.",
@@ -50,7 +58,8 @@ class Parts:
             input_modes=["text/plain"],
             output_modes=["text/plain"],
         )
-        return build_app(self.service, self.lister, {"test": Served(self.agent, card)})
+        card.capabilities.extensions.extend(self.extensions)
+        return card
 
 
 def parts(
