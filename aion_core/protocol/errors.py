@@ -9,8 +9,10 @@ from aion_core.errors import (
     ClientError,
     ContentTypeNotSupported,
     ContextBusy,
+    ContextNotFound,
     InvalidMessage,
     MessageIdReused,
+    NoExtendedCard,
     NotSupported,
     PushNotSupported,
     StoreUnavailable,
@@ -31,12 +33,15 @@ class MethodNotAllowedError(a2a.MethodNotFoundError):
 WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     InvalidMessage: a2a.InvalidParamsError,
     TaskNotFound: a2a.TaskNotFoundError,
+    # The protocol has no word for it; what is not there is a task of that context.
+    ContextNotFound: a2a.TaskNotFoundError,
     TaskFinished: a2a.UnsupportedOperationError,
     TaskNotCancelable: a2a.TaskNotCancelableError,
     MessageIdReused: a2a.InvalidParamsError,
     ContextBusy: a2a.UnsupportedOperationError,
     ContentTypeNotSupported: a2a.ContentTypeNotSupportedError,
     NotSupported: a2a.UnsupportedOperationError,
+    NoExtendedCard: a2a.ExtendedAgentCardNotConfiguredError,
     PushNotSupported: a2a.PushNotificationNotSupportedError,
 }
 """What happened → what the wire calls it."""

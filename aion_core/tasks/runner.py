@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
 from aion_core.ports import (
     Agent,
+    AnswerAs,
     Asks,
     Begun,
     Bells,
@@ -18,6 +19,7 @@ from aion_core.ports import (
     History,
     Paused,
     Reply,
+    ReplyAs,
     Stepped,
     TaskKey,
     TaskStore,
@@ -62,14 +64,18 @@ class TaskRunner:
         reveal_errors: bool = False,
         history: Callable[[TaskKey, ContextKey], History] | None = None,
         keep_lease: KeepLease = Heartbeat,
+        replies: Mapping[str, ReplyAs] | None = None,
+        answers: Mapping[str, AnswerAs] | None = None,
     ) -> None:
         """`agents` gives the agent of an id; `reveal_errors` puts an agent's own error text on the wire (D14).
 
-        `history` gives a task's turn the reader of its conversation.
+        `history` gives a task's turn the reader of its conversation. `replies` and `answers` say for each agent what its
+        clients get (R23), and where its tasks hold the answer (D22); the task, in its status, where nothing is said.
         """
         self._store, self._agents, self._clock, self._bells = store, agents, clock, bells
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
         self._history, self._keep_lease = history, keep_lease
+        self._replies, self._answers = replies or {}, answers or {}
 
     async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> Begun | None:
         """Run the turn to its end, or for as long as there is time, and tell `run` of it.
@@ -79,7 +85,16 @@ class TaskRunner:
         a turn that could not be ended, or was handed on, is begun again by whoever hears its bell.
         """
         time_up = time_up or TimeUp()
-        turn = TurnUnderWay(begun, run, self._store, self._clock, self._history)
+        agent_id = begun.lease.context.agent
+        turn = TurnUnderWay(
+            begun,
+            run,
+            self._store,
+            self._clock,
+            self._history,
+            reply=self._replies.get(agent_id, ReplyAs.TASK),
+            answer=self._answers.get(agent_id, AnswerAs.MESSAGE),
+        )
         try:
             async with self._keep_lease(
                 self._store,

@@ -8,7 +8,7 @@ from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length, validate_history_length
 
-from aion_core.errors import AionError, InvalidMessage, NotSupported, PushNotSupported, TaskNotFound
+from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
 from aion_core.ports import Delta
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
@@ -28,17 +28,26 @@ class AionRequestHandler(RequestHandler):
     Every method raises the SDK's `A2AError`s and nothing else on purpose.
     """
 
-    def __init__(self, service: TaskService, lister: TaskLister, *, streaming: bool = True) -> None:
-        """`streaming`: whether the agent's card offers it; what it does not offer is refused."""
+    def __init__(
+        self,
+        service: TaskService,
+        lister: TaskLister,
+        *,
+        streaming: bool = True,
+        offers_extended_card: bool = False,
+        extended_card: pb.AgentCard | None = None,
+    ) -> None:
+        """`streaming` and `offers_extended_card`: whether the agent's card does; what it does not offer is refused."""
         self._service, self._lister, self._streaming = service, lister, streaming
+        self._offers_extended_card, self._extended_card = offers_extended_card, extended_card
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
-        """See `TaskService.send`; the answer's history is as long as the request says."""
+        """See `TaskService.send`; a task's history is as long as the request says."""
         with wire_errors():
             call = _call(context)
             check_request(params, call.idempotency_key)
-            task = await self._service.send(call, params)
-        return apply_history_length(task, params.configuration)
+            answer = await self._service.send(call, params)
+        return apply_history_length(answer, params.configuration) if isinstance(answer, Task) else answer
 
     async def batches(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
@@ -118,8 +127,17 @@ class AionRequestHandler(RequestHandler):
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> pb.AgentCard:
-        """Refused: the card does not offer an extended one."""
-        raise _not_offered("GetExtendedAgentCard")
+        """Return the extended card, where the agent offers one and has one (R7, D4).
+
+        It is for callers who have said who they are (spec 3.1.11): whoever builds the context refuses the others, on
+        this operation as on each, once the server asks.
+        """
+        if not self._offers_extended_card:
+            raise _not_offered("an extended card")
+        if self._extended_card is None:
+            sentence = "This agent's extended card is not configured. Its public card says what it does."
+            raise to_wire(NoExtendedCard(sentence))
+        return self._extended_card
 
     async def _events(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext

@@ -21,6 +21,7 @@ from google.protobuf.json_format import MessageToDict
 from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 
+from aion_core.protocol.card import card_v03
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.types import Event, ListTasksRequest, SendMessageRequest, Task
 from aion_core.web.body import StrictRequest
@@ -59,7 +60,6 @@ class RestV03(HttpBinding):
         f"{_CONFIGS}/{{config_id:path}}": {"GET": "get_config", "DELETE": "delete_config"},
         "/v1/card": {"GET": "card"},
         # As an older text has it (D4).
-        "/agent/authenticatedExtendedCard": {"GET": "card"},
         "/v1/agent/authenticatedExtendedCard": {"GET": "card"},
     }
     reads_card = frozenset({"card"})
@@ -149,7 +149,7 @@ async def _delete_config(handler: AionRequestHandler, request: StrictRequest, co
 
 async def _card(handler: AionRequestHandler, request: StrictRequest, context: ServerCallContext) -> Any:
     card = await handler.on_get_extended_agent_card(pb.GetExtendedAgentCardRequest(), context)
-    return conversions.to_compat_agent_card(card).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return card_v03(card).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 _UNARY: dict[str, Callable[[AionRequestHandler, StrictRequest, ServerCallContext], Awaitable[Any]]] = {

@@ -5,6 +5,7 @@ table of its operations, v0.3 by its adapter.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError, MethodNotFoundError
@@ -26,8 +27,16 @@ from aion_core.web.sse import RequestId, jsonrpc_v1, open_stream
 from aion_core.web.tenants import tenant_of
 from aion_core.web.versions import V03, V1, settle_version
 
-OwnMethod = Callable[[dict[str, Any], Call], Awaitable[Any]]
-"""A method beside the protocol's: its params and the call come in, the result goes out as JSON. It may raise AionError."""
+
+@dataclass(frozen=True, slots=True)
+class OwnMethod:
+    """A method beside the protocol's."""
+
+    version: str
+    """The protocol version whose words it speaks."""
+    answer: Callable[[dict[str, Any], Call], Awaitable[Any]]
+    """Its params and the call come in, the result goes out as JSON; it may raise AionError."""
+
 
 _ALIASES = {"agent/authenticatedExtendedCard": EXTENDED_CARD}
 """Older names of methods (D4)."""
@@ -67,7 +76,7 @@ class Dispatcher:
             headers = negotiated.headers(version)
             if method != EXTENDED_CARD and not (method in OPERATIONS and OPERATIONS[method].reads_card):
                 check_required(negotiated, self._card, version)
-            if version == V03:
+            if version == V03 and method not in self._own:
                 response: Response = await self._v03.handle_request(request_id, method, body, strict)
             else:
                 response = await self._answer(request_id, method, body.get("params", {}), strict)
@@ -79,8 +88,10 @@ class Dispatcher:
         return response
 
     def _version_of(self, method: str) -> str:
-        if method in OPERATIONS or method in self._own:
+        if method in OPERATIONS:
             return V1
+        if method in self._own:
+            return self._own[method].version
         if self._v03.supports_method(method):
             return V03
         raise MethodNotFoundError(
@@ -94,7 +105,7 @@ class Dispatcher:
         context = self._builder.build_in(request, tenant_of(params))
         if method in self._own:
             with wire_errors():
-                result = await self._own[method](params, context.state[CALL])
+                result = await self._own[method].answer(params, context.state[CALL])
         else:
             operation = OPERATIONS[method]
             asked: Any = read_params(params, operation.request)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from aion_core.web.calls import CallContextBuilder
+from aion_core.web.cards import Handler03
 from aion_core.web.errors import error_body
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import RequestId, jsonrpc_v03, open_stream
@@ -29,6 +30,7 @@ class V03Adapter(JSONRPC03Adapter):
     def __init__(self, handler: AionRequestHandler, builder: CallContextBuilder) -> None:
         super().__init__(handler, builder)
         self._handler = handler
+        self.handler = Handler03(handler)
 
     async def handle_request(self, request_id: RequestId, method: str, body: dict[str, Any], request: Request) -> Any:
         """Answer a v0.3 request: bad params are -32602 here, -32600 in the SDK."""

@@ -111,8 +111,8 @@ class Frames:
         self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[Spoken]) -> bytes:
-        """Return the frames of all that is said, in order."""
-        frames = "".join([self._frame(spoken) for spoken in batch])
+        """Return the frames of all that is said, in order; of nothing a comment, with which the answer's head leaves."""
+        frames = "".join([self._frame(spoken) for spoken in batch]) or COMMENT
         if not frames.isascii():
             frames = frames.translate(_LINE_ENDS)
         # Half a surrogate pair, which a model may speak at the edge of a chunk, has no UTF-8.

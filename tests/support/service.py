@@ -17,9 +17,10 @@ from aion_core.memory.checkpoints import MemorySaver
 from aion_core.memory.queues import MemoryBells
 from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Agent, Clock, TaskList, TaskStore, WhenBusy
+from aion_core.ports import Agent, AnswerAs, Clock, ReplyAs, TaskList, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.runner import TaskRunner
@@ -38,13 +39,14 @@ class Parts:
     worker: Worker
     bells: MemoryBells
     store: TaskStore
+    conversations: Conversations
     streaming: bool = True
     extensions: tuple[AgentExtension, ...] = ()
     """What the card declares."""
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
-        return build_app(self.service, self.lister, {"test": Served(self.agent, self.card())})
+        return build_app(self.service, self.lister, self.conversations, {"test": Served(self.agent, self.card())})
 
     def card(self) -> AgentCard:
         """The agent's card."""
@@ -70,6 +72,8 @@ def parts(
     double_texting: WhenBusy = WhenBusy.ENQUEUE,
     blocking_wait: float = 240.0,
     task_list: TaskList | None = None,
+    reply: ReplyAs = ReplyAs.TASK,
+    answer: AnswerAs = AnswerAs.MESSAGE,
     **options: Any,
 ) -> Parts:
     """The service for an agent, or for a graph; in memory unless a store is given, and the list of its tasks."""
@@ -94,13 +98,25 @@ def parts(
     bells = MemoryBells(clock)
     task_list = task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks)
     history = ContextHistory(store, task_list).of
-    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, bells, history=history, **options)
+    replies = {"test": reply}
+    runner = TaskRunner(
+        store,
+        {"test": agent}.__getitem__,
+        clock,
+        bells,
+        history=history,
+        replies=replies,
+        answers={"test": answer},
+        **options,
+    )
     worker = Worker(store, runner, bells, clock)
     bells.answered_by(worker.answer)
     policies = {"test": double_texting}
-    service = TaskService(store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait)
+    service = TaskService(
+        store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
+    )
     lister = TaskLister(store, task_list)
-    return Parts(service, lister, agent, worker, bells, store)
+    return Parts(service, lister, agent, worker, bells, store, Conversations(store, task_list))
 
 
 @asynccontextmanager
