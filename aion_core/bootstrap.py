@@ -170,7 +170,23 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             module=found.module,
         )
 
-    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), {"langgraph": langgraph})
+    def adk(found: Found, config: AgentConfig) -> Agent:
+        from google.adk.artifacts import InMemoryArtifactService
+        from google.adk.sessions import InMemorySessionService
+
+        from aion_core.agents.adk.agent import AdkAgent
+
+        sessions, artifacts = InMemorySessionService(), InMemoryArtifactService()
+        return AdkAgent(
+            found.agent, lambda asked: sessions, lambda asked: artifacts, name=config.name, resume=config.resume
+        )
+
+    adapters: dict[str, AdapterFactory] = {
+        "langgraph": langgraph,
+        "adk": adk,
+        "executor": _executor_adapter(tasks),
+    }
+    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), adapters)
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
@@ -211,7 +227,19 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
         )
 
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)
-    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), {"langgraph": langgraph})
+    adapters = {"langgraph": langgraph, "executor": _executor_adapter(tasks)}
+    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), adapters)
+
+
+def _executor_adapter(tasks: TaskStore) -> AdapterFactory:
+    def executor(found: Found, config: AgentConfig) -> Agent:
+        from aion_core.agents.executor.agent import ExecutorAgent
+
+        return ExecutorAgent(
+            found.agent, tasks, name=config.name, resume=config.resume, configuration=config.configuration
+        )
+
+    return executor
 
 
 def card_key(settings: Settings) -> "Key | None":

@@ -72,13 +72,7 @@ def build_app(
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
-        handler = AionRequestHandler(
-            service,
-            lister,
-            streaming=served.card.capabilities.streaming,
-            offers_extended_card=served.card.capabilities.extended_agent_card,
-            extended_card=served.extended_card,
-        )
+        handler = AionRequestHandler(service, lister, served.card, extended_card=served.extended_card)
         routes.extend(card_routes(prefix, served.card, since=since))
         routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
         routes.extend(Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix))

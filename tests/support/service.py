@@ -44,10 +44,7 @@ class Parts:
     extensions: tuple[AgentExtension, ...] = ()
     """What the card declares."""
 
-    def app(self) -> FastAPI:
-        """The ASGI app that serves the agent as `test`."""
-        return build_app(self.service, self.lister, self.conversations, {"test": Served(self.agent, self.card())})
-
+    @property
     def card(self) -> AgentCard:
         """The agent's card."""
         card = build_card(
@@ -57,11 +54,15 @@ class Parts:
             url="http://test/",
             streaming=self.streaming,
             skills=[],
-            input_modes=["text/plain"],
+            input_modes=["text/plain", "application/json", "application/octet-stream"],
             output_modes=["text/plain"],
         )
         card.capabilities.extensions.extend(self.extensions)
         return card
+
+    def app(self) -> FastAPI:
+        """The ASGI app that serves the agent as `test`."""
+        return build_app(self.service, self.lister, self.conversations, {"test": Served(self.agent, self.card)})
 
 
 def parts(

@@ -50,7 +50,7 @@ class Scripted:
 def the_sdks_app(made: Parts) -> Any:
     """The same handler behind the SDK's own dispatchers; they want the version said."""
     dispatcher = JsonRpcDispatcher(
-        AionRequestHandler(made.service, made.lister), CallContextBuilder("test"), enable_v0_3_compat=True
+        AionRequestHandler(made.service, made.lister, made.card), CallContextBuilder("test"), enable_v0_3_compat=True
     )
 
     async def rpc(request: Request) -> Any:

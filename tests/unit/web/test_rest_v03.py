@@ -214,7 +214,7 @@ async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, A
 
     made = parts(talking(1))
     handler = KeepsConfigs(made.service, made.lister)
-    app: Any = RestsBeforeItReturns(Starlette(routes=RestV03(handler, "test", made.card()).routes("")))
+    app: Any = RestsBeforeItReturns(Starlette(routes=RestV03(handler, "test", made.card).routes("")))
     configs = "/v1/tasks/t-1/pushNotificationConfigs"
     async with http(app) as client:
         created = await client.post(configs, json=given)

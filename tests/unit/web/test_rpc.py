@@ -89,7 +89,7 @@ async def test_push_configs_arrive_and_their_answers_are_whole(
     """R15, R16, R92: v0.3's get needs no config id, and its delete answers with a result, which is null."""
     made = parts(talking(1))
     handler = NotesConfigs(made.service, made.lister)
-    app: Any = RestsBeforeItReturns(Starlette(routes=Dispatcher(handler, "test", made.card()).routes("")))
+    app: Any = RestsBeforeItReturns(Starlette(routes=Dispatcher(handler, "test", made.card).routes("")))
     async with http(app) as client:
         body = {"jsonrpc": "2.0", "id": "r-1", "method": method, "params": params}
         answer = (await client.post("/", json=body)).json()
@@ -114,3 +114,25 @@ async def test_each_refusal_has_its_reason(method: str) -> None:
     assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
     assert info["reason"] in ("INVALID_PARAMS", "METHOD_NOT_FOUND", "TASK_NOT_FOUND")
     assert info["domain"] == "a2a-protocol.org"
+
+
+@pytest.mark.parametrize("length", [-1, 2**31, 2**40, 1e12, "x", 1.5])
+@pytest.mark.parametrize(
+    ("method", "where"),
+    [
+        ("GetTask", "historyLength"),
+        ("ListTasks", "historyLength"),
+        ("tasks/get", "historyLength"),
+        ("SendMessage", "configuration.historyLength"),
+        ("message/send", "configuration.historyLength"),
+        ("message/stream", "configuration.historyLength"),
+    ],
+)
+async def test_a_history_cannot_be_so_long(method: str, where: str, length: Any) -> None:
+    """R98: never an internal error, and the field is named."""
+    given = send(method=method) if where.startswith("configuration") else {**send(), "params": {"id": "t-1"}}
+    (given["params"].setdefault("configuration", {}) if "." in where else given["params"])["historyLength"] = length
+    async with http(parts(talking(1)).app()) as client:
+        error = (await client.post("/", json={**given, "method": method})).json()["error"]
+    assert error["code"] == -32602
+    assert [violation["field"] for violation in error["data"][1]["fieldViolations"]] == [where]
