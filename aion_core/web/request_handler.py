@@ -6,7 +6,7 @@ from contextlib import aclosing, contextmanager
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.task import apply_history_length, validate_history_length
+from a2a.utils.task import apply_history_length
 from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
@@ -17,7 +17,7 @@ from aion_core.protocol.aion.uris import TRACEABILITY, older
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.extensions import without_reserved_metadata
-from aion_core.protocol.limits import check_request, is_id
+from aion_core.protocol.limits import check_history_length, check_request, is_id
 from aion_core.protocol.media_types import modes_of, negotiate
 from aion_core.protocol.types import AgentCard, Event, Message, Task
 from aion_core.tasks.listing import TaskLister
@@ -84,7 +84,7 @@ class AionRequestHandler(RequestHandler):
         """See `TaskService.get`; the history is as long as the request says."""
         with wire_errors():
             _require_id(params.id)
-            validate_history_length(params)
+            check_history_length(params.history_length, "historyLength")
             task = await self._service.get(_call(context), params.id)
         return apply_history_length(task, params)
 

@@ -1,12 +1,32 @@
 """v0.3's own request types as the domain's, and a sentence for what is none of them."""
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from a2a.compat.v0_3 import conversions
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError, InvalidParamsError
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+
+from aion_core.protocol.limits import check_history_length
+from aion_core.web.request_handler import wire_errors
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_v03(given: Any, model: type[M]) -> M:
+    """Return what is given as one of v0.3's types; raises InvalidParamsError that names each field that is wrong."""
+    try:
+        read = model.model_validate(given)
+    except ValidationError as error:
+        raise _bad_params(error) from error
+    params = getattr(read, "params", read)
+    for holder, before in ((params, ""), (getattr(params, "configuration", None), "configuration.")):
+        length = getattr(holder, "history_length", None)
+        if length is not None:
+            with wire_errors():
+                check_history_length(length, f"{before}historyLength")
+    return read
 
 
 def core_request(request: Any) -> pb.SendMessageRequest:
@@ -22,7 +42,7 @@ def core_request(request: Any) -> pb.SendMessageRequest:
         raise InvalidParamsError(f"A part of params.message cannot be read: {error}.") from error
 
 
-def bad_params(error: ValidationError) -> InvalidParamsError:
+def _bad_params(error: ValidationError) -> InvalidParamsError:
     """Return the refusal of params that are not as v0.3 has them, with each field that is wrong."""
     problems: dict[str, str] = {}
     for problem in error.errors():
