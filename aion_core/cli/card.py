@@ -80,20 +80,23 @@ Examples:
 def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     """Print the card in FILE (- reads it from standard input) with signatures, after those it has.
 
-    A v0.3 card is given the fields of v1.0 too.
+    A v0.3 card is given the fields of v1.0 too; what neither version knows is left out.
     """
     from a2a.client.card_resolver import parse_agent_card
     from google.protobuf.json_format import ParseError
 
     from aion_core.protocol.keys import signing_key
-    from aion_core.protocol.signing import sign_card
+    from aion_core.protocol.signing import NotVerified, sign_card
 
     key = signing_key(_text(key_file), str(key_file), key_id=key_id, url=key_url)
     try:
         read = parse_agent_card(_json(file.read(), file.name))
-    except ParseError as error:
+        if not read.supported_interfaces:
+            raise ConfigurationError(f"{file.name} is no agent card: it does not say where the agent is.")
+        signed = sign_card(read, key)
+    except (ParseError, ValueError, NotVerified) as error:
         raise ConfigurationError(f"{file.name} is no agent card: {error}") from error
-    _print(sign_card(read, key))
+    _print(signed)
 
 
 @card.command(
