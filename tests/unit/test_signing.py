@@ -280,6 +280,24 @@ def test_a_card_is_signed_again_when_keys_change_hands() -> None:
         assert set(verify_card(both, lambda kid, key=key: [key] if kid == key.id else []).values()) == {key.id}
 
 
+@pytest.mark.parametrize(("field", "way"), [("supportedInterfaces", "v1.0"), ("url", "v0.3")])
+def test_a_card_that_another_tool_signed_as_it_stands_verifies(field: str, way: str) -> None:
+    """With fields that neither version knows, over its JSON, by nothing of ours."""
+    card, key = signed()
+    foreign = {name: card[name] for name in ("name", "description", "version", "capabilities", "skills", field)}
+    foreign |= {"defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "x-rating": {"stars": 5}}
+    header = base64.urlsafe_b64encode(json.dumps({"alg": "ES256", "kid": key.id}).encode()).rstrip(b"=")
+    token = header + b"." + base64.urlsafe_b64encode(rfc8785.dumps(foreign)).rstrip(b"=")
+    assert isinstance(key.private, ec.EllipticCurvePrivateKey)
+    r, s = utils.decode_dss_signature(key.private.sign(token, ec.ECDSA(hashes.SHA256())))
+    signature = base64.urlsafe_b64encode(r.to_bytes(32) + s.to_bytes(32)).rstrip(b"=").decode()
+    foreign["signatures"] = [{"protected": header.decode(), "signature": signature}]
+    assert verify_card(foreign, lambda _: [key]) == {way: key.id}
+    foreign["x-rating"] = {"stars": 6}
+    with pytest.raises(NotVerified):
+        verify_card(foreign, lambda _: [key])
+
+
 def test_the_official_verifier_refuses_what_was_changed() -> None:
     """That the tests above could fail."""
     card, key = signed()
