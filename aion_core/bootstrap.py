@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aion_core.agents.cards import extended_card, public_card
-from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.config import AgentConfig, default_agent, read_config
 from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
@@ -35,6 +35,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     """
     # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    from aion_core.tasks.conversations import Conversations
     from aion_core.tasks.listing import TaskLister
     from aion_core.tasks.service import TaskService
     from aion_core.web.app import Served
@@ -49,6 +50,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         engine.clock,
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
+        replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
     )
     key = card_key(settings)
 
@@ -59,13 +61,15 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
 
         return sign_card(card, key)
 
+    default = default_agent(engine.configs)
     served = {}
-    for position, (agent_id, config) in enumerate(engine.configs.items()):
-        card = public_card(agent_id, config, settings.base_url, at_root=position == 0)
+    for agent_id, config in engine.configs.items():
+        card = public_card(agent_id, config, settings.base_url, at_root=agent_id == default)
         extended = extended_card(card, config)
         served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
-    lister = TaskLister(engine.stores.tasks, engine.stores.task_list)
-    return build_web_app(service, lister, served, keys=[key.shown()] if key else [])
+    tasks = engine.stores.tasks, engine.stores.task_list
+    lister, conversations = TaskLister(*tasks), Conversations(*tasks)
+    return build_web_app(service, lister, conversations, served, default=default, keys=[key.shown()] if key else [])
 
 
 def build_worker(settings: Settings | None = None) -> "Worker":
@@ -110,6 +114,8 @@ def build_engine(settings: Settings) -> Engine:
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
         history=ContextHistory(stores.tasks, stores.task_list).of,
+        replies={agent_id: config.reply for agent_id, config in configs.items()},
+        answers={agent_id: config.answer for agent_id, config in configs.items()},
     )
     worker = Worker(stores.tasks, runner, stores.bells, clock)
     if isinstance(stores.bells, MemoryBells):
@@ -164,7 +170,23 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             module=found.module,
         )
 
-    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), {"langgraph": langgraph})
+    def adk(found: Found, config: AgentConfig) -> Agent:
+        from google.adk.artifacts import InMemoryArtifactService
+        from google.adk.sessions import InMemorySessionService
+
+        from aion_core.agents.adk.agent import AdkAgent
+
+        sessions, artifacts = InMemorySessionService(), InMemoryArtifactService()
+        return AdkAgent(
+            found.agent, lambda asked: sessions, lambda asked: artifacts, name=config.name, resume=config.resume
+        )
+
+    adapters: dict[str, AdapterFactory] = {
+        "langgraph": langgraph,
+        "adk": adk,
+        "executor": _executor_adapter(tasks),
+    }
+    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), adapters)
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
@@ -205,7 +227,19 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
         )
 
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)
-    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), {"langgraph": langgraph})
+    adapters = {"langgraph": langgraph, "executor": _executor_adapter(tasks)}
+    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), adapters)
+
+
+def _executor_adapter(tasks: TaskStore) -> AdapterFactory:
+    def executor(found: Found, config: AgentConfig) -> Agent:
+        from aion_core.agents.executor.agent import ExecutorAgent
+
+        return ExecutorAgent(
+            found.agent, tasks, name=config.name, resume=config.resume, configuration=config.configuration
+        )
+
+    return executor
 
 
 def card_key(settings: Settings) -> "Key | None":

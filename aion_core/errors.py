@@ -4,6 +4,7 @@ AionError
 ├── ClientError                  the client mends its request; `protocol.errors` gives each its code
 │   ├── InvalidMessage           a field is missing, empty or contradicts another
 │   ├── TaskNotFound             no task has this id, or it is not the caller's to see
+│   ├── ContextNotFound          no context has this id, or it is not the caller's to see
 │   ├── TaskFinished             the task is terminal and takes no more messages
 │   ├── TaskNotCancelable        the task is terminal and cannot be canceled
 │   ├── MessageIdReused          this messageId already carries other content in this context
@@ -49,6 +50,14 @@ class TaskNotFound(ClientError):
     def __init__(self, task_id: str) -> None:
         super().__init__("There is no task with this id. Check the id, or send the message without taskId.")
         self.task_id = task_id
+
+
+class ContextNotFound(ClientError):
+    """No task is known of a context of this id, or they are not the caller's to see; the two are told apart by nobody."""
+
+    def __init__(self, context_id: str) -> None:
+        super().__init__("There is no context with this id. Check the id; GetContexts lists yours.")
+        self.context_id = context_id
 
 
 class TaskFinished(ClientError):

@@ -1,7 +1,7 @@
 """What aion.yaml may say, and a sentence for whatever it may not."""
 
 import difflib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -104,7 +104,7 @@ class _OnceEach(yaml.SafeLoader):
 
 
 def read_config(path: Path) -> dict[str, AgentConfig]:
-    """Return the agents that the file declares, in its order; the first also answers at the root.
+    """Return the agents that the file declares, in its order.
 
     Raises ConfigurationError that names the file, the key and the mend.
     """
@@ -120,6 +120,19 @@ def read_config(path: Path) -> dict[str, AgentConfig]:
         return _File.model_validate(content).aion.agents
     except ValidationError as error:
         raise ConfigurationError("\n".join(_sentences(path, error))) from error
+
+
+def default_agent(configs: Mapping[str, AgentConfig]) -> str:
+    """Return the id of the agent that answers at the root too: the one that says so, else the first.
+
+    Raises ConfigurationError where several say so.
+    """
+    marked = [agent_id for agent_id, config in configs.items() if config.default]
+    if len(marked) > 1:
+        raise ConfigurationError(
+            f"aion.agents: {', '.join(marked)} each say `default: true`, and one agent answers at the root. Leave one."
+        )
+    return marked[0] if marked else next(iter(configs))
 
 
 def _sentences(path: Path, error: ValidationError) -> list[str]:

@@ -7,13 +7,19 @@ from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length, validate_history_length
+from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
 from aion_core.ports import Delta
+from aion_core.protocol.aion.inbound import read as read_extensions
+from aion_core.protocol.aion.trace import from_headers
+from aion_core.protocol.aion.uris import TRACEABILITY, older
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
+from aion_core.protocol.extensions import without_reserved_metadata
 from aion_core.protocol.limits import check_request, is_id
-from aion_core.protocol.types import Event, Message, Task
+from aion_core.protocol.media_types import modes_of, negotiate
+from aion_core.protocol.types import AgentCard, Event, Message, Task
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import Call, TaskService
@@ -29,37 +35,33 @@ class AionRequestHandler(RequestHandler):
     """
 
     def __init__(
-        self,
-        service: TaskService,
-        lister: TaskLister,
-        *,
-        streaming: bool = True,
-        offers_extended_card: bool = False,
-        extended_card: pb.AgentCard | None = None,
+        self, service: TaskService, lister: TaskLister, card: AgentCard, *, extended_card: AgentCard | None = None
     ) -> None:
-        """`streaming` and `offers_extended_card`: whether the agent's card does; what it does not offer is refused."""
-        self._service, self._lister, self._streaming = service, lister, streaming
-        self._offers_extended_card, self._extended_card = offers_extended_card, extended_card
+        """`card` is the agent's public one: what it does not offer is refused."""
+        self._service, self._lister, self._extended_card = service, lister, extended_card
+        self._offers, self._modes = card.capabilities, modes_of(card)
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
-        """See `TaskService.send`; the answer's history is as long as the request says."""
+        """See `TaskService.send`; a task's history is as long as the request says."""
         with wire_errors():
             call = _call(context)
             check_request(params, call.idempotency_key)
-            task = await self._service.send(call, params)
-        return apply_history_length(task, params.configuration)
+            negotiate(params, self._modes, context.requested_extensions)
+            answer = await self._service.send(call, _as_taken(params, context))
+        return apply_history_length(answer, params.configuration) if isinstance(answer, Task) else answer
 
     async def batches(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[list[Spoken], None]:
         """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`."""
         with wire_errors():
-            if not self._streaming:
+            if not self._offers.streaming:
                 raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
             call = _call(context)
             if isinstance(params, pb.SendMessageRequest):
                 check_request(params, call.idempotency_key)
-                batches = self._service.stream(call, params)
+                negotiate(params, self._modes, context.requested_extensions)
+                batches = self._service.stream(call, _as_taken(params, context))
             else:
                 _require_id(params.id)
                 batches = self._service.subscribe(call, params.id)
@@ -132,7 +134,7 @@ class AionRequestHandler(RequestHandler):
         It is for callers who have said who they are (spec 3.1.11): whoever builds the context refuses the others, on
         this operation as on each, once the server asks.
         """
-        if not self._offers_extended_card:
+        if not self._offers.extended_agent_card:
             raise _not_offered("an extended card")
         if self._extended_card is None:
             sentence = "This agent's extended card is not configured. Its public card says what it does."
@@ -179,6 +181,19 @@ def wire_errors() -> Iterator[None]:
 def _call(context: ServerCallContext) -> Call:
     call: Call = context.state[CALL]
     return call
+
+
+def _as_taken(params: pb.SendMessageRequest, context: ServerCallContext) -> pb.SendMessageRequest:
+    """Return the request without the server's own keys (R76), and with the trace that its headers name.
+
+    Raises InvalidMessage where the payload of an Aion extension is not as its schema has it.
+    """
+    taken = without_reserved_metadata(params)
+    trace = from_headers(context.state.get("headers", {}))
+    if trace and not {TRACEABILITY, older(TRACEABILITY)} & taken.metadata.fields.keys():
+        taken.metadata.update({TRACEABILITY: trace})
+    read_extensions(taken.message, MessageToDict(taken.metadata))
+    return taken
 
 
 def _require_id(task_id: str) -> None:

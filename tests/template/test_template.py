@@ -28,7 +28,7 @@ OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
     ],
 )
 def test_the_template_is_right_however_it_is_deployed(parameters: dict[str, str]) -> None:
-    assert problems(TEMPLATE, parameters) == []
+    assert list(problems(TEMPLATE, parameters)) == []
 
 
 def test_payloads_outlive_their_rows_however_long_tasks_are_kept() -> None:
@@ -94,7 +94,7 @@ def test_the_gate_notices(mend: tuple[str, str], told: str, tmp_path: Path) -> N
     assert mend[0] in right
     wrong = tmp_path / "template.yaml"
     wrong.write_text(right.replace(*mend))
-    assert told in "\n".join(problems(wrong))
+    assert any(told in problem for problem in problems(wrong))
 
 
 def test_a_stack_deployed_without_a_word_answers_signed_requests_only() -> None:

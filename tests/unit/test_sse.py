@@ -14,8 +14,8 @@ from starlette.routing import Route
 from aion_core.ports import Asked, Chunk, Emission, Reply
 from aion_core.protocol.types import Message, Part
 from aion_core.web.app import RestsBeforeItReturns
+from aion_core.web.calls import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rpc import CallContextBuilder
 from tests.support.service import Parts, http, parts, send
 
 ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלום\u202c lines \u2028\u2029\u0085 NUL \0 </script>'
@@ -44,7 +44,7 @@ class Scripted:
 def the_sdks_app(made: Parts) -> Any:
     """The same handler behind the SDK's own dispatchers; they want the version said."""
     dispatcher = JsonRpcDispatcher(
-        AionRequestHandler(made.service, made.lister), CallContextBuilder("test"), enable_v0_3_compat=True
+        AionRequestHandler(made.service, made.lister, made.card), CallContextBuilder("test"), enable_v0_3_compat=True
     )
 
     async def rpc(request: Request) -> Any:
