@@ -34,7 +34,7 @@ from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
 
-NOTHING_SAID = "The executor returned without an event: nothing is known of what became of the message."
+NOTHING_SAID = "The executor returned without an answer, and did not say how the task has ended."
 
 
 class Outbound:
@@ -45,7 +45,7 @@ class Outbound:
         self._asked, self._repeats = asked, repeats
         self.ending: Reply | Asks | None = None
         """How the turn ended, once the executor has said so."""
-        self._heard = False
+        self._heard = self._answered = False
         self._waits: Asks | None = None
         """The authorization that the executor waits for, or returns to wait for."""
         self._said: Message | None = None
@@ -69,14 +69,18 @@ class Outbound:
         for emission in self._emissions(what):
             if isinstance(emission, Reply | Asks):
                 self.ending = emission
+            self._answered = self._answered or isinstance(emission, Said | Emitted)
             yield emission
         self._heard = True
 
     def returned(self) -> Reply | Asks:
-        """Return how a turn ends whose executor has returned without an end; raises AgentFailed if it said nothing."""
+        """Return how a turn ends whose executor has returned without an end: completed, with what it said last.
+
+        Raises AgentFailed where it has said nothing that could be an answer.
+        """
         if self._waits is not None:
             return self._waits
-        if not self._heard:
+        if not self._answered:
             raise AgentFailed(NOTHING_SAID)
         return Reply(self._replied or self._said)
 
@@ -145,7 +149,7 @@ class Outbound:
     ) -> Iterator[Emission]:
         if given.artifact_id in STREAM_DELTA_IDS:
             # A preview of what is being said, and no part of the task (R62).
-            yield Chunk("".join(part.text for part in given.parts), f"{self._asked.turn.id}/{given.artifact_id}")
+            yield Chunk("".join(part.text for part in given.parts), f"delta/{self._asked.turn.id}")
             return
         artifact = settled(self._asked, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._before and artifact.artifact_id not in self._opened
