@@ -10,7 +10,7 @@ from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.events import Event
-from google.adk.workflow import BaseNode
+from google.adk.workflow import BaseNode, Workflow
 
 NOT_RESUMABLE = (
     "The server stopped in the middle of this turn, and it is not resumable: a custom agent cannot go on from a step. "
@@ -21,7 +21,13 @@ _KNOWN = (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)
 
 
 def goes_on(agent: BaseNode) -> bool:
-    """Tell whether the agent, by itself, is taken up again where it was: ADK's own way of running has to be unchanged."""
+    """Tell whether the agent, by itself, is taken up again where it was: ADK's own way of running has to be unchanged.
+
+    A workflow is, with all the agents that are its nodes; what else it calls is run again if it was cut.
+    """
+    if isinstance(agent, Workflow):
+        nodes = agent.graph.nodes if agent.graph is not None else []
+        return all(goes_on(node) for node in nodes if isinstance(node, BaseAgent | Workflow))
     return any(type(agent)._run_async_impl is known._run_async_impl for known in _KNOWN if isinstance(agent, known))
 
 
