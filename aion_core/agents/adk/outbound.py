@@ -89,7 +89,8 @@ class Outbound:
         left = Left(
             buffered=self._said.reply,
             outbox=outbox,
-            returned=self._held[0] if self._held is not None else None,
+            # An earlier try may have said it already, when it thought that more would follow.
+            returned=(self._said.under(self._held[1]) or self._held[0]) if self._held is not None else None,
             spoken=spoken or "",
             emitted=self._said.emitted,
         )
