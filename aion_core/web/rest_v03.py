@@ -30,7 +30,7 @@ from aion_core.web.http_binding import HttpBinding, Paths, body_of
 from aion_core.web.params import read_params, read_query
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import Dialect, open_stream, v03_event
-from aion_core.web.v03 import bad_params, core_request
+from aion_core.web.v03 import bad_params, check_files, core_request
 from aion_core.web.versions import V03
 
 _TASK = "/v1/tasks/{id}"
@@ -170,6 +170,7 @@ async def _message(request: StrictRequest) -> SendMessageRequest:
     body = await body_of(request)
     message = body.get("message")
     if isinstance(message, dict) and ("kind" in message or "parts" in message):
+        check_files(message)
         try:
             params = v03.MessageSendParams.model_validate(body)
         except ValidationError as error:

@@ -8,6 +8,26 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError, InvalidParamsError
 from pydantic import ValidationError
 
+from aion_core.protocol.errors import invalid_params
+from aion_core.web.params import BASE64
+
+
+def check_files(message: Any) -> None:
+    """Refuse a file of a v0.3 message that the SDK's models read as another one than was sent.
+
+    They take what is no base64 for less than it is, and one of bytes and uri where both are given. Raises
+    InvalidParamsError; whatever else may be wrong with the message is theirs to say.
+    """
+    parts = message.get("parts") if isinstance(message, dict) else None
+    for index, part in enumerate(parts if isinstance(parts, list) else ()):
+        file = part.get("file") if isinstance(part, dict) else None
+        given = file if isinstance(file, dict) else {}
+        where = f"message.parts[{index}].file"
+        if given.get("bytes") is not None and given.get("uri") is not None:
+            raise invalid_params(f"{where} has both bytes and uri: give it one of them.", where)
+        if isinstance(given.get("bytes"), str) and not BASE64.fullmatch(given["bytes"]):
+            raise invalid_params(f"{where}.bytes is no base64.", f"{where}.bytes")
+
 
 def core_request(request: Any) -> pb.SendMessageRequest:
     """Return the v0.3 request in the domain's types.
