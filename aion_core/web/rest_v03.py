@@ -6,6 +6,8 @@ blocking; a message without a configuration is. The SDK's own adapter is not use
 failed inside, and knows neither how to delete a push config nor how to number the events of a stream.
 """
 
+import base64
+import binascii
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
@@ -181,8 +183,23 @@ async def _message(request: StrictRequest) -> SendMessageRequest:
             if part.WhichOneof("part") is None:
                 where = f"message.content[{index}]"
                 raise invalid_params(f"{where} has no content: give it one of text, file or data.", where)
+            if part.file.file_with_bytes:
+                part.file.file_with_bytes = _as_base64(part.file.file_with_bytes)
         params = FromProto.message_send_params(read)
     return core_request(v03.SendMessageRequest(id="", params=params))
+
+
+def _as_base64(content: bytes) -> bytes:
+    """Return a file's content as the SDK's conversion wants it, in base64.
+
+    The SDK of v0.3 for Python has put it in base64 already when protobuf's JSON does so once more; the one for
+    JavaScript, like the proto file, has not, and its bytes would be lost.
+    """
+    try:
+        base64.b64decode(content, validate=True)
+    except binascii.Error:
+        return base64.b64encode(content)
+    return content
 
 
 def _task(task: Task) -> Any:
