@@ -170,7 +170,22 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             module=found.module,
         )
 
-    adapters = {"langgraph": langgraph, "executor": _executor_adapter(tasks)}
+    def adk(found: Found, config: AgentConfig) -> Agent:
+        from google.adk.artifacts import InMemoryArtifactService
+        from google.adk.sessions import InMemorySessionService
+
+        from aion_core.agents.adk.agent import AdkAgent
+
+        sessions, artifacts = InMemorySessionService(), InMemoryArtifactService()
+        return AdkAgent(
+            found.agent, lambda asked: sessions, lambda asked: artifacts, name=config.name, resume=config.resume
+        )
+
+    adapters: dict[str, AdapterFactory] = {
+        "langgraph": langgraph,
+        "adk": adk,
+        "executor": _executor_adapter(tasks),
+    }
     return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), adapters)
 
 

@@ -13,6 +13,7 @@ from a2a.compat.v0_3 import types as v03
 from a2a.utils._jcs import canonicalize
 from google.protobuf.json_format import MessageToDict
 
+from aion_core.protocol.aion.uris import AION_EXTENSIONS
 from aion_core.protocol.types import (
     AgentCapabilities,
     AgentCard,
@@ -52,8 +53,8 @@ def build_card(
 ) -> AgentCard:
     """Return the card of an agent that answers at `url`, in both versions and both bindings of the protocol.
 
-    An agent without declared skills gets one that says what the agent is, and a skill without tags its id for one: a
-    card that lacks either is invalid.
+    Aion's extensions are declared for every agent, before `extensions`. An agent without declared skills gets one that
+    says what the agent is, and a skill without tags its id for one: a card that lacks either is invalid.
     """
     described = description or f"{name}, an agent."
     return AgentCard(
@@ -70,7 +71,10 @@ def build_card(
         documentation_url=documentation_url or None,
         icon_url=icon_url or None,
         capabilities=AgentCapabilities(
-            streaming=streaming, push_notifications=False, extended_agent_card=extended, extensions=extensions
+            streaming=streaming,
+            push_notifications=False,
+            extended_agent_card=extended,
+            extensions=_with_aions(extensions),
         ),
         default_input_modes=input_modes,
         default_output_modes=output_modes,
@@ -151,6 +155,12 @@ def _beside(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
 def _url(url: str, binding: str) -> str:
     """Return where the binding is spoken: REST appends its paths, and a client may do so to a trailing slash too."""
     return url.rstrip("/") if binding == "HTTP+JSON" else url
+
+
+def _with_aions(own: Sequence[AgentExtension]) -> list[AgentExtension]:
+    """Return what the agent declares, and before it Aion's extensions, which every agent takes; its own word wins."""
+    declared = {extension.uri for extension in own}
+    return [*(extension for extension in AION_EXTENSIONS if extension.uri not in declared), *own]
 
 
 def _tagged(skills: Sequence[AgentSkill]) -> list[AgentSkill]:

@@ -133,6 +133,7 @@ class TaskRunner:
     async def _work(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
         try:
             try:
+                logger.info("A turn begins.", extra=turn.labels)
                 async with aclosing(self._agent(turn).run(turn.asked())) as emissions:
                     ending = await self._hear(turn, emissions)
                     if not isinstance(ending, Paused):
@@ -142,20 +143,20 @@ class TaskRunner:
                     turn.got_on = True
                     await self._put_down(turn)
             except StoreCorrupt:
-                logger.exception("A record of the task cannot be read.", extra={"task_id": turn.key.task_id})
+                logger.exception("A record of the task cannot be read.", extra=turn.labels)
                 await turn.fail(UNREADABLE, go_on=self._has_time(time_up))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
-                logger.exception("The agent failed.", extra={"task_id": turn.key.task_id})
+                logger.exception("The agent failed.", extra=turn.labels)
                 if turn.ended is None:
                     await turn.fail(self._reason(error), go_on=self._has_time(time_up))
         except LeaseLost:
             turn.over = True
-            logger.warning("The turn belongs to another holder now.", extra={"task_id": turn.key.task_id})
+            logger.warning("The turn belongs to another holder now.", extra=turn.labels)
         except StoreError:
             # Whoever begins the turn next finds what is recorded; not at once, since the store has just refused.
-            logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
+            logger.exception("The turn could not be recorded.", extra=turn.labels)
             await self._put_down(turn, delay=self.lease_seconds / 2)
 
     async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
@@ -193,7 +194,7 @@ class TaskRunner:
         try:
             await turn.pause()
         except (LeaseLost, StoreError) as error:
-            logger.warning("The turn could not be handed on: %s", error, extra={"task_id": turn.key.task_id})
+            logger.warning("The turn could not be handed on: %s", error, extra=turn.labels)
         else:
             await wake(self._bells, turn.lease.context, delay=delay)
 
@@ -228,11 +229,11 @@ class TaskRunner:
         try:
             async with asyncio.timeout(REST_SECONDS):
                 async for _ in emissions:
-                    logger.warning("The agent went on after its end; ignored.", extra={"task_id": turn.key.task_id})
+                    logger.warning("The agent went on after its end; ignored.", extra=turn.labels)
         except TimeoutError:
-            logger.warning("The agent did not rest after its end; it is cut.", extra={"task_id": turn.key.task_id})
+            logger.warning("The agent did not rest after its end; it is cut.", extra=turn.labels)
         except Exception:  # an agent may raise anything
-            logger.exception("The agent failed after its end.", extra={"task_id": turn.key.task_id})
+            logger.exception("The agent failed after its end.", extra=turn.labels)
 
     def _reason(self, error: Exception) -> str:
         """Return what a client may know of an agent's failure: the error's class and a safe sentence (D14)."""

@@ -28,6 +28,7 @@ from aion_core.ports import (
     TaskStore,
     Turn,
 )
+from aion_core.protocol.aion.trace import traceparent_of
 from aion_core.protocol.deltas import typing_event
 from aion_core.protocol.types import (
     Event,
@@ -83,6 +84,13 @@ class TurnUnderWay:
         self.drain = asyncio.Event()
         self._history = history(self.key, self.lease.context) if history else None
         self._keys = {entry.key for entry in run.log if entry.key}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the log says of the turn beside each line: its task and, where the request names one, its trace."""
+        entry = self._run.entry(self.lease.turn.asked)
+        traceparent = traceparent_of(entry.request) if entry is not None else ""
+        return {"task_id": self.key.task_id} | ({"traceparent": traceparent} if traceparent else {})
 
     def asked(self) -> Asked:
         """Return what the agent is to answer."""

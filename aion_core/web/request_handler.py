@@ -7,11 +7,16 @@ from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length, validate_history_length
+from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
 from aion_core.ports import Delta
+from aion_core.protocol.aion.inbound import read as read_extensions
+from aion_core.protocol.aion.trace import from_headers
+from aion_core.protocol.aion.uris import TRACEABILITY, older
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
+from aion_core.protocol.extensions import without_reserved_metadata
 from aion_core.protocol.limits import check_request, is_id
 from aion_core.protocol.media_types import modes_of, negotiate
 from aion_core.protocol.types import AgentCard, Event, Message, Task
@@ -42,7 +47,7 @@ class AionRequestHandler(RequestHandler):
             call = _call(context)
             check_request(params, call.idempotency_key)
             negotiate(params, self._modes, context.requested_extensions)
-            answer = await self._service.send(call, params)
+            answer = await self._service.send(call, _as_taken(params, context))
         return apply_history_length(answer, params.configuration) if isinstance(answer, Task) else answer
 
     async def batches(
@@ -56,7 +61,7 @@ class AionRequestHandler(RequestHandler):
             if isinstance(params, pb.SendMessageRequest):
                 check_request(params, call.idempotency_key)
                 negotiate(params, self._modes, context.requested_extensions)
-                batches = self._service.stream(call, params)
+                batches = self._service.stream(call, _as_taken(params, context))
             else:
                 _require_id(params.id)
                 batches = self._service.subscribe(call, params.id)
@@ -176,6 +181,19 @@ def wire_errors() -> Iterator[None]:
 def _call(context: ServerCallContext) -> Call:
     call: Call = context.state[CALL]
     return call
+
+
+def _as_taken(params: pb.SendMessageRequest, context: ServerCallContext) -> pb.SendMessageRequest:
+    """Return the request without the server's own keys (R76), and with the trace that its headers name.
+
+    Raises InvalidMessage where the payload of an Aion extension is not as its schema has it.
+    """
+    taken = without_reserved_metadata(params)
+    trace = from_headers(context.state.get("headers", {}))
+    if trace and not {TRACEABILITY, older(TRACEABILITY)} & taken.metadata.fields.keys():
+        taken.metadata.update({TRACEABILITY: trace})
+    read_extensions(taken.message, MessageToDict(taken.metadata))
+    return taken
 
 
 def _require_id(task_id: str) -> None:

@@ -11,8 +11,9 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import Struct
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.ending import reaction_of, settled
+from aion_core.agents.ending import settled
 from aion_core.agents.executor.queue import What
+from aion_core.agents.reaction import reaction
 from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
@@ -97,7 +98,9 @@ class Outbound:
             case IsTyping():
                 yield Typing()
             case Reacted():
-                yield reaction_of(what, self._key(what.key.encode() + what.message_id.encode()))
+                artifact = reaction(self._asked, what.key, what.message_id, self._before | self._opened)
+                self._opened.add(artifact.artifact_id)
+                yield Emitted(artifact, key=self._key(what.key.encode() + what.message_id.encode()))
 
     def _status(self, status: TaskStatus, metadata: dict[str, Any]) -> Iterator[Emission]:
         message = _own(status.message) if status.HasField("message") else None
