@@ -1,4 +1,4 @@
-"""Which question a turn's message answers. Pure, and the same for both frameworks."""
+"""Which question a turn's message answers, and that it may not fit. Pure, and the same for both frameworks."""
 
 from google.protobuf.json_format import MessageToDict
 
@@ -8,6 +8,10 @@ from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS
 
 PAUSED = "pausedBefore"
 """The metadata key of the nodes before which a graph was compiled to pause."""
+
+
+class Unfit(ValueError):
+    """The answer is none that the question takes; the sentence says what would be."""
 
 
 def asked_before(asked: Asked) -> Message | None:

@@ -78,7 +78,7 @@ class LoadedAtFirstTurn:
         if kind is None:
             raise ConfigurationError(
                 f"{self._config.path} of agent {self._id!r} is a {type(found.agent).__name__}; "
-                "aion runs a LangGraph StateGraph, a compiled graph, an a2a-sdk AgentExecutor, or a "
+                "aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, an a2a-sdk AgentExecutor, or a "
                 "function that returns one."
             )
         try:
@@ -109,6 +109,7 @@ def find(path: str, folder: Path) -> Found:
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "langgraph": (("langgraph", "StateGraph"), ("langgraph", "Pregel")),
     "executor": (("a2a", "AgentExecutor"),),
+    "adk": (("google.adk", "BaseAgent"), ("google.adk", "Workflow"), ("google.adk", "App")),
 }
 """The classes of which each framework's agents are: the package they are defined in, and their name."""
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
 from aion_core.ports import (
     Agent,
+    AnswerAs,
     Asks,
     Begun,
     Bells,
@@ -19,6 +20,7 @@ from aion_core.ports import (
     History,
     Paused,
     Reply,
+    ReplyAs,
     Stepped,
     TaskKey,
     TaskStore,
@@ -66,14 +68,18 @@ class TaskRunner:
         reveal_errors: bool = False,
         history: Callable[[TaskKey, ContextKey], History] | None = None,
         keep_lease: KeepLease = Heartbeat,
+        replies: Mapping[str, ReplyAs] | None = None,
+        answers: Mapping[str, AnswerAs] | None = None,
     ) -> None:
         """`agents` gives the agent of an id; `reveal_errors` puts an agent's own error text on the wire (D14).
 
-        `history` gives a task's turn the reader of its conversation.
+        `history` gives a task's turn the reader of its conversation. `replies` and `answers` say for each agent what its
+        clients get (R23), and where its tasks hold the answer (D22); the task, in its status, where nothing is said.
         """
         self._store, self._agents, self._clock, self._bells = store, agents, clock, bells
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
         self._history, self._keep_lease = history, keep_lease
+        self._replies, self._answers = replies or {}, answers or {}
 
     async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> Begun | None:
         """Run the turn to its end, or for as long as there is time, and tell `run` of it.
@@ -83,7 +89,16 @@ class TaskRunner:
         a turn that could not be ended, or was handed on, is begun again by whoever hears its bell.
         """
         time_up = time_up or TimeUp()
-        turn = TurnUnderWay(begun, run, self._store, self._clock, self._history)
+        agent_id = begun.lease.context.agent
+        turn = TurnUnderWay(
+            begun,
+            run,
+            self._store,
+            self._clock,
+            self._history,
+            reply=self._replies.get(agent_id, ReplyAs.TASK),
+            answer=self._answers.get(agent_id, AnswerAs.MESSAGE),
+        )
         try:
             async with self._keep_lease(
                 self._store,
@@ -118,6 +133,7 @@ class TaskRunner:
     async def _work(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
         try:
             try:
+                logger.info("A turn begins.", extra=turn.labels)
                 async with aclosing(self._agent(turn).run(turn.asked())) as emissions:
                     ending = await self._hear(turn, emissions)
                     if not isinstance(ending, Paused):
@@ -127,20 +143,20 @@ class TaskRunner:
                     turn.got_on = True
                     await self._put_down(turn)
             except StoreCorrupt:
-                logger.exception("A record of the task cannot be read.", extra={"task_id": turn.key.task_id})
+                logger.exception("A record of the task cannot be read.", extra=turn.labels)
                 await turn.fail(UNREADABLE, go_on=self._has_time(time_up))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
-                logger.exception("The agent failed.", extra={"task_id": turn.key.task_id})
+                logger.exception("The agent failed.", extra=turn.labels)
                 if turn.ended is None:
                     await turn.fail(self._reason(error), go_on=self._has_time(time_up))
         except LeaseLost:
             turn.over = True
-            logger.warning("The turn belongs to another holder now.", extra={"task_id": turn.key.task_id})
+            logger.warning("The turn belongs to another holder now.", extra=turn.labels)
         except StoreError:
             # Whoever begins the turn next finds what is recorded; not at once, since the store has just refused.
-            logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
+            logger.exception("The turn could not be recorded.", extra=turn.labels)
             await self._put_down(turn, delay=self.lease_seconds / 2)
 
     async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
@@ -178,7 +194,7 @@ class TaskRunner:
         try:
             await turn.pause()
         except (LeaseLost, StoreError) as error:
-            logger.warning("The turn could not be handed on: %s", error, extra={"task_id": turn.key.task_id})
+            logger.warning("The turn could not be handed on: %s", error, extra=turn.labels)
         else:
             await wake(self._bells, turn.lease.context, delay=delay)
 
@@ -213,11 +229,11 @@ class TaskRunner:
         try:
             async with asyncio.timeout(REST_SECONDS):
                 async for _ in emissions:
-                    logger.warning("The agent went on after its end; ignored.", extra={"task_id": turn.key.task_id})
+                    logger.warning("The agent went on after its end; ignored.", extra=turn.labels)
         except TimeoutError:
-            logger.warning("The agent did not rest after its end; it is cut.", extra={"task_id": turn.key.task_id})
+            logger.warning("The agent did not rest after its end; it is cut.", extra=turn.labels)
         except Exception:  # an agent may raise anything
-            logger.exception("The agent failed after its end.", extra={"task_id": turn.key.task_id})
+            logger.exception("The agent failed after its end.", extra=turn.labels)
 
     def _reason(self, error: Exception) -> str:
         """Return what a client may know of an agent's failure: the error's class and a safe sentence (D14)."""

@@ -11,8 +11,9 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import Struct
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.ending import reaction_of, settled
+from aion_core.agents.ending import settled
 from aion_core.agents.executor.queue import What
+from aion_core.agents.reaction import reaction_of
 from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
@@ -55,6 +56,8 @@ class Outbound:
         self._before = {artifact.artifact_id for artifact in asked.task.artifacts} - _opened_in(asked)
         """The artifacts of the task's earlier turns."""
         self._opened: set[str] = set()
+        self._reactions = set(self._before)
+        """Those, and the reactions of this turn."""
         self._repeated: Counter[str] = Counter()
         self._recorded = {entry.key: entry.event for entry in asked.recorded if entry.key}
 
@@ -101,7 +104,8 @@ class Outbound:
             case IsTyping():
                 yield Typing()
             case Reacted():
-                yield reaction_of(what, self._key(what.key.encode() + what.message_id.encode()))
+                key = self._key(what.key.encode() + what.message_id.encode())
+                yield reaction_of(self._asked, what, key, self._reactions)
 
     def _status(self, status: TaskStatus, metadata: dict[str, Any]) -> Iterator[Emission]:
         message = _own(status.message) if status.HasField("message") else None
