@@ -74,7 +74,7 @@ async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
     """R22, R25, R28: a StreamResponse each, without an envelope; and a stream that is cut says why in the same words."""
     store = Breaking(ManualClock())
     made = parts(Held() if fails else talking(3), store)
-    handler = AionRequestHandler(made.service, made.lister)
+    handler = AionRequestHandler(made.service, made.lister, made.card)
     sdk = RestsBeforeItReturns(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
     async with http(made.app()) as ours, http(sdk) as theirs:  # type: ignore[arg-type]
