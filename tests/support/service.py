@@ -1,12 +1,11 @@
 """The real service over a store and an agent, without HTTP."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from a2a.types.a2a_pb2 import AgentExtension
 from fastapi import FastAPI
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -41,28 +40,29 @@ class Parts:
     store: TaskStore
     conversations: Conversations
     streaming: bool = True
-    extensions: tuple[AgentExtension, ...] = ()
-    """What the card declares."""
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """What the card says otherwise, by the names of `build_card`."""
+    extended_card: AgentCard | None = None
 
     @property
     def card(self) -> AgentCard:
         """The agent's card."""
-        card = build_card(
-            name="Test",
-            description="A test's agent.",
-            version="1",
-            url="http://test/",
-            streaming=self.streaming,
-            skills=[],
-            input_modes=["text/plain", "application/json", "application/octet-stream"],
-            output_modes=["text/plain"],
-        )
-        card.capabilities.extensions.extend(self.extensions)
-        return card
+        said: dict[str, Any] = {
+            "name": "Test",
+            "description": "A test's agent.",
+            "version": "1",
+            "url": "http://test/",
+            "streaming": self.streaming,
+            "skills": [],
+            "input_modes": ["text/plain", "application/json", "application/octet-stream"],
+            "output_modes": ["text/plain"],
+        }
+        return build_card(**{**said, **self.described})
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
-        return build_app(self.service, self.lister, self.conversations, {"test": Served(self.agent, self.card)})
+        served = Served(self.agent, self.card, self.extended_card)
+        return build_app(self.service, self.lister, self.conversations, {"test": served})
 
 
 def parts(

@@ -17,7 +17,7 @@ MUST, MAY, UNKNOWN = "https://x.test/must/v1", "https://x.test/may/v1", "https:/
 @pytest.fixture
 async def optional() -> AsyncIterator[httpx.AsyncClient]:
     made = parts(talking(1))
-    made.extensions = (AgentExtension(uri=MAY), AgentExtension(uri=MUST))
+    made.described = {"extensions": [AgentExtension(uri=MAY), AgentExtension(uri=MUST)]}
     async with http(made.app()) as client:
         yield client
 
@@ -25,7 +25,7 @@ async def optional() -> AsyncIterator[httpx.AsyncClient]:
 @pytest.fixture
 async def required() -> AsyncIterator[httpx.AsyncClient]:
     made = parts(talking(1))
-    made.extensions = (AgentExtension(uri=MAY), AgentExtension(uri=MUST, required=True))
+    made.described = {"extensions": [AgentExtension(uri=MAY), AgentExtension(uri=MUST, required=True)]}
     async with http(made.app()) as client:
         yield client
 
