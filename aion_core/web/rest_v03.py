@@ -2,8 +2,8 @@
 
 That is what the SDKs of v0.3 send and read over REST; JSON-RPC's types, with their `kind`, are taken in a message too,
 since the specification of v0.3 shows these. As in any proto file, a configuration that does not say `blocking` is not
-blocking; a message without a configuration is. The SDK's own adapter is not used: it reads a body without limits, says what
-failed inside, and knows neither how to delete a push config nor how to number the events of a stream.
+blocking; a message without a configuration is. The SDK's own adapter is not used: it reads a body without limits, says
+what failed inside, and knows neither how to delete a push config nor how to number the events of a stream.
 """
 
 import json
@@ -18,7 +18,6 @@ from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import TaskNotFoundError
 from google.protobuf.json_format import MessageToDict
-from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 
 from aion_core.protocol.card import card_v03
@@ -30,7 +29,7 @@ from aion_core.web.http_binding import HttpBinding, Paths, body_of
 from aion_core.web.params import read_params, read_query
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import Dialect, open_stream, v03_event
-from aion_core.web.v03 import bad_params, core_request
+from aion_core.web.v03 import core_request, read_v03
 from aion_core.web.versions import V03
 
 _TASK = "/v1/tasks/{id}"
@@ -170,10 +169,7 @@ async def _message(request: StrictRequest) -> SendMessageRequest:
     body = await body_of(request)
     message = body.get("message")
     if isinstance(message, dict) and ("kind" in message or "parts" in message):
-        try:
-            params = v03.MessageSendParams.model_validate(body)
-        except ValidationError as error:
-            raise bad_params(error) from error
+        params = read_v03(body, v03.MessageSendParams)
     else:
         read = read_params(body, pb03.SendMessageRequest)
         for index, part in enumerate(read.request.content):
