@@ -44,7 +44,7 @@ class Conversations:
         """Return the conversation of the context with its `length` newest messages, after the `offset` newest.
 
         Without a length, with all of them. Artifacts are those of all tasks. So is what 100 tasks hold, the newest, and
-        4 MiB, one task in any case; older messages are reached by `offset`. Raises ContextNotFound, for a context of
+        4 MiB, but one task is whole; older messages are reached by `offset`. Raises ContextNotFound, for a context of
         another caller too.
         """
         window = _Window(length, offset)
@@ -70,16 +70,16 @@ class Conversations:
         after: Place | None = None
         found: dict[str, None] = {}
         for _ in range(MOST_TASKS_LISTED // LISTED_AT_ONCE):
-            if len(found) >= offset + length:
-                break
             places = await self._list.page(tasks, after=after, limit=LISTED_AT_ONCE)
             for some in (places[start : start + LOADS] for start in range(0, len(places), LOADS)):
                 heads = await asyncio.gather(*(self._store.head(TaskKey(call.owner, place.task_id)) for place in some))
                 found |= dict.fromkeys(_contexts(heads, tasks))
+                if len(found) >= offset + length:
+                    return list(found)[offset : offset + length]
             if len(places) < LISTED_AT_ONCE:
                 break
             after = places[-1]
-        return list(found)[offset : offset + length]
+        return list(found)[offset:]
 
     async def _load(self, tasks: TaskFilter, place: Place) -> Task | None:
         """Return the task, None where it is gone since it was listed."""
@@ -104,18 +104,17 @@ class _Window:
 
     def add(self, task: Task) -> None:
         """Take what is asked for of the task, which comes before those that were added."""
-        is_first = self.status is None
         if self.is_full():
             return
         messages = self._of(answers.said_in(task))
         size = sum(each.ByteSize() for each in (*messages, *task.artifacts))
-        if size > self._bytes_left and not is_first:
+        if size > self._bytes_left and (self.history or self.artifacts):
             self._bytes_left = 0
             return
         self._bytes_left -= size
         self.history += messages
         self.artifacts += reversed(task.artifacts)
-        if is_first:
+        if self.status is None:
             self.status = TaskStatus(state=task.status.state, timestamp=task.status.timestamp)
 
     def is_full(self) -> bool:
