@@ -3,19 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from google.protobuf.json_format import ParseDict
-
 from aion_core.agents.reply import Left, resolve
 from aion_core.agents.said import REST, made_id
-from aion_core.agents.sink import Reacted
 from aion_core.ports import Asked, Emission, Emitted, Reply, Said
 from aion_core.protocol.extensions import is_reserved
-from aion_core.protocol.types import Artifact, Message, Part
+from aion_core.protocol.types import Artifact, Message
 
 INVOKED = "agentInvoked"
 """The metadata key of the status update that says which sub-agent was invoked (R39)."""
-REACTION = "aion:reaction"
-"""What the id of a reaction's artifact begins with."""
 
 
 def last_words(asked: Asked, left: Left) -> Iterator[Emission]:
@@ -45,15 +40,6 @@ def settled(asked: Asked, given: Artifact) -> Artifact:
     if not artifact.artifact_id or is_reserved(artifact.artifact_id):
         artifact.artifact_id = made_id(asked.task.id, artifact.name)
     return artifact
-
-
-def reaction_of(reacted: Reacted, key: str) -> Emitted:
-    """Return a reaction to a message as the client hears it."""
-    data = {"data": {"key": reacted.key, "messageId": reacted.message_id}}
-    artifact = Artifact(
-        artifact_id=f"{REACTION}:{reacted.message_id}", name="Reaction", parts=[ParseDict(data, Part())]
-    )
-    return Emitted(artifact, key=key)
 
 
 def _identified(asked: Asked, message: Message, name: object) -> Message:

@@ -12,6 +12,7 @@ import logging
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -65,8 +66,10 @@ class LoadedAtFirstTurn:
             # Not on the event loop: other requests go on while the agent's code is imported.
             await asyncio.to_thread(self.load)
         assert self._agent is not None  # noqa: S101  # load sets it or raises
-        async for emission in self._agent.run(asked):
-            yield emission
+        # Closed with this one: an agent whose turn is over lets go of what it holds now, not when memory is tidied.
+        async with aclosing(self._agent.run(asked)) as emissions:
+            async for emission in emissions:
+                yield emission
 
     def _adapter(self, found: Found) -> Agent:
         # `with_retry`, `with_config` and their like may wrap a graph, which is what they are bound to.
@@ -75,7 +78,8 @@ class LoadedAtFirstTurn:
         if kind is None:
             raise ConfigurationError(
                 f"{self._config.path} of agent {self._id!r} is a {type(found.agent).__name__}; "
-                "aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, or a function that returns one."
+                "aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, an a2a-sdk AgentExecutor, or a "
+                "function that returns one."
             )
         try:
             return self._adapters[kind](replace(found, agent=agent), self._config)
@@ -104,6 +108,7 @@ def find(path: str, folder: Path) -> Found:
 
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "langgraph": (("langgraph", "StateGraph"), ("langgraph", "Pregel")),
+    "executor": (("a2a", "AgentExecutor"),),
     "adk": (("google.adk", "BaseAgent"), ("google.adk", "Workflow"), ("google.adk", "App")),
 }
 """The classes of which each framework's agents are: the package they are defined in, and their name."""

@@ -9,8 +9,9 @@ from google.genai import types as genai
 from aion_core.agents.adk.envelope import outbox_in
 from aion_core.agents.adk.observed import Invoked
 from aion_core.agents.adk.parts import a2a_parts, data_part, text_of
-from aion_core.agents.ending import INVOKED, last_words, reaction_of, rest_key, settled
+from aion_core.agents.ending import INVOKED, last_words, rest_key, settled
 from aion_core.agents.floor import Floor
+from aion_core.agents.reaction import reaction_of
 from aion_core.agents.reply import Left
 from aion_core.agents.said import REPLY, SaidMessages
 from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
@@ -32,6 +33,7 @@ class Outbound:
     def __init__(self, asked: Asked, load: Load, *, again: bool = False) -> None:
         """`again`: the turn is run a second time from its beginning, and what it said then is not to be said twice."""
         self._asked, self._load = asked, load
+        self._reactions = {artifact.artifact_id for artifact in asked.task.artifacts}
         self._said = SaidMessages(asked)
         self._said_before = _texts(asked) if again else Counter[bytes]()
         self._floor = Floor()
@@ -150,7 +152,7 @@ class Outbound:
                 yield from self._say(given.message, f"{REPLY}{self._key(given.node) or given.message.message_id}")
                 yield from self._floor.leave(given.message.message_id)
             case Reacted():
-                yield reaction_of(given, self._key(given.node))
+                yield reaction_of(self._asked, given, self._key(given.node), self._reactions)
             case IsTyping():
                 yield Typing()
             case _:

@@ -7,12 +7,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.ending import INVOKED, last_words, reaction_of, rest_key, settled
+from aion_core.agents.ending import INVOKED, last_words, rest_key, settled
 from aion_core.agents.langgraph.added import Added, message_of
 from aion_core.agents.langgraph.graph import OUTBOX
 from aion_core.agents.langgraph.spoken import Speakers, is_internal
 from aion_core.agents.langgraph.streamed import Streamed
 from aion_core.agents.langgraph.thread import Past, as_messages, messages_of
+from aion_core.agents.reaction import reaction_of
 from aion_core.agents.reply import Left
 from aion_core.agents.said import REPLY, SaidMessages
 from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
@@ -136,7 +137,7 @@ class Outbound:
                 yield from self._say(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
                 yield from self._speakers.replied(payload.message.message_id)
             case Reacted():
-                yield reaction_of(payload, self._key(payload.node))
+                yield reaction_of(self._asked, payload, self._key(payload.node), self._opened)
             case IsTyping():
                 yield Typing()
             case _:
