@@ -109,7 +109,7 @@ def find(path: str, folder: Path) -> Found:
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "langgraph": (("langgraph", "StateGraph"), ("langgraph", "Pregel")),
     "executor": (("a2a", "AgentExecutor"),),
-    "adk": (("google.adk", "BaseAgent"), ("google.adk", "App")),
+    "adk": (("google.adk", "BaseAgent"), ("google.adk", "Workflow"), ("google.adk", "App")),
 }
 """The classes of which each framework's agents are: the package they are defined in, and their name."""
 

@@ -13,21 +13,19 @@ from aion_core.aws import items, keys
 from aion_core.aws.items import Item
 from aion_core.aws.payloads import FAST_BYTES, Payload, Payloads
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Cipher, Clock
+from aion_core.ports import Blobs, Cipher, Clock
 from aion_core.sessions.service import Revision, SessionKey, SessionRecord
 
 _KEPT = "kept"
 """The attribute that holds what is sealed."""
 
-FOR_EVER = "kept"
-"""The folder of blobs that do not expire: what is a user's or an app's has no end."""
-
 
 class SessionItems:
     """Makes the items of sessions, and reads them."""
 
-    def __init__(self, payloads: Payloads, cipher: Cipher, clock: Clock, *, retention: timedelta) -> None:
-        self._payloads, self._cipher, self._clock, self._retention = payloads, cipher, clock, retention
+    def __init__(self, blobs: Blobs, cipher: Cipher, clock: Clock, *, retention: timedelta) -> None:
+        self._blobs, self._cipher, self._clock, self._retention = blobs, cipher, clock, retention
+        self._payloads = Payloads(blobs)
 
     async def sealed(self, key: keys.Key, content: bytes, *, folder: str) -> Item:
         """Return the attribute that holds the content, for the item of this key and for no other."""
@@ -58,13 +56,45 @@ class SessionItems:
             "state_revision": items.number(record.revision.number if record.state else -1),
             "updated": items.text(repr(record.updated)),
             "expires": self.expires(),
+            "renewed": items.number(self.now()),
             "listing_agent": items.text(keys.listing_sessions(record.key.user_id, record.key.app_name)),
             "listing_at": items.text(keys.listing_at(int(record.updated * 1000), thread)),
         }
 
+    # ── How long they are kept ────────────────────────────────────────────────────────────────────────────────────────
+    #
+    # A head for a retention after the last append; the rows it needs for half of one more, of which a quarter may pass
+    # before they are written to again. So each outlives the head, and is renewed once in a quarter of a retention.
+
     def expires(self) -> Item:
-        """Return when what is written now is over."""
-        return items.number(int((self._clock.now() + self._retention).timestamp()))
+        """Return when a head that is written now is over."""
+        return items.number(self._in(1))
+
+    def row_expires(self) -> Item:
+        """Return when an event, or a state, that is written now is over."""
+        return items.number(self._in(1.5))
+
+    def is_to_renew(self, item: Item) -> bool:
+        """Tell whether the row might be over before its head is."""
+        return int(item["expires"]["N"]) < self._in(1.25)
+
+    async def renew_blob(self, row: Item) -> None:
+        """Write the row's blob anew, if it has one: objects are kept by their age."""
+        blob = blob_of(row)
+        content = await self._blobs.get(blob) if blob is not None else None
+        if blob is not None and content is not None:
+            await self._blobs.put(blob, content)
+
+    def now(self) -> int:
+        """Return the time in seconds."""
+        return self._in(0)
+
+    def renewed_long_ago(self, head: Item) -> bool:
+        """Tell whether a quarter of a retention has passed since the session's rows were looked through."""
+        return int(head["renewed"]["N"]) <= self._in(-0.25)
+
+    def _in(self, retentions: float) -> int:
+        return int((self._clock.now() + retentions * self._retention).timestamp())
 
 
 def record_of(head: Item) -> SessionRecord:
@@ -84,3 +114,9 @@ def revision_of(head: Item) -> Revision:
 
 def _about(key: keys.Key) -> str:
     return f"{key['pk']['S']}/{key['sk']['S']}"
+
+
+def blob_of(item: Item) -> str | None:
+    """Return the blob that the item's content lies in, None where the item holds it."""
+    kept = item[_KEPT]["M"]
+    return kept["blob"]["S"] if "blob" in kept else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
+from a2a.compat.v0_3.versions import is_legacy_version
 from a2a.utils._jcs import canonicalize
 from google.protobuf.json_format import MessageToDict
 
@@ -103,8 +104,11 @@ def document_v1(card: AgentCard) -> dict[str, Any]:
 def document(card: AgentCard) -> dict[str, Any]:
     """Return the card's JSON as clients of both versions read it: v0.3's fields beside those of v1.0 (D3).
 
-    Where both versions have a field of one name, as a skill or a security scheme, it holds what either knows of it.
+    Where both versions have a field of one name, as a skill or a security scheme, it holds what either knows of it. A
+    card that declares no v0.3 interface stays as v1.0 has it.
     """
+    if not any(is_legacy_version(interface.protocol_version) for interface in card.supported_interfaces):
+        return document_v1(card)
     return _settled(_beside(MessageToDict(card), _compat(card).model_dump(mode="json", exclude_none=True)))
 
 

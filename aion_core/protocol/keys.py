@@ -49,6 +49,8 @@ class Key:
     def read(cls, text: str, *, key_id: str = "", url: str = "") -> Self:
         """Return the key in a PEM or JWK text; raises ValueError with what is wrong, and nothing of the text."""
         named, found = _read_jwk(text) if text.lstrip().startswith("{") else ({}, _read_pem(text))
+        if not isinstance(found, PrivateKey | PublicKey):
+            raise ValueError(f"it has to be {_KINDS}")
         private = found if isinstance(found, PrivateKey) else None
         public = found.public_key() if isinstance(found, PrivateKey) else found
         algorithm = _algorithm(public)
@@ -108,28 +110,25 @@ def keys_in(text: str) -> list[Key]:
     return keys
 
 
-def _read_jwk(text: str) -> tuple[dict[str, Any], PrivateKey | PublicKey]:
+def _read_jwk(text: str) -> tuple[dict[str, Any], Any]:
     try:
         members = json.loads(text)
     except ValueError as error:
         raise ValueError("it begins as a JWK, and is no JSON") from error
     try:
-        return members, PyJWK(members).key
+        return members, PyJWK({name: value for name, value in members.items() if name != "alg"}).key
     except (PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ValueError(f"it is no JWK of {_KINDS}") from error
 
 
-def _read_pem(text: str) -> PrivateKey | PublicKey:
+def _read_pem(text: str) -> Any:
     pem = text.encode()
     try:
-        found: Any = load_pem_private_key(pem, None) if b"PRIVATE KEY" in pem else load_pem_public_key(pem)
+        return load_pem_private_key(pem, None) if b"PRIVATE KEY" in pem else load_pem_public_key(pem)
     except TypeError as error:
         raise ValueError("it is encrypted; give it without a passphrase, and guard where it lies") from error
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ValueError("it is no key in PEM or JWK form") from error
-    if not isinstance(found, PrivateKey | PublicKey):
-        raise ValueError(f"it has to be {_KINDS}")
-    return found
 
 
 def _algorithm(public: PublicKey) -> str:

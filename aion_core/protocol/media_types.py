@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from aion_core.errors import ContentTypeNotSupported, InvalidMessage
+from aion_core.protocol.aion.inbound import is_payload
 from aion_core.protocol.extensions import REQUESTED_EXTENSIONS
 from aion_core.protocol.types import AgentCard, Part, SendMessageRequest
 
@@ -79,7 +80,8 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
                 f'{field}.mediaType is no media type: write it as in "text/plain" or "image/png".',
                 field=f"{field}.mediaType",
             )
-        if takes and not _is_taken(part, given, takes):
+        # An event of the Aion extensions is no content: an agent of text takes a command too.
+        if takes and not is_payload(part) and not _is_taken(part, given, takes):
             raise ContentTypeNotSupported(f"{field} is {given}; this agent takes {', '.join(takes)}.")
 
 

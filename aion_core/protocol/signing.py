@@ -51,7 +51,7 @@ def sign_card(card: AgentCard, key: Key) -> AgentCard:
         raise ValueError("a public key signs nothing")
     header = {"kid": key.id, "typ": "JOSE", **({"jku": key.url} if key.url else {})}
     downloaded = document(card)
-    for payload in dict.fromkeys(_payloads(downloaded, V1) + _payloads(downloaded, V03)):
+    for payload in dict.fromkeys(payload for way in _ways(downloaded) for payload in _payloads(downloaded, way)):
         protected, _, signature = _jws.encode(payload, key.private, key.algorithm, header).split(".")
         signed.signatures.append(AgentCardSignature(protected=protected, signature=signature))
     return signed
@@ -63,7 +63,7 @@ def verify_card(read: Mapping[str, Any], key_for: Callable[[str], Iterable[Key]]
     `key_for` says which keys are trusted under an id. A card of both versions is read in two ways; a way without a good
     signature has the id "". Raises NotVerified where the first way has none: v1.0's, or v0.3's of a card without it.
     """
-    ways = [way for way, field in ((V1, "supportedInterfaces"), (V03, "url")) if read.get(field)]
+    ways = _ways(read)
     if not ways:
         raise NotVerified("It is no agent card: it names neither supportedInterfaces nor a url.")
     signatures = read.get("signatures")
@@ -77,6 +77,11 @@ def verify_card(read: Mapping[str, Any], key_for: Callable[[str], Iterable[Key]]
             f"those given. Its signatures name {', '.join(map(repr, named)) or 'no key'}."
         )
     return verified
+
+
+def _ways(read: Mapping[str, Any]) -> list[str]:
+    """Return the versions whose clients can read the card, by the field that tells them where to call."""
+    return [way for way, field in ((V1, "supportedInterfaces"), (V03, "url")) if read.get(field)]
 
 
 def _payloads(read: Mapping[str, Any], way: str) -> list[bytes]:

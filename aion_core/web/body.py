@@ -20,8 +20,9 @@ from starlette.types import Receive, Scope
 MAX_BODY_BYTES = 5 * 1024 * 1024
 """A Function URL itself refuses above 6 MB."""
 MAX_DEPTH = 32
-"""Levels of the whole body: protobuf reads back no more than about 31 levels of JSON within a message, three of its
-own hundred for each, and what cannot be read back must not be recorded."""
+"""Levels of the whole body, where R11 would have 64: protobuf reads back no more than about 31 levels of JSON within a
+message, three of its own hundred for each, a limit that Python cannot raise; and what cannot be read back must not be
+recorded."""
 MAX_INTEGER = 2**53
 
 

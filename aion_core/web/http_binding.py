@@ -44,7 +44,8 @@ class HttpBinding(ABC):
         """Answer a request to a path of these operations."""
         headers: dict[str, str] = {}
         try:
-            if not is_tenant(request.path_params.get("tenant", "any")):
+            path = request.path_params
+            if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
                 raise nothing_here()
             if request.method not in by_method:
                 raise not_allowed(by_method)

@@ -6,7 +6,7 @@ from contextlib import aclosing, contextmanager
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.task import apply_history_length, validate_history_length
+from a2a.utils.task import apply_history_length
 from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
@@ -17,7 +17,7 @@ from aion_core.protocol.aion.uris import TRACEABILITY, older
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.extensions import without_reserved_metadata
-from aion_core.protocol.limits import check_request, is_id
+from aion_core.protocol.limits import check_history_length, check_request, is_id
 from aion_core.protocol.media_types import modes_of, negotiate
 from aion_core.protocol.types import AgentCard, Event, Message, Task
 from aion_core.tasks.listing import TaskLister
@@ -45,9 +45,8 @@ class AionRequestHandler(RequestHandler):
         """See `TaskService.send`; a task's history is as long as the request says."""
         with wire_errors():
             call = _call(context)
-            check_request(params, call.idempotency_key)
-            negotiate(params, self._modes, context.requested_extensions)
-            answer = await self._service.send(call, _as_taken(params, context))
+            taken = self._taken(params, context)
+            answer = await self._service.send(call, taken)
         return apply_history_length(answer, params.configuration) if isinstance(answer, Task) else answer
 
     async def batches(
@@ -59,9 +58,7 @@ class AionRequestHandler(RequestHandler):
                 raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
             call = _call(context)
             if isinstance(params, pb.SendMessageRequest):
-                check_request(params, call.idempotency_key)
-                negotiate(params, self._modes, context.requested_extensions)
-                batches = self._service.stream(call, _as_taken(params, context))
+                batches = self._service.stream(call, self._taken(params, context))
             else:
                 _require_id(params.id)
                 batches = self._service.subscribe(call, params.id)
@@ -87,7 +84,7 @@ class AionRequestHandler(RequestHandler):
         """See `TaskService.get`; the history is as long as the request says."""
         with wire_errors():
             _require_id(params.id)
-            validate_history_length(params)
+            check_history_length(params.history_length, "historyLength")
             task = await self._service.get(_call(context), params.id)
         return apply_history_length(task, params)
 
@@ -141,6 +138,20 @@ class AionRequestHandler(RequestHandler):
             raise to_wire(NoExtendedCard(sentence))
         return self._extended_card
 
+    def _taken(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.SendMessageRequest:
+        """Return the request as it is kept: without what only the server may say (R76), with the trace of its headers.
+
+        Raises ClientError where it cannot be taken, such as for a payload of an Aion extension that is none.
+        """
+        check_request(params, _call(context).idempotency_key)
+        taken = without_reserved_metadata(params)
+        trace = from_headers(context.state.get("headers", {}))
+        if trace and not {TRACEABILITY, older(TRACEABILITY)} & taken.metadata.fields.keys():
+            taken.metadata.update({TRACEABILITY: trace})
+        read_extensions(taken.message, MessageToDict(taken.metadata))
+        negotiate(taken, self._modes, context.requested_extensions)
+        return taken
+
     async def _events(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event, None]:
@@ -181,19 +192,6 @@ def wire_errors() -> Iterator[None]:
 def _call(context: ServerCallContext) -> Call:
     call: Call = context.state[CALL]
     return call
-
-
-def _as_taken(params: pb.SendMessageRequest, context: ServerCallContext) -> pb.SendMessageRequest:
-    """Return the request without the server's own keys (R76), and with the trace that its headers name.
-
-    Raises InvalidMessage where the payload of an Aion extension is not as its schema has it.
-    """
-    taken = without_reserved_metadata(params)
-    trace = from_headers(context.state.get("headers", {}))
-    if trace and not {TRACEABILITY, older(TRACEABILITY)} & taken.metadata.fields.keys():
-        taken.metadata.update({TRACEABILITY: trace})
-    read_extensions(taken.message, MessageToDict(taken.metadata))
-    return taken
 
 
 def _require_id(task_id: str) -> None:

@@ -2,12 +2,10 @@
 
 That is what the SDKs of v0.3 send and read over REST; JSON-RPC's types, with their `kind`, are taken in a message too,
 since the specification of v0.3 shows these. As in any proto file, a configuration that does not say `blocking` is not
-blocking; a message without a configuration is. The SDK's own adapter is not used: it reads a body without limits, says what
-failed inside, and knows neither how to delete a push config nor how to number the events of a stream.
+blocking; a message without a configuration is. The SDK's own adapter is not used: it reads a body without limits, says
+what failed inside, and knows neither how to delete a push config nor how to number the events of a stream.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
@@ -20,7 +18,6 @@ from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import TaskNotFoundError
 from google.protobuf.json_format import MessageToDict
-from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 
 from aion_core.protocol.card import card_v03
@@ -32,7 +29,7 @@ from aion_core.web.http_binding import HttpBinding, Paths, body_of
 from aion_core.web.params import read_params, read_query
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import Dialect, open_stream, v03_event
-from aion_core.web.v03 import bad_params, check_files, core_request
+from aion_core.web.v03 import core_request, read_v03
 from aion_core.web.versions import V03
 
 _TASK = "/v1/tasks/{id}"
@@ -172,34 +169,15 @@ async def _message(request: StrictRequest) -> SendMessageRequest:
     body = await body_of(request)
     message = body.get("message")
     if isinstance(message, dict) and ("kind" in message or "parts" in message):
-        check_files(message)
-        try:
-            params = v03.MessageSendParams.model_validate(body)
-        except ValidationError as error:
-            raise bad_params(error) from error
+        params = read_v03(body, v03.MessageSendParams)
     else:
         read = read_params(body, pb03.SendMessageRequest)
         for index, part in enumerate(read.request.content):
             if part.WhichOneof("part") is None:
                 where = f"message.content[{index}]"
                 raise invalid_params(f"{where} has no content: give it one of text, file or data.", where)
-            if part.file.file_with_bytes:
-                part.file.file_with_bytes = _as_base64(part.file.file_with_bytes)
         params = FromProto.message_send_params(read)
     return core_request(v03.SendMessageRequest(id="", params=params))
-
-
-def _as_base64(content: bytes) -> bytes:
-    """Return a file's content as the SDK's conversion wants it, in base64.
-
-    The SDK of v0.3 for Python has put it in base64 already when protobuf's JSON does so once more; the one for
-    JavaScript, like the proto file, has not, and its bytes would be lost.
-    """
-    try:
-        base64.b64decode(content, validate=True)
-    except binascii.Error:
-        return base64.b64encode(content)
-    return content
 
 
 def _task(task: Task) -> Any:

@@ -6,19 +6,16 @@ from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
 from a2a.server.context import ServerCallContext
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher  # noqa: F401  # before the adapter: see there
-from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import A2AError
-from pydantic import ValidationError
+from a2a.utils.errors import InvalidParamsError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from aion_core.web.calls import CallContextBuilder
 from aion_core.web.cards import Handler03
 from aion_core.web.errors import error_body
-from aion_core.web.params import read_params
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import RequestId, jsonrpc_v03, open_stream
-from aion_core.web.v03 import bad_params, check_files, core_request
+from aion_core.web.v03 import core_request, read_v03
 from aion_core.web.versions import V03, VERSION
 
 # The SDK's dispatcher imports this adapter; imported the other way round the two make a circle.
@@ -38,16 +35,8 @@ class V03Adapter(JSONRPC03Adapter):
     async def handle_request(self, request_id: RequestId, method: str, body: dict[str, Any], request: Request) -> Any:
         """Answer a v0.3 request: bad params are -32602 here, -32600 in the SDK."""
         try:
-            self.METHOD_TO_MODEL[method].model_validate(body)
-        except ValidationError as error:
-            return self._generate_error_response(request_id, bad_params(error))
-        params = body.get("params", {})
-        try:
-            check_files(params.get("message"))
-            if method == "tasks/get":
-                # The SDK's conversion fails over a number that is no int32.
-                read_params(params, pb.GetTaskRequest)
-        except A2AError as error:
+            read_v03(body, self.METHOD_TO_MODEL[method])
+        except InvalidParamsError as error:
             return self._generate_error_response(request_id, error)
         return await super().handle_request(request_id, method, body, request)
 

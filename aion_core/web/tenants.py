@@ -9,12 +9,12 @@ from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.limits import ID_RULE, is_id
 
 RESERVED = frozenset({"agents", "v1"})
-"""What stands in a tenant's place in other paths: agents by their ids, and the REST binding of v0.3."""
+"""What stands in a tenant's place in other paths, in whatever case: agents by their ids, and v0.3's REST binding."""
 
 
 def is_tenant(name: str) -> bool:
     """Tell whether the text may name a tenant: an id that is one segment of a path, and means nothing else there."""
-    return is_id(name) and "/" not in name and name not in RESERVED
+    return is_id(name) and "/" not in name and name.lower() not in RESERVED
 
 
 def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:

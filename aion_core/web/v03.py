@@ -1,18 +1,53 @@
 """v0.3's own request types as the domain's, and a sentence for what is none of them."""
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from a2a.compat.v0_3 import conversions
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError, InvalidParamsError
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from aion_core.protocol.errors import invalid_params
+from aion_core.protocol.limits import check_history_length
 from aion_core.web.params import BASE64
+from aion_core.web.request_handler import wire_errors
+
+M = TypeVar("M", bound=BaseModel)
 
 
-def check_files(message: Any) -> None:
+def read_v03(given: Mapping[str, Any], model: type[M]) -> M:
+    """Return what is given as one of v0.3's types; raises InvalidParamsError that names each field that is wrong."""
+    params = given.get("params", given)
+    _check_files(params.get("message") if isinstance(params, dict) else None)
+    try:
+        read = model.model_validate(given)
+    except ValidationError as error:
+        raise _bad_params(error) from error
+    asked = getattr(read, "params", read)
+    for holder, before in ((asked, ""), (getattr(asked, "configuration", None), "configuration.")):
+        length = getattr(holder, "history_length", None)
+        if length is not None:
+            with wire_errors():
+                check_history_length(length, f"{before}historyLength")
+    return read
+
+
+def core_request(request: Any) -> pb.SendMessageRequest:
+    """Return the v0.3 request in the domain's types.
+
+    Raises InvalidParamsError where a part cannot be read, such as bad base64, which the SDK lets fail as internal.
+    """
+    try:
+        return conversions.to_core_send_message_request(request)
+    except A2AError:
+        raise
+    except Exception as error:  # binascii, protobuf and the SDK each raise their own
+        raise InvalidParamsError(f"A part of params.message cannot be read: {error}.") from error
+
+
+def _check_files(message: Any) -> None:
     """Refuse a file of a v0.3 message that the SDK's models read as another one than was sent.
 
     They take what is no base64 for less than it is, and one of bytes and uri where both are given. Raises
@@ -29,20 +64,7 @@ def check_files(message: Any) -> None:
             raise invalid_params(f"{where}.bytes is no base64.", f"{where}.bytes")
 
 
-def core_request(request: Any) -> pb.SendMessageRequest:
-    """Return the v0.3 request in the domain's types.
-
-    Raises InvalidParamsError where a part cannot be read, such as bad base64, which the SDK lets fail as internal.
-    """
-    try:
-        return conversions.to_core_send_message_request(request)
-    except A2AError:
-        raise
-    except Exception as error:  # binascii, protobuf and the SDK each raise their own
-        raise InvalidParamsError(f"A part of params.message cannot be read: {error}.") from error
-
-
-def bad_params(error: ValidationError) -> InvalidParamsError:
+def _bad_params(error: ValidationError) -> InvalidParamsError:
     """Return the refusal of params that are not as v0.3 has them, with each field that is wrong."""
     problems: dict[str, str] = {}
     for problem in error.errors():

@@ -4,14 +4,16 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from google.adk.artifacts import InMemoryArtifactService
+from google.adk.events import Event
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
-from google.adk.sessions import BaseSessionService, InMemorySessionService
+from google.adk.sessions import BaseSessionService, InMemorySessionService, Session
 from google.genai import types as genai
 from pydantic import Field
 
 from aion_core.agents.adk.agent import AdkAgent
+from aion_core.errors import StoreUnavailable
 
 Script = list[Any]
 """What one call of the model gives: texts are streamed, one after another; then what else there is, whole."""
@@ -86,3 +88,44 @@ def served(agent: Any, sessions: BaseSessionService | Callable[..., Any] | None 
     artifacts = options.pop("artifacts", None) or InMemoryArtifactService()
     give = kept if not isinstance(kept, BaseSessionService) else lambda asked: kept
     return AdkAgent(agent, give, lambda asked: artifacts, **options)
+
+
+class DecidingLlm(BaseLlm):
+    """Decides by what it is asked what it says, so that it says the same when it is asked the same again."""
+
+    model: str = "deciding"
+    decide: Callable[[list[str]], Script]
+    calls: int = 0
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.calls += 1
+        speaker = saying(self.decide(texts(llm_request.contents)))
+        async for response in speaker.generate_content_async(llm_request, stream):
+            yield response
+
+
+class DyingSessions(InMemorySessionService):
+    """Loses the process at some of its appends, counted from 1: the event is stored, unless that is `before`."""
+
+    def __init__(self, *die_at: int, before: bool = False) -> None:
+        super().__init__()
+        self.die_at, self.before, self.appends = set(die_at), before, 0
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        self.appends += 1
+        dies = self.appends in self.die_at
+        if dies and self.before:
+            raise StoreUnavailable("the process is gone")
+        stored = await super().append_event(session, event)
+        if dies:
+            raise StoreUnavailable("the process is gone")
+        return stored
+
+    def stored(self) -> list[Event]:
+        """All events of the only session."""
+        ((_, users),) = self.sessions.items()
+        ((_, sessions),) = users.items()
+        ((_, session),) = sessions.items()
+        return list(session.events)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import httpx
 from starlette.types import ASGIApp, Message
 
 
@@ -84,6 +85,14 @@ async def post(app: ASGIApp, body: dict[str, Any], headers: dict[str, str] | Non
         app, "POST", "/", json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})}
     )
     return answer.status, answer.body
+
+
+async def ask(
+    app: ASGIApp, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
+) -> httpx.Response:
+    """Return the answer to a request whose target reaches the app as it stands: no client has tidied it up."""
+    answer = await call(app, method, target, body, headers)
+    return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
 
 
 _calls: set["asyncio.Future[None]"] = set()

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from botocore.exceptions import ReadTimeoutError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions.session import Session
@@ -56,15 +57,40 @@ class DynamoDBSessionPlace:
     def service(self, **options: Any) -> DynamoDBSessions:
         return DynamoDBSessions(self.dynamodb, self.blobs, self.cipher, self._clock, table=self.table, **options)
 
+    def lose_answers(self, *, times: int) -> None:
+        """Let transactions be made, and their answers be lost on the way back."""
+        left = iter(range(times))
 
-def said(text: str, *, author: str = "agent", timestamp: float = 1.0, **state: Any) -> Event:
-    """An event that says the text, and changes the state; a key `user__x` is `user:x`."""
+        def lose(**_: Any) -> None:
+            if next(left, None) is not None:
+                raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
+
+        self.client.meta.events.register("after-call.dynamodb.TransactWriteItems", lose)
+
+    def rows(self, partition: str) -> list[dict[str, Any]]:
+        """What the table holds in the partition."""
+        found: list[dict[str, Any]] = self.client.query(
+            TableName=self.table,
+            ConsistentRead=True,
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"S": partition}},
+        )["Items"]
+        return found
+
+    def objects(self, folder: str) -> list[str]:
+        """The names of the bucket's objects in the folder."""
+        return [each["Key"] for each in self.s3.list_objects_v2(Bucket=self.bucket, Prefix=folder).get("Contents", [])]
+
+
+def said(text: str, *, timestamp: float = 1.0, state: dict[str, Any] | None = None, **more: Any) -> Event:
+    """An event that says the text, and changes the state."""
     return Event(
-        author=author,
+        author="agent",
         invocation_id="turn-1",
         timestamp=timestamp,
         content=types.Content(role="model", parts=[types.Part(text=text)]),
-        actions=EventActions(state_delta={key.replace("__", ":"): value for key, value in state.items()}),
+        actions=EventActions(state_delta=state or {}),
+        **more,
     )
 
 

@@ -115,6 +115,24 @@ async def test_the_request_of_the_documentation_is_a_command() -> None:
     assert (context.thread.network, context.thread.id) == ("Slack", "C-room")
 
 
+@pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"], ids=["v1", "v0.3"])
+async def test_a_command_reaches_its_handler_over_rest_too(path: str) -> None:
+    async def on_command(event: Any, thread: Any) -> None:
+        await thread.reply(f"{event.payload['command']} for {thread.network}")
+
+    params = request("command")["params"]
+    forged = {**params, "metadata": {**params["metadata"], "aion:network": "forged"}}
+    if path.startswith("/v1"):
+        part = params["message"]["parts"][0]
+        inner = {"data": {"data": part["data"]}, "metadata": part["metadata"]}
+        message = {**params["message"], "content": [inner]}
+        del message["parts"]
+        forged["message"] = message
+    async with http(parts(graph_of(create_event_router(on_command=on_command))).app()) as client:
+        answer = (await client.post(path, json=forged)).json()
+    assert "/deploy for Slack" in json.dumps(answer["task"]["status"])
+
+
 async def test_a_command_with_words_is_in_the_transcript_too() -> None:
     """R49."""
     context, state = await seen(request("command", text="/deploy service=api"))
@@ -495,3 +513,32 @@ async def test_the_card_declares_the_extensions_and_requires_none() -> None:
     assert declared.keys() >= {DISTRIBUTION, EVENT, MESSAGING, CARDS, TRACEABILITY}
     assert not any(extension.get("required") for extension in declared.values())
     assert all(extension["description"] for extension in declared.values())
+
+
+# ── The same for an ADK agent ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dialects
+async def test_an_adk_agent_finds_the_same_and_answers_the_same(old: bool) -> None:
+    # Here, so that the rest of this file runs without ADK.
+    from google.adk.agents import BaseAgent
+
+    from tests.support.adk import served
+
+    async def run(self: BaseAgent, ctx: Any) -> Any:
+        context = get_aion_context()
+        assert context.message is not None
+        await context.message.react("eyes")
+        await context.thread.reply(f"{context.message.user.id} of {ctx.a2a_inbox.metadata['aion:network']}")
+        return
+        yield
+
+    answering = type("Answering", (BaseAgent,), {"_run_async_impl": run})(name="answering")
+    async with http(parts(served(answering)).app()) as client:
+        answer = (await client.post("/", json=request("message", old=old, text="hi", payload=IN_A_DM))).json()
+    task = answer["result"].get("task", answer["result"])
+    text, routing = task["status"]["message"]["parts"]
+    assert text["text"] == "U42 of Slack"
+    assert content(routing) == {"data": TARGETS[0][1], "metadata": MESSAGE_ACTION}
+    (reaction,) = task["artifacts"]
+    assert (reaction["artifactId"], reaction["metadata"]) == ("aion:reaction", REACTION_ACTION)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from aion_core.agents.reaction import reaction
+from aion_core.agents.reaction import reaction_of
+from aion_core.agents.sink import Reacted
 from aion_core.errors import InvalidMessage
 from aion_core.lambda_runtime.log import JsonLine
 from aion_core.ports import Asked, ContextKey, Turn
@@ -115,12 +116,15 @@ def test_a_message_names_the_extension_and_its_place_once() -> None:
 def test_a_reaction_to_another_message_than_the_turns_is_in_its_a2a_ids() -> None:
     message, metadata = of("message", text="hi")
     asked = Asked(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
-    earlier = reaction(asked, "eyes", "m-0", ())
+    opened: set[str] = set()
+    earlier = reaction_of(asked, Reacted("eyes", "m-0", ""), "k", opened).artifact
     assert (earlier.artifact_id, MessageToDict(earlier.parts[0])) == (
         "aion:reaction:m-0",
         {"data": {"key": "eyes", "messageId": "m-0"}},
     )
-    assert reaction(asked, "eyes", "m-1", ()).artifact_id == "aion:reaction"
+    own = reaction_of(asked, Reacted("eyes", "m-1", ""), "k", opened)
+    assert (own.artifact.artifact_id, own.metadata, own.key) == ("aion:reaction", aion_requests.REACTION_ACTION, "k")
+    assert opened == {"aion:reaction"}
 
 
 def test_what_an_older_version_took_in_unread_is_a_message() -> None:

@@ -14,6 +14,7 @@ from google.adk.sessions import Session
 from aion_core.agents.adk.going_on import NOT_RESUMABLE, can_go_on, goes_on, is_finished
 from aion_core.agents.adk.inbound import content_of
 from aion_core.agents.adk.interrupts import answer, pending, question, sealing
+from aion_core.agents.adk.marks import missing
 from aion_core.agents.adk.outbound import Outbound
 from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
 from aion_core.agents.asked import Unfit, asked_before
@@ -107,6 +108,8 @@ class AdkAgent:
         Raises Unfit where the message is no answer to what was asked.
         """
         if before:
+            for mark in missing(self._root, turn.invocation(session)) if turn.is_resumable else ():
+                await turn.append(session, mark)
             # Where an App is not resumable ADK wants the message again, and stores it once.
             given = None if turn.is_resumable else next(event.content for event in before if event.author == "user")
             return Call(given, before[0].invocation_id)

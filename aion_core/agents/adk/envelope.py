@@ -30,9 +30,16 @@ class WithoutOutboxes(BaseSessionService):
 
     def __init__(self, sessions: BaseSessionService) -> None:
         self._sessions = sessions
+        self._closed = False
+
+    def close(self) -> None:
+        """Store nothing more: the turn is over here, whatever its agent still does."""
+        self._closed = True
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """See `BaseSessionService.append_event`; raises AgentFailed where the outbox cannot be sent."""
+        if self._closed:
+            return event
         if not event.partial and OUTBOX in event.actions.state_delta:
             outbox = outbox_in(event)
             event.actions.state_delta = {

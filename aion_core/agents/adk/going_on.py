@@ -10,18 +10,28 @@ from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.events import Event
-from google.adk.workflow import BaseNode
+from google.adk.workflow import BaseNode, Workflow
+
+from aion_core.agents.adk.marks import ends, is_mark
 
 NOT_RESUMABLE = (
     "The server stopped in the middle of this turn, and it is not resumable: a custom agent cannot go on from a step. "
     "Send the message again, with a new id."
 )
 
+_COMPLETED = 3
+"""ADK's `NodeStatus.COMPLETED`."""
 _KNOWN = (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)
 
 
 def goes_on(agent: BaseNode) -> bool:
-    """Tell whether the agent, by itself, is taken up again where it was: ADK's own way of running has to be unchanged."""
+    """Tell whether the agent, by itself, is taken up again where it was: ADK's own way of running has to be unchanged.
+
+    A workflow is, with all the agents that are its nodes; what else it calls is run again if it was cut.
+    """
+    if isinstance(agent, Workflow):
+        nodes = agent.graph.nodes if agent.graph is not None else []
+        return all(goes_on(node) for node in nodes if isinstance(node, BaseAgent | Workflow))
     return any(type(agent)._run_async_impl is known._run_async_impl for known in _KNOWN if isinstance(agent, known))
 
 
@@ -31,17 +41,26 @@ def is_finished(root: BaseNode, events: Sequence[Event]) -> bool:
     A workflow agent says so by its last event; an LLM agent's answer is the end as well, since to go on from there would
     be to ask the model once more.
     """
-    said = list(takewhile(lambda event: event.author != "user", reversed(events)))
-    if any(event.actions.end_of_agent and event.author == root.name for event in said):
-        return True
-    if not isinstance(root, LlmAgent) or not goes_on(root):
+    since = list(takewhile(lambda event: event.author != "user", reversed(events)))[::-1]
+    if not isinstance(root, LlmAgent) or goes_on(root):
+        return ends(root, since)
+    return False
+
+
+def may_stop(root: BaseNode, events: Sequence[Event]) -> bool:
+    """Tell whether what follows the last of these events is all that is left to do: the place to stop a turn at.
+
+    Between a sub-agent's answer and the mark that it has ended there is none; nor while a workflow's node runs.
+    """
+    if is_finished(root, events) or not can_go_on(root, events):
         return False
-    last = next((event for event in said if not _marks(event)), None)
-    if last is None or last.actions.transfer_to_agent or last.get_function_calls() or not last.is_final_response():
-        return False
-    author = root.find_agent(last.author)
-    # What a sub-agent of a workflow answers is not the workflow's end.
-    return author is not None and all(isinstance(agent, LlmAgent) for agent in _up_to(author, root))
+    last = events[-1]
+    if isinstance(root, Workflow):
+        nodes = (last.actions.agent_state or {}).get("nodes", {}) if last.author == root.name else {}
+        return bool(nodes) and all(node.get("status") == _COMPLETED for node in nodes.values())
+    if is_mark(last):
+        return not last.actions.end_of_agent
+    return bool(last.get_function_calls() or last.get_function_responses()) and not last.is_final_response()
 
 
 def can_go_on(root: BaseNode, events: Sequence[Event]) -> bool:
@@ -87,15 +106,3 @@ def _under_way(agent: BaseNode, states: _States) -> Iterator[BaseNode]:
             running = []
     for sub in running:
         yield from _under_way(sub, states)
-
-
-def _up_to(agent: BaseAgent, root: BaseNode) -> Iterator[BaseAgent]:
-    current: BaseAgent | None = agent
-    while current is not None:
-        yield current
-        current = current.parent_agent if current is not root else None
-
-
-def _marks(event: Event) -> bool:
-    """Tell whether the event only says how far an agent is."""
-    return event.actions.end_of_agent is not None or event.actions.agent_state is not None

@@ -1,13 +1,12 @@
 """What a turn's invocation hands to the turn: each thing is recorded, and spoken, before whoever handed it goes on."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 
-from aion_core.errors import AgentFailed, LeaseLost
-
-_CUT = "The turn was cut before its last words were recorded."
+logger = logging.getLogger(__name__)
 
 
 class Handover:
@@ -20,7 +19,7 @@ class Handover:
         self._ended = False
 
     async def hand(self, given: object) -> None:
-        """Return when it is recorded; from any thread, and any event loop. Raises LeaseLost where it never will be."""
+        """Return when it is recorded; from any thread, and any event loop. Canceled where it never will be."""
         recorded: Future[None] = Future()
         self._loop.call_soon_threadsafe(self._put, given, recorded)
         await asyncio.wrap_future(recorded)
@@ -34,11 +33,10 @@ class Handover:
         self._loop.call_soon_threadsafe(self._line.put_nowait, None)
 
     def cut(self) -> None:
-        """Note that nobody listens any more: whoever waits is let go, with LeaseLost."""
+        """Note that nobody listens any more: whoever waits is canceled."""
         self._ended = True
         for recorded in self._under_way:
-            if not recorded.done():
-                recorded.set_exception(LeaseLost(_CUT))
+            recorded.cancel()
         self._under_way.clear()
 
     async def handed(self) -> AsyncGenerator[object, None]:
@@ -52,7 +50,8 @@ class Handover:
 
     def _put(self, given: object, recorded: Future[None]) -> None:
         if self._ended:
-            recorded.set_exception(AgentFailed("The agent went on after its turn's end: what it says is ignored."))
+            logger.warning("The agent went on after its turn's end: what it says is ignored.")
+            recorded.cancel()
             return
         self._under_way.add(recorded)
         self._line.put_nowait((given, recorded))

@@ -19,7 +19,7 @@ from aion_core.ports import Asked, Asks
 from aion_core.protocol.types import Message, Part, Role, TaskState
 from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
 
-CONFIRMATION, CREDENTIAL = "adk_request_confirmation", "adk_request_credential"
+CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
 """ADK's error code of an event that answers the calls of an invocation that nobody goes on with."""
 
@@ -42,18 +42,15 @@ class Question:
 
 def pending(events: Sequence[Event]) -> list[Question]:
     """Return what the events have asked and no user has answered, in the order of the asking."""
-    answered = {
-        response.id
-        for event in events
-        if event.author == "user" or event.error_code == ABORTED
-        for response in event.get_function_responses()
-    }
-    return [
-        Question(call, event)
-        for event in events
-        for call in event.get_function_calls()
-        if call.id and call.id in (event.long_running_tool_ids or ()) and call.id not in answered
-    ]
+    asked: dict[str, Question] = {}
+    for event in events:
+        for call in event.get_function_calls():
+            if call.id and call.id in (event.long_running_tool_ids or ()):
+                asked[call.id] = Question(call, event)
+        if event.author == "user" or event.error_code == ABORTED:
+            for response in event.get_function_responses():
+                asked.pop(response.id or "", None)
+    return list(asked.values())
 
 
 def question(questions: Sequence[Question], *, unfit: str = "") -> Asks:
@@ -65,7 +62,8 @@ def question(questions: Sequence[Question], *, unfit: str = "") -> Asks:
     for each in questions:
         text, data = _shown(each.call)
         message.parts.append(Part(text=text))
-        message.parts.append(data_part(data))
+        if data:
+            message.parts.append(data_part(data))
     message.metadata.update({INTERRUPT_ID: questions[0].id})
     if len(questions) > 1:
         message.metadata.update({INTERRUPTS: [{"id": each.id} for each in questions]})
@@ -156,6 +154,9 @@ def _shown(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
             return "\n".join(filter(None, [wanted.get("hint"), text])), shown
         case "adk_request_credential":
             return credentials.shown(args)
+        case "adk_request_input":
+            wanted = {key: args[key] for key in ("payload", "responseSchema", "response_schema") if args.get(key)}
+            return str(args.get("message") or "An answer is needed."), wanted
         case _:
             own = next((args[key] for key in ("prompt", "question") if isinstance(args.get(key), str)), "")
             return own or f"{_call(call.name, args)} waits for its result.", {"name": call.name, "args": args}

@@ -11,7 +11,7 @@ from aion_core.agents.adk.observed import Invoked
 from aion_core.agents.adk.parts import a2a_parts, data_part, text_of
 from aion_core.agents.ending import INVOKED, last_words, rest_key, settled
 from aion_core.agents.floor import Floor
-from aion_core.agents.reaction import reaction
+from aion_core.agents.reaction import reaction_of
 from aion_core.agents.reply import Left
 from aion_core.agents.said import REPLY, SaidMessages
 from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
@@ -42,6 +42,8 @@ class Outbound:
         self._spoken: dict[str, list[str]] = {}
         self._held: tuple[Message, str] | None = None
         """The last whole message: the answer, unless another one follows; and the key of its event."""
+        self._returned: Message | None = None
+        """What a workflow returned last; on the way it is for the next node."""
         self._failed: Event | None = None
         self._outboxes: list[A2AOutbox] = []
         self._ordinals: Counter[str] = Counter()
@@ -79,13 +81,18 @@ class Outbound:
         if spoken is not None:
             # It is the last word; what was whole came before it (R89).
             yield from self._say_held()
+        held = list(self._held[0].parts) if self._held is not None else None
+        if self._returned is not None and list(self._returned.parts) != held:
+            yield from self._say_held()
+            self._held = self._returned, ""
         outbox = _together(self._outboxes)
         if self._failed is not None and spoken is None and outbox is None and self._said.reply is None:
             raise AgentFailed(f"The model gave no answer: {self._failed.error_code}.")
         left = Left(
             buffered=self._said.reply,
             outbox=outbox,
-            returned=self._held[0] if self._held is not None else None,
+            # An earlier try may have said it already, when it thought that more would follow.
+            returned=(self._said.under(self._held[1]) or self._held[0]) if self._held is not None else None,
             spoken=spoken or "",
             emitted=self._said.emitted,
         )
@@ -115,8 +122,11 @@ class Outbound:
             return
         if event.error_code and not parts:
             self._failed = event
-        if said := a2a_parts(parts) or _result(event):
+        if event.output is not None and not parts:
             self._failed = None
+            self._returned = Message(role=Role.ROLE_AGENT, parts=[_plain(event.output)])
+        if said := a2a_parts(parts) or _result(event):
+            self._failed = self._returned = None
             yield from self._whole(Message(role=Role.ROLE_AGENT, parts=said), event)
 
     def _whole(self, message: Message, event: Event) -> Iterator[Emission]:
@@ -142,9 +152,7 @@ class Outbound:
                 yield from self._say(given.message, f"{REPLY}{self._key(given.node) or given.message.message_id}")
                 yield from self._floor.leave(given.message.message_id)
             case Reacted():
-                artifact = reaction(self._asked, given.key, given.message_id, self._reactions)
-                self._reactions.add(artifact.artifact_id)
-                yield Emitted(artifact, key=self._key(given.node))
+                yield reaction_of(self._asked, given, self._key(given.node), self._reactions)
             case IsTyping():
                 yield Typing()
             case _:
@@ -184,8 +192,6 @@ class Outbound:
 
 def _result(event: Event) -> list[Part]:
     """Return what the event has for the client beside its content: a tool's result that no model is to put in words."""
-    if event.output is not None:
-        return [_plain(event.output)]
     actions = event.actions
     asks = actions.requested_auth_configs or actions.requested_tool_confirmations
     if not actions.skip_summarization or actions.escalate or asks:

@@ -22,7 +22,7 @@ from google.adk.workflow import BaseNode
 from google.genai import types as genai
 
 from aion_core.agents.adk.envelope import WithoutOutboxes
-from aion_core.agents.adk.going_on import can_go_on, is_finished
+from aion_core.agents.adk.going_on import can_go_on, is_finished, may_stop
 from aion_core.agents.adk.handover import Handover, reading
 from aion_core.agents.adk.observed import Observer
 from aion_core.agents.adk.outbound import Outbound
@@ -158,17 +158,19 @@ class AdkTurn:
                         self._observer.stepped()
                         if self._goes_on():
                             yield Stepped()
-                            if self._asked.drain.is_set():
+                            if self._asked.drain.is_set() and self._may_stop():
                                 raise Drained
             await pump
         except StaleSessionError as error:
             raise LeaseLost("The session belongs to another turn now.") from error
-        except (asyncio.CancelledError, GeneratorExit):
-            # Canceled: ADK stops its tools. A turn that goes on elsewhere is only cut: ADK would seal it.
+        except asyncio.CancelledError:
+            # Canceled: ADK stops its tools by itself.
             if not self._asked.drain.is_set():
                 self._abort.set()
             raise
         finally:
+            # ADK would write down that the invocation was aborted, and nobody could go on with it.
+            self._sessions.close()
             await self._stop(pump)
 
     def _goes_on(self) -> bool:
@@ -177,6 +179,9 @@ class AdkTurn:
             return False
         root, events = self._given.root, self.invocation(self._runner.session)
         return not is_finished(root, events) and can_go_on(root, events)
+
+    def _may_stop(self) -> bool:
+        return self._runner.session is not None and may_stop(self._given.root, self.invocation(self._runner.session))
 
     async def _pump(self, call: Call) -> None:
         context = context_of(self._asked, HandedSink(self._asked, self._handover), name=self._given.name)

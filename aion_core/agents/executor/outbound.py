@@ -13,7 +13,7 @@ from uuid_utils.compat import uuid7
 
 from aion_core.agents.ending import settled
 from aion_core.agents.executor.queue import What
-from aion_core.agents.reaction import reaction
+from aion_core.agents.reaction import reaction_of
 from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
@@ -34,7 +34,7 @@ from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
 
-NOTHING_SAID = "The executor returned without an event: nothing is known of what became of the message."
+NOTHING_SAID = "The executor returned without an answer, and did not say how the task has ended."
 
 
 class Outbound:
@@ -45,7 +45,7 @@ class Outbound:
         self._asked, self._repeats = asked, repeats
         self.ending: Reply | Asks | None = None
         """How the turn ended, once the executor has said so."""
-        self._heard = False
+        self._heard = self._answered = False
         self._waits: Asks | None = None
         """The authorization that the executor waits for, or returns to wait for."""
         self._said: Message | None = None
@@ -56,6 +56,8 @@ class Outbound:
         self._before = {artifact.artifact_id for artifact in asked.task.artifacts} - _opened_in(asked)
         """The artifacts of the task's earlier turns."""
         self._opened: set[str] = set()
+        self._reactions = set(self._before)
+        """Those, and the reactions of this turn."""
         self._repeated: Counter[str] = Counter()
         self._recorded = {entry.key: entry.event for entry in asked.recorded if entry.key}
 
@@ -67,14 +69,18 @@ class Outbound:
         for emission in self._emissions(what):
             if isinstance(emission, Reply | Asks):
                 self.ending = emission
+            self._answered = self._answered or isinstance(emission, Said | Emitted)
             yield emission
         self._heard = True
 
     def returned(self) -> Reply | Asks:
-        """Return how a turn ends whose executor has returned without an end; raises AgentFailed if it said nothing."""
+        """Return how a turn ends whose executor has returned without an end: completed, with what it said last.
+
+        Raises AgentFailed where it has said nothing that could be an answer.
+        """
         if self._waits is not None:
             return self._waits
-        if not self._heard:
+        if not self._answered:
             raise AgentFailed(NOTHING_SAID)
         return Reply(self._replied or self._said)
 
@@ -98,9 +104,8 @@ class Outbound:
             case IsTyping():
                 yield Typing()
             case Reacted():
-                artifact = reaction(self._asked, what.key, what.message_id, self._before | self._opened)
-                self._opened.add(artifact.artifact_id)
-                yield Emitted(artifact, key=self._key(what.key.encode() + what.message_id.encode()))
+                key = self._key(what.key.encode() + what.message_id.encode())
+                yield reaction_of(self._asked, what, key, self._reactions)
 
     def _status(self, status: TaskStatus, metadata: dict[str, Any]) -> Iterator[Emission]:
         message = _own(status.message) if status.HasField("message") else None
@@ -144,7 +149,7 @@ class Outbound:
     ) -> Iterator[Emission]:
         if given.artifact_id in STREAM_DELTA_IDS:
             # A preview of what is being said, and no part of the task (R62).
-            yield Chunk("".join(part.text for part in given.parts), f"{self._asked.turn.id}/{given.artifact_id}")
+            yield Chunk("".join(part.text for part in given.parts), f"delta/{self._asked.turn.id}")
             return
         artifact = settled(self._asked, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._before and artifact.artifact_id not in self._opened

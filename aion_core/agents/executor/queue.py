@@ -38,7 +38,7 @@ class RecordingQueue(EventQueue):
         self._loop = asyncio.get_running_loop()
         self._entries: deque[Entry] = deque()
         self._news = asyncio.Event()
-        self._closed = False
+        self._closed = self._warned = False
 
     async def enqueue_event(self, event: Event) -> None:
         """Return once the event is recorded; one that comes when the turn is over is dropped, with a warning.
@@ -59,7 +59,9 @@ class RecordingQueue(EventQueue):
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.say(what), self._loop))
             return
         if self._closed:
-            logger.warning("The turn is over: a %s of its executor is dropped.", type(what).__name__)
+            level = logging.DEBUG if self._warned else logging.WARNING
+            logger.log(level, "The turn is over: a %s of its executor is dropped.", type(what).__name__)
+            self._warned = True
             # Whoever goes on saying things is to let others run.
             await asyncio.sleep(0)
             return

@@ -13,7 +13,7 @@ from aion_core.agents.langgraph.graph import OUTBOX
 from aion_core.agents.langgraph.spoken import Speakers, is_internal
 from aion_core.agents.langgraph.streamed import Streamed
 from aion_core.agents.langgraph.thread import Past, as_messages, messages_of
-from aion_core.agents.reaction import reaction
+from aion_core.agents.reaction import reaction_of
 from aion_core.agents.reply import Left
 from aion_core.agents.said import REPLY, SaidMessages
 from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
@@ -137,7 +137,7 @@ class Outbound:
                 yield from self._say(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
                 yield from self._speakers.replied(payload.message.message_id)
             case Reacted():
-                yield self._reaction(payload)
+                yield reaction_of(self._asked, payload, self._key(payload.node), self._opened)
             case IsTyping():
                 yield Typing()
             case _:
@@ -154,11 +154,6 @@ class Outbound:
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
         return Emitted(artifact, append, emitted.last_chunk, self._key(emitted.node))
-
-    def _reaction(self, reacted: Reacted) -> Emitted:
-        artifact = reaction(self._asked, reacted.key, reacted.message_id, self._opened)
-        self._opened.add(artifact.artifact_id)
-        return Emitted(artifact, key=self._key(reacted.node))
 
     def _key(self, node: str) -> str:
         """Return what tells this emission from its repeat: the node's run, and how many it has made before."""

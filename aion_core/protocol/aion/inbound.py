@@ -39,6 +39,7 @@ _PAYLOADS: dict[uris.EventKind, type[EventPayload]] = {
     "command": CommandEvent,
     "card_action": CardActionEvent,
 }
+_EVENT_SCHEMAS = (*uris.PAYLOAD_SCHEMAS.values(), uris.SOURCE_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,11 @@ def schemas_of(part: Part) -> list[Any]:
     """Return what the part's metadata say of its schema, under the event's URI, or that of who defines the schema."""
     given = (_under(part.metadata, uri) for uri in (uris.EVENT, uris.MESSAGING, uris.CARDS))
     return [held.get("schema") for held in given if isinstance(held, dict)]
+
+
+def is_payload(part: Part) -> bool:
+    """Tell whether the part carries an event, rather than what the agent is to read."""
+    return part.WhichOneof("content") == "data" and any(schema in _EVENT_SCHEMAS for schema in schemas_of(part))
 
 
 def _on_request(model: type[P], uri: str, message: Message, request: Mapping[str, Any]) -> P | None:
