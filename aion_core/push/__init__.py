@@ -1,1 +1,1 @@
-"""What a webhook is told, and how: the guard, the signature, what is posted, and its delivery."""
+"""Push notifications: what is posted, when, in which order, and to which address it may be."""

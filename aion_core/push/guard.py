@@ -26,7 +26,9 @@ _LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 """The last label of what a resolver reads as an IPv4 address, in whatever way it is written (WHATWG URL, 3.5)."""
 
-_INWARD = frozenset({"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "onion", "arpa"})
+_INWARD = frozenset(
+    {"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "onion", "arpa"}
+)
 """Last labels of names that are no public host's."""
 
 _NEVER: tuple[Network, ...] = tuple(

@@ -104,7 +104,8 @@ def _check_authentication(authentication: AuthenticationInfo) -> None:
         )
     if authentication.credentials and not authentication.scheme:
         raise InvalidMessage(
-            'authentication has credentials and no scheme: say of what, such as "Bearer".', field="authentication.scheme"
+            'authentication has credentials and no scheme: say of what, such as "Bearer".',
+            field="authentication.scheme",
         )
     _check_value(authentication.credentials, "authentication.credentials")
     header = api_key_header(authentication.scheme, authentication.credentials)
@@ -121,5 +122,6 @@ def _check_value(value: str, field: str) -> None:
         raise InvalidMessage(f"{field} has more than {MAX_VALUE_CHARACTERS} characters.", field=field)
     if not (value.isascii() and value.isprintable() and value == value.strip()):
         raise InvalidMessage(
-            f"{field} has to be printable ASCII on one line, without spaces around it: it becomes a header.", field=field
+            f"{field} has to be printable ASCII on one line, without spaces around it: it becomes a header.",
+            field=field,
         )

@@ -5,9 +5,9 @@ https://www.standardwebhooks.com; docs/decisions/0012 says why the token is the 
 
 import base64
 import binascii
-from secrets import token_bytes
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from secrets import token_bytes
 
 from standardwebhooks import Webhook
 
