@@ -47,16 +47,24 @@ class PinnedWebhookClient:
     """
 
     def __init__(
-        self, allowed: Allowed, clock: Clock, *, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None
+        self,
+        allowed: Allowed,
+        clock: Clock,
+        *,
+        resolve: Resolver = look_up,
+        tls: ssl.SSLContext | None = None,
+        seconds: float = POST_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
-        """See `PinnedTransport`."""
+        """See `PinnedTransport`; a post takes so many seconds at the most, and the body of its answer so many of them."""
         self._allowed, self._clock = allowed, clock
+        self._seconds, self._answer_seconds = seconds, answer_seconds
         self._transport = PinnedTransport(allowed, resolve, tls)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
         """See `ports.WebhookClient.post`."""
         try:
-            async with asyncio.timeout(POST_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 return await self._post(url, headers, body)
         except WebhookBlocked as blocked:
             return Blocked(str(blocked))
@@ -76,11 +84,10 @@ class PinnedWebhookClient:
                 "Connection": "close",
             },
             content=body,
-            extensions={"timeout": {"connect": POST_SECONDS, "read": POST_SECONDS, "write": POST_SECONDS}},
         )
         response = await self._transport.handle_async_request(request)
         try:
-            await _read(response)
+            await _read(response, self._answer_seconds)
         finally:
             await response.aclose()
         if response.is_success:
@@ -103,11 +110,11 @@ def retry_after(said: str, now: datetime) -> float | None:
     return max(0.0, (at - now).total_seconds())
 
 
-async def _read(response: httpx.Response) -> None:
+async def _read(response: httpx.Response, seconds: float) -> None:
     """Read a little of the body; that it breaks, or takes its time, changes nothing of what was answered."""
     read = 0
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(seconds):
             async for some in response.aiter_raw():
                 read += len(some)
                 if read >= MAX_ANSWER_BYTES:

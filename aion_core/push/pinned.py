@@ -6,8 +6,9 @@ the name's. Nothing of the environment is heeded: no proxy, no certificates of i
 """
 
 import asyncio
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import httpx
 
@@ -25,7 +26,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 async def look_up(host: str, port: int) -> Sequence[str]:
     """Return the host's addresses as the system's resolver has them; raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1, proto=6)
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
@@ -101,7 +102,7 @@ class _Closing(httpx.AsyncByteStream):
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # an asynchronous transport's
         self._stream, self._transport = response.stream, transport
 
-    def __aiter__(self):  # type: ignore[no-untyped-def]
+    def __aiter__(self) -> AsyncIterator[bytes]:
         return self._stream.__aiter__()
 
     async def aclose(self) -> None:
