@@ -165,6 +165,8 @@ class TurnUnderWay:
             if self._run.ends_as_message:
                 self._run.ends_as_message = False
                 del event.metadata[replies.REPLY]
+                if not event.metadata:
+                    event.ClearField("metadata")
             await self._finish(event, go_on=go_on)
 
     async def _answer(self, ending: Reply | Asks) -> Message | None:
