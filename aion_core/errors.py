@@ -11,6 +11,7 @@ AionError
 │   ├── ContextBusy              too many turns wait in this context
 │   ├── ContentTypeNotSupported  a media type that the agent does not take
 │   ├── NotSupported             the operation is not offered by this agent
+│   ├── NoExtendedCard           the agent offers an extended card, and has none
 │   └── PushNotSupported         this agent sends no push notifications
 ├── StoreError                   the queue delivers again, the operator reads the log
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
@@ -81,6 +82,10 @@ class ContentTypeNotSupported(ClientError):
 
 class NotSupported(ClientError):
     """This agent does not offer the operation."""
+
+
+class NoExtendedCard(ClientError):
+    """This agent offers an extended card, and nothing says what it holds (spec 3.1.11)."""
 
 
 class PushNotSupported(ClientError):

@@ -19,3 +19,7 @@ class S3Blobs:
             return await self._s3.read("get_object", "Body", Bucket=self._bucket, Key=name)
         except Missing:
             return None
+
+    async def delete(self, name: str) -> None:
+        """See `ports.Blobs.delete`."""
+        await self._s3("delete_object", Bucket=self._bucket, Key=name)

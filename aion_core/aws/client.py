@@ -12,7 +12,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
-from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 
 WORKERS = 16
 """Calls under way at once. An executor of our own: abandoned synchronous nodes starve the default one."""
@@ -154,7 +154,14 @@ def _named(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
             raise Refused(("ConditionalCheckFailed",)) from error
         if code == "TransactionConflictException":
             raise Refused(("TransactionConflict",)) from error
-        if code == "NoSuchKey":
+        if code == "PreconditionFailed":
+            # S3's word for a condition that does not hold.
+            raise Refused(("ConditionalCheckFailed",)) from error
+        if code == "ConditionalRequestConflict":
+            raise Refused(("TransactionConflict",)) from error
+        if code in ("InvalidCiphertextException", "IncorrectKeyException"):
+            raise StoreCorrupt("What was sealed was not sealed with this deployment's key.") from error
+        if code in ("NoSuchKey", "404"):
             raise Missing(error.operation_name) from error
         if code in _PASSING or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
             raise StoreUnavailable(code) from error

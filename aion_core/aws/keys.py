@@ -4,6 +4,8 @@ The owner is in every key, so isolation is structural. What a client may choose 
 in its key, so that no choice of characters can make it another's.
 """
 
+import hashlib
+import json
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
@@ -189,6 +191,59 @@ def checkpoint_of(sort: str) -> CheckpointSort:
     """Return what the sort key says."""
     _, ns, checkpoint_id, *rest = sort.split("#")
     return CheckpointSort(unquote(ns), checkpoint_id, *rest[:1])
+
+
+def session_thread(user_id: str, app_name: str, session_id: str) -> str:
+    """Return ADK's persistence id: of this owner, app and session and of no other."""
+    return _hash(user_id, app_name, session_id)
+
+
+def session_partition(thread: str) -> str:
+    """Return the partition that holds an ADK session: its events, its head and its state, which sort in this order."""
+    return f"SESSION#{thread}"
+
+
+def session_head_key(thread: str) -> Key:
+    """Return the key of a session's head."""
+    return _key(session_partition(thread), HEAD)
+
+
+def session_event_key(thread: str, number: int) -> Key:
+    """Return the key of event `number` of the session."""
+    return _key(session_partition(thread), event_sort(number))
+
+
+SESSION_STATE = "STATE"
+
+
+def session_state_key(thread: str) -> Key:
+    """Return the key of the session's own state; it sorts right after the head."""
+    return _key(session_partition(thread), SESSION_STATE)
+
+
+def listing_sessions(user_id: str, app_name: str) -> str:
+    """Return what the sessions of an owner and app have in common in the index `by_agent`: apart from their tasks."""
+    return f"#SESSIONS#{listing_agent(user_id, app_name)}"
+
+
+def user_state_partition(user_id: str, app_name: str) -> str:
+    """Return the partition that holds what an owner's sessions with an app share."""
+    return f"USER#{_hash(user_id, app_name)}"
+
+
+def app_state_partition(app_name: str) -> str:
+    """Return the partition that holds what all sessions with an app share."""
+    return f"APP#{_hash(app_name)}"
+
+
+def shared_state_key(partition: str, name: str) -> Key:
+    """Return the key of one value of shared state; names are the author's, and may be longer than a key."""
+    return _key(partition, f"STATE#{_hash(name)}")
+
+
+def _hash(*words: str) -> str:
+    # As JSON: no two lists of words have the same text, whatever characters are in them.
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
 
 def _key(partition: str, sort: str) -> Key:

@@ -14,3 +14,7 @@ class MemoryBlobs:
     async def get(self, name: str) -> bytes | None:
         """See `ports.Blobs.get`."""
         return self._contents.get(name)
+
+    async def delete(self, name: str) -> None:
+        """See `ports.Blobs.delete`."""
+        self._contents.pop(name, None)

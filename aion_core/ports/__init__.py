@@ -30,6 +30,9 @@ from aion_core.ports.bells import (
 from aion_core.ports.blobs import (
     Blobs,
 )
+from aion_core.ports.cipher import (
+    Cipher,
+)
 from aion_core.ports.clock import (
     Clock,
 )
@@ -77,6 +80,7 @@ __all__ = [
     "Blobs",
     "Busy",
     "Chunk",
+    "Cipher",
     "Clock",
     "ContextKey",
     "Cursor",

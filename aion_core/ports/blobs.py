@@ -13,3 +13,7 @@ class Blobs(Protocol):
     async def get(self, name: str) -> bytes | None:
         """Return the bytes, None where nothing has this name."""
         ...
+
+    async def delete(self, name: str) -> None:
+        """Forget the bytes, there or not."""
+        ...

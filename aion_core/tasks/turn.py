@@ -28,6 +28,7 @@ from aion_core.ports import (
     TaskStore,
     Turn,
 )
+from aion_core.protocol.aion.trace import traceparent_of
 from aion_core.protocol.deltas import typing_event
 from aion_core.protocol.types import (
     Event,
@@ -84,6 +85,13 @@ class TurnUnderWay:
         self._history = history(self.key, self.lease.context) if history else None
         self._keys = {entry.key for entry in run.log if entry.key}
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the log says of the turn beside each line: its task and, where the request names one, its trace."""
+        entry = self._run.entry(self.lease.turn.asked)
+        traceparent = traceparent_of(entry.request) if entry is not None else ""
+        return {"task_id": self.key.task_id} | ({"traceparent": traceparent} if traceparent else {})
+
     def asked(self) -> Asked:
         """Return what the agent is to answer."""
         turn = self.lease.turn
@@ -99,7 +107,12 @@ class TurnUnderWay:
             [entry for entry in self._run.log if entry.generation > turn.asked],
             self.drain,
             self._history,
+            self._before,
         )
+
+    def _before(self) -> Task | None:
+        earlier = [entry for entry in self._run.log if entry.generation < self.lease.turn.asked]
+        return projection.fold(earlier) if earlier else None
 
     def speak(self, chunk: Chunk) -> None:
         """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
@@ -126,6 +139,7 @@ class TurnUnderWay:
                 status.message.CopyFrom(emission.message)
                 self._own(status.message)
                 event: Event = self._update(status)
+                event.metadata.update(emission.metadata)
             case Noted():
                 event = self._update(self._status(TaskState.TASK_STATE_WORKING))
                 event.metadata.update(emission.metadata)
@@ -137,6 +151,7 @@ class TurnUnderWay:
                     append=emission.append,
                     last_chunk=emission.last_chunk,
                 )
+                event.metadata.update(emission.metadata)
         await self._record(event, key=emission.key)
 
     async def end(self, ending: Reply | Asks, *, go_on: bool) -> None:
@@ -168,6 +183,8 @@ class TurnUnderWay:
                 if not event.metadata:
                     event.ClearField("metadata")
             await self._finish(event, go_on=go_on)
+        # Whoever waits for the answer does not wait for what the agent does after it.
+        self._run.end()
 
     async def _answer(self, ending: Reply | Asks) -> Message | None:
         """Return the message that the turn's last status holds, once its artifact, where it has one, is recorded (D22)."""

@@ -15,30 +15,57 @@ from aion_core.errors import InvalidMessage
 from aion_core.protocol.limits import ID_RULE, is_id
 from aion_core.tasks.conversations import Conversation, Conversations
 from aion_core.tasks.service import Call
-
-VERSIONS = {"GetContext": "1.0", "GetContexts": "1.0", "context/get": "0.3", "contexts/get": "0.3"}
-"""The methods, and of which protocol version each is: its name says it, as ever (D1)."""
+from aion_core.web.rpc import OwnMethod
+from aion_core.web.versions import V03, V1
 
 DEFAULT_CONTEXTS, MAX_CONTEXTS = 50, 100
 """How many contexts are listed at once where nothing is said, and at the most."""
 
 
-async def answer(conversations: Conversations, call: Call, method: str, params: Mapping[str, Any]) -> Any:
-    """Return the method's result as JSON; raises InvalidMessage and ContextNotFound."""
-    offset = _number(params, "historyOffset", "history_offset") or 0
-    length = _number(params, "historyLength", "history_length")
-    if method in ("GetContexts", "contexts/get"):
-        if length is not None and length > MAX_CONTEXTS:
-            raise InvalidMessage(
-                f"historyLength is {length}: give at most {MAX_CONTEXTS}, and read on by historyOffset.",
-                field="historyLength",
-            )
-        return list(await conversations.ids(call, length=DEFAULT_CONTEXTS if length is None else length, offset=offset))
+def context_methods(conversations: Conversations) -> dict[str, OwnMethod]:
+    """Return the methods by their names, of which each says its protocol version, as ever (D1)."""
+
+    async def in_v1(params: Mapping[str, Any], call: Call) -> Any:
+        return _v1(await _get(conversations, params, call))
+
+    async def in_v03(params: Mapping[str, Any], call: Call) -> Any:
+        return _v03(await _get(conversations, params, call))
+
+    async def ids(params: Mapping[str, Any], call: Call) -> Any:
+        return await _ids(conversations, params, call)
+
+    return {
+        "GetContext": OwnMethod(V1, in_v1),
+        "GetContexts": OwnMethod(V1, ids),
+        "context/get": OwnMethod(V03, in_v03),
+        "contexts/get": OwnMethod(V03, ids),
+    }
+
+
+async def _get(conversations: Conversations, params: Mapping[str, Any], call: Call) -> Conversation:
     context_id = _given(params, "contextId", "context_id")
     if not isinstance(context_id, str) or not is_id(context_id):
         raise InvalidMessage(f"contextId names the context, and has to be {ID_RULE}.", field="contextId")
-    found = await conversations.get(call, context_id, length=length, offset=offset)
-    return _v1(found) if VERSIONS[method] == "1.0" else _v03(found)
+    length, offset = _window(params)
+    return await conversations.get(call, context_id, length=length, offset=offset)
+
+
+async def _ids(conversations: Conversations, params: Mapping[str, Any], call: Call) -> list[str]:
+    length, offset = _window(params)
+    if length is not None and length > MAX_CONTEXTS:
+        raise InvalidMessage(
+            f"historyLength is {length}: give at most {MAX_CONTEXTS}, and read on by historyOffset.",
+            field="historyLength",
+        )
+    return list(await conversations.ids(call, length=DEFAULT_CONTEXTS if length is None else length, offset=offset))
+
+
+def _window(params: Mapping[str, Any]) -> tuple[int | None, int]:
+    """Return how many are asked for, None where nothing is said, and how many of the newest are passed over."""
+    return (
+        _number(params, "historyLength", "history_length"),
+        _number(params, "historyOffset", "history_offset") or 0,
+    )
 
 
 def _v1(found: Conversation) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The real service over a store and an agent, without HTTP."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -18,6 +18,7 @@ from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Agent, AnswerAs, Clock, ReplyAs, TaskList, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
+from aion_core.protocol.types import AgentCard
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
@@ -39,20 +40,29 @@ class Parts:
     store: TaskStore
     conversations: Conversations
     streaming: bool = True
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """What the card says otherwise, by the names of `build_card`."""
+    extended_card: AgentCard | None = None
+
+    @property
+    def card(self) -> AgentCard:
+        """The agent's card."""
+        said: dict[str, Any] = {
+            "name": "Test",
+            "description": "A test's agent.",
+            "version": "1",
+            "url": "http://test/",
+            "streaming": self.streaming,
+            "skills": [],
+            "input_modes": ["text/plain", "application/json", "application/octet-stream"],
+            "output_modes": ["text/plain"],
+        }
+        return build_card(**{**said, **self.described})
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
-        card = build_card(
-            name="Test",
-            description="A test's agent.",
-            version="1",
-            url="http://test/",
-            streaming=self.streaming,
-            skills=[],
-            input_modes=["text/plain"],
-            output_modes=["text/plain"],
-        )
-        return build_app(self.service, self.lister, self.conversations, {"test": Served(self.agent, card)})
+        served = Served(self.agent, self.card, self.extended_card)
+        return build_app(self.service, self.lister, self.conversations, {"test": served})
 
 
 def parts(

@@ -1,0 +1,229 @@
+"""What ADK's artifact services promise, in memory and on S3."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from google.adk.errors.input_validation_error import InputValidationError
+from google.genai import types
+
+from aion_core.aws.artifacts import S3Artifacts
+from aion_core.aws.client import Calls
+from aion_core.memory.artifacts import MemoryArtifacts
+from aion_core.sessions.artifacts import StoredArtifacts
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+from tests.support.stores import new_owner
+
+
+@pytest.fixture
+def artifacts(adapter: Stack | None, clock: ManualClock) -> StoredArtifacts:
+    return MemoryArtifacts(clock) if adapter is None else on_s3(adapter, clock)
+
+
+def on_s3(stack: Stack, clock: ManualClock, client: Any = None) -> S3Artifacts:
+    s3 = Calls("s3", ThreadPoolExecutor(8), client=client or stack.client("s3"))
+    return S3Artifacts(s3, clock, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
+
+
+@pytest.fixture
+def of() -> dict[str, Any]:
+    """A session of its own."""
+    return {"app_name": "app", "user_id": new_owner(), "session_id": "c-1"}
+
+
+def a_file(data: bytes = b"\x00\xff", mime_type: str = "image/png") -> types.Part:
+    return types.Part(inline_data=types.Blob(data=data, mime_type=mime_type, display_name="a picture"))
+
+
+async def test_versions_count_from_0_and_each_can_be_loaded(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+    parts = [a_file(bytes([n])) for n in range(12)]
+    saved = [await artifacts.save_artifact(**of, filename="a.png", artifact=part) for part in parts]
+    assert saved == list(range(12)) == await artifacts.list_versions(**of, filename="a.png")
+    loaded = [await artifacts.load_artifact(**of, filename="a.png", version=n) for n in range(12)]
+    assert loaded == parts
+    assert await artifacts.load_artifact(**of, filename="a.png") == parts[-1]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        types.Part(text="grüezi \ud83d"),
+        types.Part(text=""),
+        a_file(b"", "text/x"),
+        a_file(bytes(range(256)), "no media type \n at all"),
+        types.Part(file_data=types.FileData(file_uri="https://example.com/" + 3000 * "x", mime_type="a/b")),
+        types.Part(inline_data=types.Blob(data=b"x"), thought_signature=b"\xff\xfe"),
+    ],
+    ids=["text", "no text", "no bytes", "odd type", "elsewhere", "signed"],
+)
+async def test_what_is_saved_is_loaded_as_it_was(
+    artifacts: StoredArtifacts, of: dict[str, Any], part: types.Part
+) -> None:
+    await artifacts.save_artifact(**of, filename="a", artifact=part)
+    assert await artifacts.load_artifact(**of, filename="a") == part
+
+
+async def test_a_part_may_come_as_a_dict(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+    await artifacts.save_artifact(**of, filename="a", artifact={"inlineData": {"data": "AP8=", "mimeType": "a/b"}})
+    loaded = await artifacts.load_artifact(**of, filename="a")
+    assert loaded == types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type="a/b"))
+
+
+async def test_what_is_not_there_is_none(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+    assert await artifacts.load_artifact(**of, filename="a") is None
+    await artifacts.save_artifact(**of, filename="a", artifact=a_file())
+    assert await artifacts.load_artifact(**of, filename="a", version=1) is None
+    assert await artifacts.load_artifact(**of, filename="a", version=-1) is None
+    assert await artifacts.get_artifact_version(**of, filename="a", version=1) is None
+    assert await artifacts.get_artifact_version(**of, filename="b") is None
+    assert await artifacts.list_versions(**of, filename="b") == []
+    assert await artifacts.list_artifact_versions(**of, filename="b") == []
+    await artifacts.delete_artifact(**of, filename="b")
+
+
+async def test_a_users_artifacts_are_in_each_of_its_sessions_and_in_no_others(
+    artifacts: StoredArtifacts, of: dict[str, Any]
+) -> None:
+    here = a_file(b"here")
+    await artifacts.save_artifact(**of, filename="user:a/b", artifact=here)
+    await artifacts.save_artifact(**of, filename="a/b", artifact=a_file(b"session"))
+    await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"nested"))
+    assert await artifacts.list_artifact_keys(**of) == ["a", "a/b", "user:a/b"]
+    other = {**of, "session_id": "c-2"}
+    assert await artifacts.list_artifact_keys(**other) == ["user:a/b"]
+    assert await artifacts.load_artifact(**other, filename="user:a/b") == here
+    assert await artifacts.load_artifact(**other, filename="a/b") is None
+    alone = {name: of[name] for name in ("app_name", "user_id")}
+    assert await artifacts.list_artifact_keys(**alone) == ["user:a/b"]
+    assert await artifacts.load_artifact(**alone, filename="user:a/b") == here
+    for foreign in ({**of, "user_id": new_owner()}, {**of, "app_name": "another"}):
+        assert await artifacts.list_artifact_keys(**foreign) == []
+        assert await artifacts.load_artifact(**foreign, filename="user:a/b") is None
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a b+c?d#e%2F", "日本語", "user", "/", "x/../y", "0"])
+async def test_a_file_may_be_called_whatever(artifacts: StoredArtifacts, of: dict[str, Any], name: str) -> None:
+    await artifacts.save_artifact(**of, filename=name, artifact=a_file(name.encode()))
+    assert await artifacts.list_artifact_keys(**of) == [name]
+    assert await artifacts.load_artifact(**of, filename=name) == a_file(name.encode())
+
+
+async def test_a_session_may_be_called_user(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+    """The name by which ADK's own services tell the user's artifacts from a session's."""
+    await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
+    assert await artifacts.list_artifact_keys(**of) == []
+
+
+async def test_what_is_deleted_begins_again(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+    for name in ("a", "a", "ab", "a/b"):
+        await artifacts.save_artifact(**of, filename=name, artifact=a_file())
+    await artifacts.delete_artifact(**of, filename="a")
+    assert await artifacts.list_artifact_keys(**of) == ["a/b", "ab"]
+    assert await artifacts.load_artifact(**of, filename="a") is None
+    assert await artifacts.save_artifact(**of, filename="a", artifact=a_file()) == 0
+
+
+async def test_saves_at_the_same_instant_get_versions_of_their_own(
+    artifacts: StoredArtifacts, of: dict[str, Any]
+) -> None:
+    parts = [a_file(bytes([n])) for n in range(5)]
+    saved = await asyncio.gather(*(artifacts.save_artifact(**of, filename="a", artifact=part) for part in parts))
+    assert sorted(saved) == [0, 1, 2, 3, 4]
+    for number, part in zip(saved, parts, strict=True):
+        assert await artifacts.load_artifact(**of, filename="a", version=number) == part
+
+
+async def test_each_version_says_what_it_is(artifacts: StoredArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
+    metadata = {"from": "tool", "n": [1, None]}
+    await artifacts.save_artifact(**of, filename="a", artifact=a_file(), custom_metadata=metadata)
+    first = clock.now().timestamp()
+    clock.move(5)
+    await artifacts.save_artifact(**of, filename="a", artifact=types.Part(text="x"))
+    one, two = await artifacts.list_artifact_versions(**of, filename="a")
+    assert (one.version, one.mime_type, one.custom_metadata, one.create_time) == (0, "image/png", metadata, first)
+    assert (two.version, two.mime_type, two.custom_metadata, two.create_time) == (1, "text/plain", {}, first + 5)
+    assert await artifacts.get_artifact_version(**of, filename="a") == two
+    assert await artifacts.get_artifact_version(**of, filename="a", version=0) == one
+
+
+async def test_a_reference_is_followed_within_its_user_and_session(
+    artifacts: StoredArtifacts, of: dict[str, Any]
+) -> None:
+    await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v0"))
+    await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v1"))
+    first = await artifacts.get_artifact_version(**of, filename="a", version=0)
+    assert first is not None
+    await artifacts.save_artifact(**of, filename="b", artifact=refers(first.canonical_uri))
+    assert await artifacts.load_artifact(**of, filename="b") == a_file(b"v0")
+    for foreign in ({**of, "session_id": "c-2"}, {**of, "user_id": new_owner()}):
+        with pytest.raises(InputValidationError):
+            await artifacts.save_artifact(**foreign, filename="b", artifact=refers(first.canonical_uri))
+
+
+async def test_references_in_a_circle_are_refused(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+    await artifacts.save_artifact(**of, filename="a", artifact=a_file())
+    itself = await artifacts.get_artifact_version(**of, filename="a")
+    assert itself is not None
+    await artifacts.delete_artifact(**of, filename="a")
+    await artifacts.save_artifact(**of, filename="a", artifact=refers(itself.canonical_uri))
+    with pytest.raises(InputValidationError):
+        await artifacts.load_artifact(**of, filename="a")
+
+
+def refers(uri: str) -> types.Part:
+    return types.Part(file_data=types.FileData(file_uri=uri))
+
+
+async def test_what_a_rewound_session_took_back_is_not_there(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+    await artifacts.save_artifact(**of, filename="a", artifact=a_file())
+    gone = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
+    await artifacts.save_artifact(**of, filename="a", artifact=gone)
+    assert await artifacts.load_artifact(**of, filename="a") is None
+    assert await artifacts.load_artifact(**of, filename="a", version=0) == a_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"filename": ""}, a_file()),
+        ({"session_id": None}, a_file()),
+        ({}, types.Part()),
+        ({}, types.Part(inline_data=types.Blob(mime_type="a/b"))),
+        ({}, types.Part(file_data=types.FileData(file_uri="artifact://nowhere"))),
+        ({"custom_metadata": {"x": object()}}, a_file()),
+    ],
+    ids=["no name", "no session", "nothing", "no data", "no reference", "no JSON"],
+)
+async def test_what_cannot_be_kept_is_refused(
+    artifacts: StoredArtifacts, of: dict[str, Any], change: dict[str, Any], part: types.Part
+) -> None:
+    with pytest.raises(InputValidationError):
+        await artifacts.save_artifact(**{**of, "filename": "a", **change}, artifact=part)
+    assert await artifacts.list_artifact_keys(**of) == []
+
+
+async def test_a_save_whose_answer_is_lost_is_one_version(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
+    client = stack.client("s3")
+    lost = iter([True])
+
+    def lose(response_dict: dict[str, Any], **_: Any) -> None:
+        """The first request has arrived, and its answer is a gateway's."""
+        if next(lost, False):
+            response_dict |= {"status_code": 503, "body": b""}
+
+    client.meta.events.register("before-parse.s3.PutObject", lose)
+    artifacts = on_s3(stack, clock, client)
+    assert await artifacts.save_artifact(**of, filename="a", artifact=a_file()) == 0
+    assert next(lost, None) is None, "no answer was lost"
+    assert await artifacts.list_versions(**of, filename="a") == [0]
+
+
+@pytest.mark.parametrize("of_what", ["name", "metadata"])
+async def test_what_is_too_long_for_s3_is_refused_with_a_sentence(
+    stack: Stack, clock: ManualClock, of: dict[str, Any], of_what: str
+) -> None:
+    long = {"filename": "é" * 400} if of_what == "name" else {"filename": "a", "custom_metadata": {"x": "y" * 2000}}
+    with pytest.raises(InputValidationError, match=of_what):
+        await on_s3(stack, clock).save_artifact(**of, **long, artifact=a_file())

@@ -1,0 +1,100 @@
+"""ADK's session services to test with: memory, and DynamoDB on an engine, each beside its task store."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from botocore.exceptions import ReadTimeoutError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions.session import Session
+from google.genai import types
+
+from aion_core.aws.blobs import S3Blobs
+from aion_core.aws.client import Calls
+from aion_core.aws.sessions import DynamoDBSessions
+from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.sessions import MemorySessionRecords, MemorySessions
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Clock, TaskStore
+from aion_core.sessions.service import StoredSessions
+from tests.support.engines import Stack
+from tests.support.stores import LEASE_SECONDS, dynamodb_store
+
+
+class SessionPlace(Protocol):
+    """A task store, and session services that write under its fences."""
+
+    tasks: TaskStore
+
+    def service(self, **options: Any) -> StoredSessions:
+        """A service of its own, as each turn has one, on records that all of them share."""
+
+
+class MemorySessionPlace:
+    def __init__(self, clock: Clock) -> None:
+        self.tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
+        self._records, self._clock = MemorySessionRecords(), clock
+
+    def service(self, **options: Any) -> MemorySessions:
+        return MemorySessions(self._records, self.tasks, self._clock, **options)
+
+
+class DynamoDBSessionPlace:
+    """`client` is the services' own: a test may listen to it or come between."""
+
+    def __init__(self, stack: Stack, clock: Clock) -> None:
+        self.tasks = dynamodb_store(stack, clock)
+        environment = stack.environment("ApiFunction")
+        self.table: str = environment["AION_TABLE"]
+        self.bucket: str = environment["AION_BUCKET"]
+        self.client, self.s3 = stack.client("dynamodb"), stack.client("s3")
+        executor = ThreadPoolExecutor(16)
+        self.dynamodb = Calls("dynamodb", executor, client=self.client)
+        self.blobs = S3Blobs(Calls("s3", executor, client=self.s3), bucket=self.bucket)
+        self.cipher = MemoryCipher()
+        self._clock = clock
+
+    def service(self, **options: Any) -> DynamoDBSessions:
+        return DynamoDBSessions(self.dynamodb, self.blobs, self.cipher, self._clock, table=self.table, **options)
+
+    def lose_answers(self, *, times: int) -> None:
+        """Let transactions be made, and their answers be lost on the way back."""
+        left = iter(range(times))
+
+        def lose(**_: Any) -> None:
+            if next(left, None) is not None:
+                raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
+
+        self.client.meta.events.register("after-call.dynamodb.TransactWriteItems", lose)
+
+    def rows(self, partition: str) -> list[dict[str, Any]]:
+        """What the table holds in the partition."""
+        found: list[dict[str, Any]] = self.client.query(
+            TableName=self.table,
+            ConsistentRead=True,
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"S": partition}},
+        )["Items"]
+        return found
+
+    def objects(self, folder: str) -> list[str]:
+        """The names of the bucket's objects in the folder."""
+        return [each["Key"] for each in self.s3.list_objects_v2(Bucket=self.bucket, Prefix=folder).get("Contents", [])]
+
+
+def said(text: str, *, timestamp: float = 1.0, state: dict[str, Any] | None = None, **more: Any) -> Event:
+    """An event that says the text, and changes the state."""
+    return Event(
+        author="agent",
+        invocation_id="turn-1",
+        timestamp=timestamp,
+        content=types.Content(role="model", parts=[types.Part(text=text)]),
+        actions=EventActions(state_delta=state or {}),
+        **more,
+    )
+
+
+def texts(session: Session | None) -> list[str]:
+    """What the session's events say."""
+    assert session is not None
+    return [event.content.parts[0].text or "" for event in session.events if event.content and event.content.parts]
