@@ -116,7 +116,7 @@ async def test_the_older_name_answers_in_its_own_dialect(desk: Desk) -> None:
         ({"historyLength": 100, "historyOffset": 5}, ["one"]),
         ({"historyOffset": 6}, []),
         ({"historyLength": 0}, []),
-        ({"historyLength": None, "historyOffset": None, "metadata": {"any": 1}, "tenant": "t"}, None),
+        ({"historyLength": None, "historyOffset": None, "metadata": {"any": 1}}, None),
     ],
 )
 async def test_the_history_is_counted_from_its_newest_message(

@@ -90,6 +90,22 @@ async def test_by_message_a_stream_is_one_message_whatever_came_before(text: str
     assert texts(message["parts"])[0] == f"answer to {text}"
 
 
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
+    """R23: both versions of the HTTP binding wrap it."""
+    parts_of = {("content" if prefix else "parts"): [{"text": "hi"}]}
+    body = {"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c", **parts_of}}
+    async with http(made_with(ReplyAs.AUTO).app()) as client:
+        headers = {"A2A-Version": "0.3" if prefix else "1.0"}
+        sent = (await client.post(f"{prefix}/message:send", json=body, headers=headers)).json()
+        streamed = (await client.post(f"{prefix}/message:stream", json=body, headers=headers)).text
+    (frame,) = [line.removeprefix("data: ") for line in streamed.splitlines() if line.startswith("data: ")]
+    assert sent.keys() == {"message"}
+    assert json.loads(frame) == sent
+    assert sent["message"]["messageId"] == "a-hi"
+    assert "taskId" not in sent["message"]
+
+
 async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> None:
     """The artifacts' parts follow the answer's; the task's metadata stands where the answer's own says nothing."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
