@@ -26,6 +26,8 @@ class Settings:
     """AION_TABLE: the name of the one table."""
     bucket: str
     """AION_BUCKET: where large payloads lie."""
+    key: str
+    """AION_KEY: the KMS key under which credentials are kept, by its ARN or alias; ADK's sessions need it."""
     task_queue_url: str
     """AION_TASK_QUEUE_URL: the queue of the bells that wake the function which runs turns."""
     lease_seconds: float
@@ -51,6 +53,7 @@ class Settings:
             store=store,
             table=read.text("AION_TABLE", None if needs_aws else ""),
             bucket=read.text("AION_BUCKET", None if needs_aws else ""),
+            key=read.text("AION_KEY", ""),
             task_queue_url=read.text("AION_TASK_QUEUE_URL", None if needs_aws else ""),
             lease_seconds=read.seconds("AION_LEASE_SECONDS", 30.0),
             max_tries=read.count("AION_MAX_TRIES", 3),
