@@ -8,20 +8,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.cards import extended_card, public_card
+from aion_core.agents.config import AgentConfig, default_agent, read_config
 from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.clock import SystemClock
+from aion_core.errors import ConfigurationError
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Agent, Bells, Clock, TaskList, TaskStore
-from aion_core.protocol.card import build_card
-from aion_core.protocol.types import AgentCard, AgentSkill
+from aion_core.protocol.card import KEYS_PATH
+from aion_core.protocol.types import AgentCard
 from aion_core.settings import Settings
 from aion_core.tasks.sweep import Sweep
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from aion_core.protocol.keys import Key
     from aion_core.tasks.worker import Worker
 
 
@@ -32,6 +35,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     """
     # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    from aion_core.tasks.conversations import Conversations
     from aion_core.tasks.listing import TaskLister
     from aion_core.tasks.service import TaskService
     from aion_core.web.app import Served
@@ -46,12 +50,26 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         engine.clock,
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
+        replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
     )
-    served = {
-        agent_id: Served(engine.agents[agent_id], _card(agent_id, config, settings.base_url, at_root=position == 0))
-        for position, (agent_id, config) in enumerate(engine.configs.items())
-    }
-    return build_web_app(service, TaskLister(engine.stores.tasks, engine.stores.task_list), served)
+    key = card_key(settings)
+
+    def signed(card: AgentCard) -> AgentCard:
+        if key is None:
+            return card
+        from aion_core.protocol.signing import sign_card
+
+        return sign_card(card, key)
+
+    default = default_agent(engine.configs)
+    served = {}
+    for agent_id, config in engine.configs.items():
+        card = public_card(agent_id, config, settings.base_url, at_root=agent_id == default)
+        extended = extended_card(card, config)
+        served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
+    tasks = engine.stores.tasks, engine.stores.task_list
+    lister, conversations = TaskLister(*tasks), Conversations(*tasks)
+    return build_web_app(service, lister, conversations, served, default=default, keys=[key.shown()] if key else [])
 
 
 def build_worker(settings: Settings | None = None) -> "Worker":
@@ -96,6 +114,8 @@ def build_engine(settings: Settings) -> Engine:
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
         history=ContextHistory(stores.tasks, stores.task_list).of,
+        replies={agent_id: config.reply for agent_id, config in configs.items()},
+        answers={agent_id: config.answer for agent_id, config in configs.items()},
     )
     worker = Worker(stores.tasks, runner, stores.bells, clock)
     if isinstance(stores.bells, MemoryBells):
@@ -150,7 +170,27 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             module=found.module,
         )
 
-    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), {"langgraph": langgraph})
+    def adk(found: Found, config: AgentConfig) -> Agent:
+        from aion_core.agents.adk.agent import AdkAgent
+        from aion_core.checkpointing.turn import Fence
+        from aion_core.memory.artifacts import MemoryArtifacts
+        from aion_core.memory.sessions import MemorySessionRecords, MemorySessions
+
+        records, artifacts = MemorySessionRecords(), MemoryArtifacts(clock)
+        return AdkAgent(
+            found.agent,
+            lambda asked: MemorySessions(records, tasks, clock, fence=Fence(asked.context, asked.fence)),
+            lambda asked: artifacts,
+            name=config.name,
+            resume=config.resume,
+        )
+
+    adapters: dict[str, AdapterFactory] = {
+        "langgraph": langgraph,
+        "adk": adk,
+        "executor": _executor_adapter(tasks),
+    }
+    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), adapters)
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
@@ -190,18 +230,74 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             module=found.module,
         )
 
+    def adk(found: Found, config: AgentConfig) -> Agent:
+        from aion_core.agents.adk.agent import AdkAgent
+        from aion_core.aws.artifacts import S3Artifacts
+        from aion_core.aws.cipher import KMSCipher
+        from aion_core.aws.sessions import DynamoDBSessions
+        from aion_core.checkpointing.turn import Fence
+
+        if not settings.kms_key:
+            raise ConfigurationError(
+                "An ADK agent's sessions are sealed, and AION_KMS_KEY, the KMS key to seal them with, is missing."
+            )
+        cipher = KMSCipher(Calls("kms", executor), clock, key=settings.kms_key)
+        artifacts = S3Artifacts(Calls("s3", executor), clock, bucket=settings.bucket)
+        return AdkAgent(
+            found.agent,
+            lambda asked: DynamoDBSessions(
+                dynamodb,
+                blobs,
+                cipher,
+                clock,
+                table=settings.table,
+                fence=Fence(asked.context, asked.fence),
+                retention=retention,
+            ),
+            lambda asked: artifacts,
+            name=config.name,
+            resume=config.resume,
+        )
+
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)
-    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), {"langgraph": langgraph})
+    adapters: dict[str, AdapterFactory] = {
+        "langgraph": langgraph,
+        "adk": adk,
+        "executor": _executor_adapter(tasks),
+    }
+    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), adapters)
 
 
-def _card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:
-    return build_card(
-        name=config.name or agent_id,
-        description=config.description,
-        version=config.version,
-        url=f"{base_url}/" if at_root else f"{base_url}/agents/{agent_id}/",
-        streaming=config.capabilities.streaming,
-        skills=[AgentSkill(**skill.model_dump()) for skill in config.skills],
-        input_modes=config.input_modes,
-        output_modes=config.output_modes,
-    )
+def _executor_adapter(tasks: TaskStore) -> AdapterFactory:
+    def executor(found: Found, config: AgentConfig) -> Agent:
+        from aion_core.agents.executor.agent import ExecutorAgent
+
+        return ExecutorAgent(
+            found.agent, tasks, name=config.name, resume=config.resume, configuration=config.configuration
+        )
+
+    return executor
+
+
+def card_key(settings: Settings) -> "Key | None":
+    """Return the key that signs the cards, where there is one; raises ConfigurationError that names where it lies."""
+    if not settings.card_key_file and not settings.card_key_secret:
+        return None
+    from aion_core.protocol.keys import signing_key
+
+    if settings.card_key_secret:
+        from aion_core.aws.client import Calls
+        from aion_core.aws.secrets import read_secret
+
+        source = f"the secret {settings.card_key_secret} (AION_CARD_KEY_SECRET)"
+        with ThreadPoolExecutor(1) as executor:
+            text = read_secret(Calls("secretsmanager", executor), settings.card_key_secret)
+    else:
+        source = f"{settings.card_key_file} (AION_CARD_KEY_FILE)"
+        try:
+            text = Path(settings.card_key_file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"The key of {source} cannot be read: {error}.") from error
+    # Where nobody has put the public key elsewhere, this server shows it.
+    url = settings.card_key_url or f"{settings.base_url}{KEYS_PATH}"
+    return signing_key(text, source, key_id=settings.card_key_id, url=url)

@@ -4,12 +4,14 @@ AionError
 ├── ClientError                  the client mends its request; `protocol.errors` gives each its code
 │   ├── InvalidMessage           a field is missing, empty or contradicts another
 │   ├── TaskNotFound             no task has this id, or it is not the caller's to see
+│   ├── ContextNotFound          no context has this id, or it is not the caller's to see
 │   ├── TaskFinished             the task is terminal and takes no more messages
 │   ├── TaskNotCancelable        the task is terminal and cannot be canceled
 │   ├── MessageIdReused          this messageId already carries other content in this context
 │   ├── ContextBusy              too many turns wait in this context
 │   ├── ContentTypeNotSupported  a media type that the agent does not take
 │   ├── NotSupported             the operation is not offered by this agent
+│   ├── NoExtendedCard           the agent offers an extended card, and has none
 │   └── PushNotSupported         this agent sends no push notifications
 ├── StoreError                   the queue delivers again, the operator reads the log
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
@@ -50,6 +52,14 @@ class TaskNotFound(ClientError):
         self.task_id = task_id
 
 
+class ContextNotFound(ClientError):
+    """No task is known of a context of this id, or they are not the caller's to see; the two are told apart by nobody."""
+
+    def __init__(self, context_id: str) -> None:
+        super().__init__("There is no context with this id. Check the id; GetContexts lists yours.")
+        self.context_id = context_id
+
+
 class TaskFinished(ClientError):
     """The task is in a terminal state; nothing may follow it (spec 3.1.1, R45)."""
 
@@ -72,6 +82,10 @@ class ContentTypeNotSupported(ClientError):
 
 class NotSupported(ClientError):
     """This agent does not offer the operation."""
+
+
+class NoExtendedCard(ClientError):
+    """This agent offers an extended card, and nothing says what it holds (spec 3.1.11)."""
 
 
 class PushNotSupported(ClientError):

@@ -4,6 +4,7 @@ The template sets these on each function; `aion dev` sets them from the same tem
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +27,10 @@ class Settings:
     """AION_TABLE: the name of the one table."""
     bucket: str
     """AION_BUCKET: where large payloads lie."""
-    key: str
-    """AION_KEY: the KMS key under which credentials are kept, by its ARN or alias; ADK's sessions need it."""
     task_queue_url: str
     """AION_TASK_QUEUE_URL: the queue of the bells that wake the function which runs turns."""
+    kms_key: str
+    """AION_KMS_KEY: the KMS key that seals ADK's sessions, by its ARN, id or alias; needed where an agent is ADK's."""
     lease_seconds: float
     """AION_LEASE_SECONDS: how long a turn may go unheard before another instance takes it over."""
     max_tries: int
@@ -38,6 +39,14 @@ class Settings:
     """AION_BLOCKING_WAIT: after so many seconds a blocking send answers with the task as it stands."""
     retention_days: float
     """AION_RETENTION_DAYS: how long tasks and all that belongs to them are kept."""
+    card_key_file: str
+    """AION_CARD_KEY_FILE: the private key, PEM or JWK, that signs the agent cards; unsigned where there is none."""
+    card_key_secret: str
+    """AION_CARD_KEY_SECRET: the ARN of a Secrets Manager secret that holds the key, instead of a file."""
+    card_key_id: str
+    """AION_CARD_KEY_ID: what signatures name the key by; its thumbprint where nothing is said."""
+    card_key_url: str
+    """AION_CARD_KEY_URL: where clients find the public key; the server's own key set where nothing is said."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
 
@@ -49,16 +58,20 @@ class Settings:
         needs_aws = store == "dynamodb"
         return cls(
             config=Path(read.text("AION_CONFIG", "aion.yaml")),
-            base_url=read.text("AION_BASE_URL", "http://127.0.0.1:8000").rstrip("/"),
+            base_url=read.url("AION_BASE_URL", "http://127.0.0.1:8000").rstrip("/"),
             store=store,
             table=read.text("AION_TABLE", None if needs_aws else ""),
             bucket=read.text("AION_BUCKET", None if needs_aws else ""),
-            key=read.text("AION_KEY", ""),
             task_queue_url=read.text("AION_TASK_QUEUE_URL", None if needs_aws else ""),
+            kms_key=read.text("AION_KMS_KEY", ""),
             lease_seconds=read.seconds("AION_LEASE_SECONDS", 30.0),
             max_tries=read.count("AION_MAX_TRIES", 3),
             blocking_wait=read.seconds("AION_BLOCKING_WAIT", 240.0),
             retention_days=read.seconds("AION_RETENTION_DAYS", 30.0),
+            card_key_file=read.text("AION_CARD_KEY_FILE", ""),
+            card_key_secret=read.at_most_one("AION_CARD_KEY_SECRET", "AION_CARD_KEY_FILE"),
+            card_key_id=read.text("AION_CARD_KEY_ID", ""),
+            card_key_url=read.url("AION_CARD_KEY_URL", ""),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
         )
 
@@ -71,6 +84,19 @@ class _Reader:
         value = self._environ.get(name) or default
         if value is None:
             raise ConfigurationError(f"The environment variable {name} is missing. template.yaml sets it.")
+        return value
+
+    def url(self, name: str, default: str) -> str:
+        value = self.text(name, default)
+        if value and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
+            raise ConfigurationError(f"{name} is {value!r}; it has to be an http or https URL without a query.")
+        return value
+
+    def at_most_one(self, name: str, other: str) -> str:
+        """Return what `name` says; of the two only one may say something."""
+        value = self.text(name, "")
+        if value and self.text(other, ""):
+            raise ConfigurationError(f"{name} and {other} are both set; the cards are signed with one key.")
         return value
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str:

@@ -1,12 +1,27 @@
 """What aion.yaml may say, and a sentence for whatever it may not."""
 
 import difflib
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
+from aion_core.agents.card_config import (
+    MEDIA_TYPE,
+    STRICT,
+    WEB_ADDRESS,
+    ExtendedCard,
+    Extension,
+    MediaType,
+    Provider,
+    Said,
+    Skill,
+    Skills,
+    WebAddress,
+    unlike,
+)
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, ReplyAs, WhenBusy
 
@@ -14,37 +29,7 @@ _TEXT = ["text/plain"]
 
 
 class _Strict(BaseModel):
-    # An unknown key is an error that names the key, never ignored: a typing slip must not turn a setting off.
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Skill(_Strict):
-    """A capability as the card describes it (R6)."""
-
-    id: str
-    name: str
-    description: str
-    tags: list[str] = []
-    examples: list[str] = []
-    input_modes: list[str] = []
-    output_modes: list[str] = []
-
-
-class Provider(_Strict):
-    """Who offers the agent, as its card says (spec 4.4.2)."""
-
-    organization: str
-    url: str
-
-
-class Extension(_Strict):
-    """An extension of A2A that the agent knows, as its card declares it (spec 4.4.4)."""
-
-    uri: str
-    description: str = ""
-    required: bool = False
-    """Whether a client that does not declare it in `A2A-Extensions` is refused (-32008)."""
-    params: dict[str, Any] = {}
+    model_config = STRICT
 
 
 class Capabilities(_Strict):
@@ -55,33 +40,27 @@ class Capabilities(_Strict):
     extensions: list[Extension] = []
 
 
-class ExtendedCard(_Strict):
-    """What the extended card says beyond the public one, which it replaces where both say it (R7)."""
-
-    name: str = ""
-    description: str = ""
-    version: str = ""
-    skills: list[Skill] = []
-    """Further skills, after those of the public card."""
-
-
 class AgentConfig(_Strict):
     """One agent of a deployment: `aion.agents.<id>` in aion.yaml."""
 
-    path: str
+    path: Said
     """`file.py[:name]`, relative to aion.yaml's folder, or `pkg.module[:name]`."""
     name: str = ""
     description: str = ""
-    version: str = "1.0.0"
+    version: Said = "1.0.0"
     default: bool = False
     """Whether this agent answers at the root too; the first of the file where none says so."""
-    documentation_url: str = ""
-    icon_url: str = ""
+    documentation_url: WebAddress | None = None
+    icon_url: WebAddress | None = None
     provider: Provider | None = None
-    skills: list[Skill] = []
+    skills: Skills = []
     extended_card: ExtendedCard | None = None
-    input_modes: list[str] = [*_TEXT, "application/json", "application/octet-stream"]
-    output_modes: list[str] = _TEXT
+    input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
+        *_TEXT,
+        "application/json",
+        "application/octet-stream",
+    ]
+    output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     capabilities: Capabilities = Capabilities()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
@@ -93,6 +72,11 @@ class AgentConfig(_Strict):
     """Of a turn that cannot go on from a step when its process is lost: its task fails, or it is run again (`restart`)."""
     configuration: dict[str, Any] = {}
     """The author's own settings: a graph finds them in its context, where its schema is its own."""
+
+    @model_validator(mode="after")
+    def _skills_differ(self) -> Self:
+        unlike([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
+        return self
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
@@ -106,21 +90,49 @@ class _File(_Strict):
     aion: _Aion
 
 
+class _OnceEach(yaml.SafeLoader):
+    """Refuses a key that stands twice in one mapping: YAML's own loader lets the last one win, unheard."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                where = f"line {key.start_mark.line + 1}, column {key.start_mark.column + 1}"
+                raise ConfigurationError(f"the key {key.value!r} stands twice in one mapping, again at {where}.")
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 def read_config(path: Path) -> dict[str, AgentConfig]:
-    """Return the agents that the file declares, in its order; the first also answers at the root.
+    """Return the agents that the file declares, in its order.
 
     Raises ConfigurationError that names the file, the key and the mend.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _OnceEach)  # noqa: S506  # a SafeLoader
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}. AION_CONFIG names the file.") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no YAML: {error}") from error
     try:
         return _File.model_validate(content).aion.agents
     except ValidationError as error:
         raise ConfigurationError("\n".join(_sentences(path, error))) from error
+
+
+def default_agent(configs: Mapping[str, AgentConfig]) -> str:
+    """Return the id of the agent that answers at the root too: the one that says so, else the first.
+
+    Raises ConfigurationError where several say so.
+    """
+    marked = [agent_id for agent_id, config in configs.items() if config.default]
+    if len(marked) > 1:
+        raise ConfigurationError(
+            f"aion.agents: {', '.join(marked)} each say `default: true`, and one agent answers at the root. Leave one."
+        )
+    return marked[0] if marked else next(iter(configs))
 
 
 def _sentences(path: Path, error: ValidationError) -> list[str]:
@@ -135,7 +147,21 @@ def _sentence(problem: Any) -> str:
         return f"{key} is not a key that aion knows." + (f" Did you mean {near[0]!r}?" if near else "")
     if problem["type"] == "missing":
         return f"{key} is missing."
+    if problem["type"] == "value_error":
+        return f"{key}: {problem['ctx']['error']}."
+    if said := _SENTENCES.get((problem["type"], problem.get("ctx", {}).get("pattern"))):
+        return f"{key} {said(problem['input'])}"
     return f"{key}: {problem['msg']}."
+
+
+_SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
+    ("string_too_short", None): lambda _: "is empty.",
+    ("too_short", None): lambda _: "is empty.",
+    ("string_type", None): lambda said: f"is {said!r}, which YAML does not take for text: put it in quotes.",
+    ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
+    ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
+}
+"""Where pydantic's own words say nothing of the mend."""
 
 
 def _known_keys() -> set[str]:

@@ -8,21 +8,26 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from google.protobuf.struct_pb2 import Struct
+from pydantic import ValidationError
 from pydantic_core import core_schema
 
 from aion_core.authoring.dialects import message_of
 from aion_core.authoring.json_values import as_value
 from aion_core.authoring.types import A2AInbox
 from aion_core.protocol import types as a2a
+from aion_core.protocol.aion.outbound import conversation_at, send
+from aion_core.protocol.aion.payloads import MessageAction
+from aion_core.protocol.aion.uris import EventKind
 from aion_core.protocol.extensions import without_reserved_keys, without_reserved_metadata
 
 Content = str | AsyncIterable[str] | a2a.Message | Mapping[str, Any]
 """What can be said: text, text in chunks as it comes, or an A2A Message (the SDK's, or as v1 or v0.3 JSON)."""
 
-EventKind = Literal["message", "reaction", "command", "card_action"]
+Target = str | Mapping[str, Any]
+"""Where something is said: the id of a conversation in the source network, or a whole MessageActionPayload."""
 
 
 class ReplySink(Protocol):
@@ -79,6 +84,7 @@ class AgentIdentity:
     """Who this agent is."""
 
     id: str
+    """In the network that the request comes from; its id in aion.yaml where the request names no network."""
     name: str = ""
 
 
@@ -88,7 +94,13 @@ class Event:
 
     kind: EventKind
     payload: Mapping[str, Any] = field(default_factory=dict)
-    """What came with it: the command's name and its arguments, the reaction's key, the card's action."""
+    """What came with it, in the extension's own names: `command` and `arguments`, `reactionKey`, `actionId`."""
+    id: str = ""
+    """The event's own, unique within its source; "" where the client sent a message and no event."""
+    source: str = ""
+    """Where the event comes from, as a URI."""
+    raw: Mapping[str, Any] | None = None
+    """The event as its network had it: `provider` and `event`; None where the client leaves that out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +108,16 @@ class Thread:
     """The conversation that the turn belongs to; not LangGraph's `thread_id`, which names its checkpoints (R56)."""
 
     id: str
+    """That of the source network's room, channel or thread; the A2A contextId where there is none."""
     sink: ReplySink = field(repr=False, compare=False)
     parent_id: str | None = None
-    """The thread that this one branched off from."""
+    """What this one is part of, such as a thread's channel."""
     network: str | None = None
     """Where the conversation takes place, as the distribution names it."""
     default_reply_target: str | None = None
     """Where `reply` goes, as the inbound message has it: a direct message is answered by one (R58)."""
+    routing: MessageAction | None = field(default=None, repr=False)
+    """The same in whole, as a distribution is told of it; None where the request brought no event of a network."""
 
     async def reply(self, content: Content, *, metadata: Mapping[str, Any] | None = None) -> None:
         """Answer where the inbound message came from; this is the turn's durable reply (D5).
@@ -113,13 +128,25 @@ class Thread:
 
         Raises TypeError or ValueError, with a sentence, for what cannot be said.
         """
-        await self._say(content, self.default_reply_target, metadata)
+        await self._say(content, self.default_reply_target, self.routing, metadata)
 
     async def post(
-        self, content: Content, *, target: str | None = None, metadata: Mapping[str, Any] | None = None
+        self, content: Content, *, target: Target | None = None, metadata: Mapping[str, Any] | None = None
     ) -> None:
-        """Say something at `target`, or without one where `reply` would; otherwise as `reply`."""
-        await self._say(content, self.default_reply_target if target is None else target, metadata)
+        """Say something at `target`, or without one where `reply` would; otherwise as `reply`.
+
+        The target is the id of a conversation, or, where more is to be said of it, a MessageActionPayload of the
+        messaging extension, such as `{"trajectory": "direct-message", "contextId": …, "userId": …}`.
+        """
+        if target is None:
+            await self.reply(content, metadata=metadata)
+        elif isinstance(target, str):
+            # A distribution is told by the extension's own means; another client may not know them.
+            action = conversation_at(target) if target and self.routing is not None else None
+            await self._say(content, target, action, metadata)
+        else:
+            action = _action(target)
+            await self._say(content, action.context_id, action, metadata)
 
     async def history(self, limit: int = 20, before: str | None = None) -> "list[Message]":
         """Return the thread's latest messages, at most `limit`, oldest first; only those before the one with this id."""
@@ -131,7 +158,13 @@ class Thread:
         """Let the other side see that an answer is being written, where it is listening."""
         await self.sink.typing()
 
-    async def _say(self, content: Content, target: str | None, metadata: Mapping[str, Any] | None) -> None:
+    async def _say(
+        self,
+        content: Content,
+        target: str | None,
+        action: MessageAction | None,
+        metadata: Mapping[str, Any] | None,
+    ) -> None:
         own = _metadata(metadata)
         if isinstance(content, str | AsyncIterable):
             message_id = self.sink.next_message_id()
@@ -147,6 +180,8 @@ class Thread:
         message.role = a2a.Role.ROLE_AGENT
         for key, held in own.fields.items():
             message.metadata.fields[key].CopyFrom(held)
+        if action is not None:
+            send(message, action)
         await self.sink.reply(message, target=target)
 
     async def _stream(self, chunks: AsyncIterable[str], message_id: str, target: str | None) -> str:
@@ -247,6 +282,15 @@ def aion_context_set(context: AionContext) -> Iterator[None]:
         # An async generator may be closed by another task than the one it began in; the value is not set in that one.
         with suppress(ValueError):
             _current.reset(token)
+
+
+def _action(given: Mapping[str, Any]) -> MessageAction:
+    try:
+        return MessageAction.model_validate(given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(step) for step in problem["loc"])
+        raise ValueError(f"post's target is no MessageActionPayload: {where}: {problem['msg']}.") from error
 
 
 def _metadata(given: Mapping[str, Any] | None) -> Struct:

@@ -5,6 +5,7 @@ import sys
 import click
 
 from aion_core import __version__
+from aion_core.cli.card import card
 from aion_core.cli.dev import dev
 from aion_core.errors import AionError
 
@@ -16,6 +17,7 @@ def aion() -> None:
 
 
 aion.add_command(dev)
+aion.add_command(card)
 
 
 def main() -> None:

@@ -5,6 +5,9 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+LABELS = ("task_id", "traceparent")
+"""What a record may carry, by `extra`, and its line says: by these the lines of one task, or trace, are found."""
+
 
 class JsonLine(logging.Formatter):
     """Writes a record under the names that Lambda's own JSON log format uses."""
@@ -17,6 +20,7 @@ class JsonLine(logging.Formatter):
             "message": record.getMessage(),
             "logger": record.name,
         }
+        line |= {label: value for label in LABELS if isinstance(value := getattr(record, label, None), str)}
         if record.exc_info:
             line["stackTrace"] = self.formatException(record.exc_info)
         return json.dumps(line)

@@ -32,6 +32,8 @@ class Asked:
     """Set when the runner's time is nearly up: end as Paused at the next step boundary, if there is such a thing."""
     history: History | None = None
     """Reads what was said in the context before this turn; None where only the task is at hand."""
+    before: Callable[[], Task | None] = lambda: None
+    """Tells how the task stood before the message, with what it asked; None where the message has made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Said:
 
     message: Message
     key: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the update carries beside it; merged into the task's, as what is noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class Emitted:
     append: bool = False
     last_chunk: bool = True
     key: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the update carries beside the artifact's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,7 @@ class Agent(Protocol):
     def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """Answer the message: chunks and emissions as they come, and exactly one Ending, last.
 
-        What the agent's own code raises passes through.
+        What comes next is asked for when what came is recorded, the Ending too: what an agent does after that is given
+        a little time. What the agent's own code raises passes through.
         """
         ...

@@ -1,5 +1,7 @@
 """How the wire puts each error: one table from what happened to the protocol's own errors (spec 5.4, R98, R99)."""
 
+from typing import Any, NamedTuple
+
 from a2a.utils import errors as a2a
 
 from aion_core.errors import (
@@ -7,8 +9,10 @@ from aion_core.errors import (
     ClientError,
     ContentTypeNotSupported,
     ContextBusy,
+    ContextNotFound,
     InvalidMessage,
     MessageIdReused,
+    NoExtendedCard,
     NotSupported,
     PushNotSupported,
     StoreUnavailable,
@@ -17,32 +21,107 @@ from aion_core.errors import (
     TaskNotFound,
 )
 
+
+class ServiceUnavailableError(a2a.InternalError):
+    """The server cannot do it now; the same request may succeed in a moment. The SDK has no name for it."""
+
+
+class MethodNotAllowedError(a2a.MethodNotFoundError):
+    """There is something at the path, and nothing for this HTTP method."""
+
+
 WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     InvalidMessage: a2a.InvalidParamsError,
     TaskNotFound: a2a.TaskNotFoundError,
+    # The protocol has no word for it; what is not there is a task of that context.
+    ContextNotFound: a2a.TaskNotFoundError,
     TaskFinished: a2a.UnsupportedOperationError,
     TaskNotCancelable: a2a.TaskNotCancelableError,
     MessageIdReused: a2a.InvalidParamsError,
     ContextBusy: a2a.UnsupportedOperationError,
     ContentTypeNotSupported: a2a.ContentTypeNotSupportedError,
     NotSupported: a2a.UnsupportedOperationError,
+    NoExtendedCard: a2a.ExtendedAgentCardNotConfiguredError,
     PushNotSupported: a2a.PushNotificationNotSupportedError,
 }
-"""What happened → what the wire calls it. The JSON-RPC code and the HTTP status follow from the SDK's own tables."""
+"""What happened → what the wire calls it."""
+
+
+class OnTheWire(NamedTuple):
+    """What each binding says of one kind of error."""
+
+    code: int
+    """JSON-RPC's `error.code`."""
+    http: int
+    """The HTTP status of the REST binding."""
+    status: str
+    """REST's `error.status`: the name of a google.rpc.Code."""
+    reason: str
+    """google.rpc.ErrorInfo's reason."""
+
+
+TABLE: dict[type[Exception], OnTheWire] = {
+    **{
+        kind: OnTheWire(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
+        for kind, mapped in a2a.A2A_ERROR_MAPPING.items()
+    },
+    # Missing from the SDK's table.
+    a2a.JSONParseError: OnTheWire(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
+    MethodNotAllowedError: OnTheWire(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
+    ServiceUnavailableError: OnTheWire(-32603, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
+}
+"""The protocol's errors in both bindings (spec 5.4)."""
 
 INTERNAL = "Something went wrong on the server. The operator finds it in the log; trying again later may help."
 """All that a client learns of what nobody expected."""
+
+DOMAIN = "a2a-protocol.org"
+_RPC = "type.googleapis.com/google.rpc."
 
 
 def to_wire(error: AionError) -> a2a.A2AError:
     """Return the protocol's error for what happened; a ClientError's sentence goes along, no other text does."""
     if isinstance(error, InvalidMessage) and error.field:
-        # The SDK turns `errors` into google.rpc.BadRequest field violations (spec 9.5).
-        return a2a.InvalidParamsError(str(error), data={"errors": [{"field": error.field, "message": str(error)}]})
+        return invalid_params(str(error), error.field)
     if isinstance(error, ClientError):
         return WIRE[type(error)](str(error))
     if isinstance(error, StoreUnavailable):
-        return a2a.InternalError(
+        return ServiceUnavailableError(
             "The server's store is busy. Try again in a moment; a message with the same messageId is taken once."
         )
     return a2a.InternalError(INTERNAL)
+
+
+def invalid_params(sentence: str, *fields: str) -> a2a.InvalidParamsError:
+    """Return the refusal of a request whose fields, by their paths in the wire's own names, cannot be used."""
+    # `errors` is where the SDK keeps what becomes google.rpc.BadRequest (spec 9.5).
+    return a2a.InvalidParamsError(
+        sentence, data={"errors": [{"field": field, "message": sentence} for field in fields]}
+    )
+
+
+def wire_form(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
+    """Return what each binding says of the error, the sentence, and the google.rpc details.
+
+    What nobody expected says nothing but that it happened.
+    """
+    form = TABLE.get(type(error))
+    if form is None or not isinstance(error, a2a.A2AError):
+        form, sentence, data = TABLE[a2a.InternalError], INTERNAL, {}
+    else:
+        sentence, data = str(error), error.data or {}
+    # An ErrorInfo's metadata are texts; the fields have a detail of their own.
+    metadata = {key: value for key, value in data.items() if isinstance(value, str)}
+    details: list[dict[str, Any]] = [
+        {"@type": f"{_RPC}ErrorInfo", "reason": form.reason, "domain": DOMAIN, "metadata": metadata}
+    ]
+    if violations := data.get("errors"):
+        details.append(
+            {
+                "@type": f"{_RPC}BadRequest",
+                "fieldViolations": [
+                    {"field": violation["field"], "description": violation["message"]} for violation in violations
+                ],
+            }
+        )
+    return form, sentence, details

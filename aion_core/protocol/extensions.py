@@ -9,6 +9,9 @@ from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
 RESERVED = "aion:"
 
+REQUESTED_EXTENSIONS = "aion:requestedExtensions"
+"""Where a request's metadata holds the extensions that its `A2A-Extensions` header names, for the turn to know them."""
+
 M = TypeVar("M", bound=AnyMessage)
 
 

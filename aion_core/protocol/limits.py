@@ -37,10 +37,14 @@ def check_request(request: SendMessageRequest, idempotency_key: str = "") -> Non
         raise PushNotSupported(
             "This agent sends no push notifications; its card says so. Send the message without them."
         )
-    if request.configuration.history_length < 0:
+    check_history_length(request.configuration.history_length, "configuration.historyLength")
+
+
+def check_history_length(length: int, field: str) -> None:
+    """Raise InvalidMessage for a length that is none, or that no wire can carry (spec 3.2.4)."""
+    if not 0 <= length < 2**31:
         raise InvalidMessage(
-            "configuration.historyLength is below 0: leave it out for the whole history, or give 0 or more.",
-            field="configuration.historyLength",
+            f"{field} is {length}: leave it out for the whole history, or give 0 or more, below 2^31.", field=field
         )
 
 

@@ -6,6 +6,8 @@ Everything else in aion imports them from here, so that a change of the SDK is m
 from a2a.types.a2a_pb2 import (
     AgentCapabilities,
     AgentCard,
+    AgentCardSignature,
+    AgentExtension,
     AgentInterface,
     AgentProvider,
     AgentSkill,
@@ -44,6 +46,8 @@ __all__ = [
     "STREAM_DELTA_NAME",
     "AgentCapabilities",
     "AgentCard",
+    "AgentCardSignature",
+    "AgentExtension",
     "AgentInterface",
     "AgentProvider",
     "AgentSkill",

@@ -5,7 +5,7 @@ from itertools import takewhile
 
 from aion_core.ports import ContextKey, History, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Message
-from aion_core.tasks import projection
+from aion_core.tasks import answers, projection
 
 AT_ONCE = 10
 """How many tasks are looked up at a time: the newest hold the most of what is asked for."""
@@ -44,8 +44,7 @@ class ContextHistory:
         log = await self._store.log(key)
         if log is None:
             return []
-        task = projection.fold(log.events)
-        return [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
+        return answers.said_in(projection.fold(log.events))
 
 
 def _until(said: Sequence[Message], before: str | None) -> list[Message]:

@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from aion_core.errors import InvalidMessage, StoreCorrupt
 from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStore
-from aion_core.protocol.limits import ID_RULE, is_id
+from aion_core.protocol.limits import ID_RULE, check_history_length, is_id
 from aion_core.protocol.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from aion_core.tasks import page_tokens, projection
 from aion_core.tasks.service import Call
@@ -49,7 +49,7 @@ class TaskLister:
         Raises InvalidMessage.
         """
         tasks, size = wanted(call, request), page_size(request)
-        _check_history_length(request)
+        check_history_length(request.history_length, "historyLength")
         secret = await self._list.secret()
         after = page_tokens.read(secret, tasks, request.page_token) if request.page_token else None
         (page, last), total = await asyncio.gather(self._page(tasks, request, after, size), self._list.count(tasks))
@@ -160,13 +160,6 @@ def unknown_status(given: str) -> str:
     """Return what a client is told whose status is no state of a task."""
     known = ", ".join(name for name, state in TaskState.items() if state)
     return f"status {given[:40]!r} is no state of a task: leave it out, or give one of {known}."
-
-
-def _check_history_length(request: ListTasksRequest) -> None:
-    if request.history_length < 0:
-        raise InvalidMessage(
-            "historyLength is below 0: leave it out for the whole history, or give 0 or more.", field="historyLength"
-        )
 
 
 def _since(timestamp: Timestamp) -> datetime:

@@ -10,6 +10,8 @@ from google.protobuf.json_format import MessageToDict
 
 from aion_core.authoring.json_values import with_integers
 from aion_core.errors import InvalidMessage, TaskFinished
+from aion_core.protocol.aion.inbound import schemas_of
+from aion_core.protocol.aion.uris import SOURCE_SCHEMA
 from aion_core.protocol.types import Message, Task
 from aion_core.tasks import lifecycle
 
@@ -60,11 +62,18 @@ def named_id(message: Message) -> str:
 
 
 def answer_value(message: Message) -> Any:
-    """Return what the message answers: its text, or its data part where it has no text."""
+    """Return what the message answers: its text, or its data part where it has no text.
+
+    Of an event that is its payload, such as a card's action; how the source network had it is no answer.
+    """
     text = "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
     if text:
         return text
-    data = [with_integers(MessageToDict(part.data)) for part in message.parts if part.WhichOneof("content") == "data"]
+    data = [
+        with_integers(MessageToDict(part.data))
+        for part in message.parts
+        if part.WhichOneof("content") == "data" and SOURCE_SCHEMA not in schemas_of(part)
+    ]
     return data[0] if len(data) == 1 else data or ""
 
 

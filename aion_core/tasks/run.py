@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from aion_core.ports import Cursor, Delta, Numbered
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
-from aion_core.tasks import lifecycle, projection
+from aion_core.tasks import lifecycle, projection, replies
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,16 @@ class Run:
         self._last_said = str(self.log[-1].generation) if self.log else ""
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
+        self._told = asyncio.Event()
+        self.ends_as_message = False
+        """Whether the turn is about to end with a Message for its client (R23): nobody is told of the task then."""
 
     def record(self, entry: Numbered) -> None:
         """Note an event that is now in the log, and let the reader have it."""
         self.log.append(entry)
         self.say(str(entry.generation), entry.event)
+        if not self.told_of_task() and not replies.may_be_message(self.log):
+            self.tell_of_task()
 
     def say(self, id_: str, what: Event | Delta) -> None:
         """Let the reader have an event or a chunk."""
@@ -72,6 +77,29 @@ class Run:
         if self._unheard is not None:
             self._unheard.append(Spoken(id_, what))
             self._news.set()
+            if isinstance(what, Delta):
+                self.tell_of_task()
+
+    def tell_of_task(self) -> None:
+        """Settle that the reader is told of the task: what it hears is no Message any more."""
+        self._told.set()
+
+    def told_of_task(self) -> bool:
+        """Tell whether that is settled: by a chunk that the reader hears, or by what no Message can hold."""
+        return self._told.is_set()
+
+    async def settled(self) -> None:
+        """Return when it is settled what the reader hears, or the turn has ended."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (self._told, self._ended)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
+    def leave(self) -> None:
+        """Keep nothing for a reader any more."""
+        self._unheard = None
 
     def end(self) -> None:
         """Say no more."""

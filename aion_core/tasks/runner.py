@@ -2,22 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
 from aion_core.ports import (
     Agent,
+    AnswerAs,
     Asks,
     Begun,
     Bells,
     Chunk,
     Clock,
     ContextKey,
+    Emission,
     Ending,
     History,
     Paused,
     Reply,
+    ReplyAs,
     Stepped,
     TaskKey,
     TaskStore,
@@ -39,6 +42,9 @@ MAX_HOPS = 200
 
 STOP_SECONDS = 2.0
 """How long an agent that has lost its lease may take to stop; whatever it says later is refused by the fence."""
+
+REST_SECONDS = 5.0
+"""How long an agent may go on in its own code once its end is recorded: the lease is another turn's by then."""
 
 UNREADABLE = "A record of this task can no longer be read. Send the message again, in a new task."
 """What a client is told where the log, or the message that waited, is gone or broken."""
@@ -62,14 +68,18 @@ class TaskRunner:
         reveal_errors: bool = False,
         history: Callable[[TaskKey, ContextKey], History] | None = None,
         keep_lease: KeepLease = Heartbeat,
+        replies: Mapping[str, ReplyAs] | None = None,
+        answers: Mapping[str, AnswerAs] | None = None,
     ) -> None:
         """`agents` gives the agent of an id; `reveal_errors` puts an agent's own error text on the wire (D14).
 
-        `history` gives a task's turn the reader of its conversation.
+        `history` gives a task's turn the reader of its conversation. `replies` and `answers` say for each agent what its
+        clients get (R23), and where its tasks hold the answer (D22); the task, in its status, where nothing is said.
         """
         self._store, self._agents, self._clock, self._bells = store, agents, clock, bells
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
         self._history, self._keep_lease = history, keep_lease
+        self._replies, self._answers = replies or {}, answers or {}
 
     async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> Begun | None:
         """Run the turn to its end, or for as long as there is time, and tell `run` of it.
@@ -79,7 +89,16 @@ class TaskRunner:
         a turn that could not be ended, or was handed on, is begun again by whoever hears its bell.
         """
         time_up = time_up or TimeUp()
-        turn = TurnUnderWay(begun, run, self._store, self._clock, self._history)
+        agent_id = begun.lease.context.agent
+        turn = TurnUnderWay(
+            begun,
+            run,
+            self._store,
+            self._clock,
+            self._history,
+            reply=self._replies.get(agent_id, ReplyAs.TASK),
+            answer=self._answers.get(agent_id, AnswerAs.MESSAGE),
+        )
         try:
             async with self._keep_lease(
                 self._store,
@@ -114,26 +133,30 @@ class TaskRunner:
     async def _work(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
         try:
             try:
-                ending = await self._ask(turn)
+                logger.info("A turn begins.", extra=turn.labels)
+                async with aclosing(self._agent(turn).run(turn.asked())) as emissions:
+                    ending = await self._hear(turn, emissions)
+                    if not isinstance(ending, Paused):
+                        await turn.end(ending, go_on=self._has_time(time_up))
+                        await self._let_rest(turn, emissions)
                 if isinstance(ending, Paused):
                     turn.got_on = True
                     await self._put_down(turn)
-                else:
-                    await turn.end(ending, go_on=self._has_time(time_up))
             except StoreCorrupt:
-                logger.exception("A record of the task cannot be read.", extra={"task_id": turn.key.task_id})
+                logger.exception("A record of the task cannot be read.", extra=turn.labels)
                 await turn.fail(UNREADABLE, go_on=self._has_time(time_up))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
-                logger.exception("The agent failed.", extra={"task_id": turn.key.task_id})
-                await turn.fail(self._reason(error), go_on=self._has_time(time_up))
+                logger.exception("The agent failed.", extra=turn.labels)
+                if turn.ended is None:
+                    await turn.fail(self._reason(error), go_on=self._has_time(time_up))
         except LeaseLost:
             turn.over = True
-            logger.warning("The turn belongs to another holder now.", extra={"task_id": turn.key.task_id})
+            logger.warning("The turn belongs to another holder now.", extra=turn.labels)
         except StoreError:
             # Whoever begins the turn next finds what is recorded; not at once, since the store has just refused.
-            logger.exception("The turn could not be recorded.", extra={"task_id": turn.key.task_id})
+            logger.exception("The turn could not be recorded.", extra=turn.labels)
             await self._put_down(turn, delay=self.lease_seconds / 2)
 
     async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
@@ -171,12 +194,12 @@ class TaskRunner:
         try:
             await turn.pause()
         except (LeaseLost, StoreError) as error:
-            logger.warning("The turn could not be handed on: %s", error, extra={"task_id": turn.key.task_id})
+            logger.warning("The turn could not be handed on: %s", error, extra=turn.labels)
         else:
             await wake(self._bells, turn.lease.context, delay=delay)
 
-    async def _ask(self, turn: TurnUnderWay) -> Ending:
-        """Let the agent answer; record and speak what it says, and return how its turn ends."""
+    def _agent(self, turn: TurnUnderWay) -> Agent:
+        """Return the agent that is to answer; raises AgentFailed where it has been asked often enough."""
         asked = turn.lease.turn
         if asked.tries > self._max_tries:
             raise AgentFailed(
@@ -184,23 +207,33 @@ class TaskRunner:
             )
         if asked.hops > MAX_HOPS:
             raise AgentFailed("The turn took too long: it was handed on too often and did not end.")
-        agent = self._agents(turn.lease.context.agent)
-        ending: Ending | None = None
-        async with aclosing(agent.run(turn.asked())) as emissions:
-            async for emission in emissions:
-                if ending is not None:
-                    logger.warning("The agent went on after its end; ignored.", extra={"task_id": turn.key.task_id})
-                elif isinstance(emission, Chunk):
-                    turn.speak(emission)
-                elif isinstance(emission, Typing):
-                    turn.type()
-                elif isinstance(emission, Stepped):
-                    turn.got_on = True
-                elif isinstance(emission, Reply | Asks | Paused):
-                    ending = emission
-                else:
-                    await turn.emit(emission)
-        return ending or Reply(None)
+        return self._agents(turn.lease.context.agent)
+
+    async def _hear(self, turn: TurnUnderWay, emissions: AsyncGenerator[Emission, None]) -> Ending:
+        """Record and speak what the agent says, and return how its turn ends."""
+        async for emission in emissions:
+            if isinstance(emission, Chunk):
+                turn.speak(emission)
+            elif isinstance(emission, Typing):
+                turn.type()
+            elif isinstance(emission, Stepped):
+                turn.got_on = True
+            elif isinstance(emission, Reply | Asks | Paused):
+                return emission
+            else:
+                await turn.emit(emission)
+        return Reply(None)
+
+    async def _let_rest(self, turn: TurnUnderWay, emissions: AsyncGenerator[Emission, None]) -> None:
+        """Let an agent do what it does after its end is recorded, for a little while; nothing of it changes the end."""
+        try:
+            async with asyncio.timeout(REST_SECONDS):
+                async for _ in emissions:
+                    logger.warning("The agent went on after its end; ignored.", extra=turn.labels)
+        except TimeoutError:
+            logger.warning("The agent did not rest after its end; it is cut.", extra=turn.labels)
+        except Exception:  # an agent may raise anything
+            logger.exception("The agent failed after its end.", extra=turn.labels)
 
     def _reason(self, error: Exception) -> str:
         """Return what a client may know of an agent's failure: the error's class and a safe sentence (D14)."""

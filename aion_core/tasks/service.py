@@ -30,13 +30,14 @@ from aion_core.ports import (
     Log,
     Numbered,
     Repeated,
+    ReplyAs,
     TaskKey,
     TaskStore,
     Waiting,
     WhenBusy,
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task
-from aion_core.tasks import ingress, lifecycle, projection, questions, subscription
+from aion_core.tasks import ingress, lifecycle, projection, questions, replies, subscription
 from aion_core.tasks.run import Listen, Resumed, Run, Spoken
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.time_up import TimeUp
@@ -47,6 +48,9 @@ logger = logging.getLogger(__name__)
 
 RETRIES = 5
 """How often a message is looked at anew whose task goes on while it is being taken."""
+
+SETTLED_SECONDS = 1.0
+"""How much longer a reader of the log waits, by `reply: auto`, than the turn has: what it records is read later."""
 
 CANCEL_RETRIES = 50
 """How often a cancel is tried against an agent that speaks: each of its words may come in between."""
@@ -66,6 +70,8 @@ class Call:
     """What the client calls this request, in the place of a messageId in a context (D17)."""
     last_heard: str = ""
     """The SSE id that the client heard last, where it comes back to a stream."""
+    extensions: frozenset[str] = frozenset()
+    """The URIs of the extensions that the client says it knows; not all of them need be the agent's."""
 
 
 class _NothingAsked(Exception):
@@ -81,6 +87,8 @@ class _Accepted:
     """The task as it was when the message was taken, where that is known."""
     after: Cursor = Cursor()  # noqa: RUF009  # frozen
     """Where in the log that is."""
+    continues: bool = False
+    """Whether the message goes to a task that its client knows."""
 
 
 class TaskService:
@@ -95,43 +103,59 @@ class TaskService:
         *,
         blocking_wait: float = 240.0,
         double_texting: Mapping[str, WhenBusy] | None = None,
+        replies: Mapping[str, ReplyAs] | None = None,
     ) -> None:
         """`blocking_wait`: after so many seconds a blocking send answers with the task as it stands.
 
         `double_texting`: what becomes of a message whose context is at work, for each agent; it waits where none is
-        said.
+        said. `replies`: what a client gets for its message, for each agent; its task where none is said (R23).
         """
         self._store, self._worker, self._bells, self._clock = store, worker, bells, clock
         self._blocking_wait, self._double_texting = blocking_wait, double_texting or {}
+        self._replies = replies or {}
         self._reads = SharedReads(store, clock)
 
     # ── The operations ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def send(self, call: Call, request: SendMessageRequest) -> Task:
+    async def send(self, call: Call, request: SendMessageRequest) -> Task | Message:
         """Answer the message and return its task at rest, or as it stands after `blocking_wait` (R20).
 
         With `returnImmediately` the task is returned as it was recorded, working, and another function runs it
-        (R21, D12). A repeated message returns the task that it made the first time. Raises ClientError where the
-        message cannot be taken.
+        (R21, D12). Where the agent's `reply` says so, and the turn's end, the answer is returned instead, as a Message
+        (R23), for which an agent of `reply: message` is waited for in any case (spec 3.2.2). A repeated message returns
+        what it returned the first time. Raises ClientError where the message cannot be taken.
         """
-        at_once = not request.configuration.return_immediately
+        reply = self._reply(call)
+        at_once = not request.configuration.return_immediately or reply is ReplyAs.MESSAGE
         accepted = await self._accept(call, request, Listen.NOT, at_once=at_once)
-        if not at_once and accepted.task is not None:
-            return accepted.task
-        if at_once:
-            await self._within(self._rested(accepted), self._patience(call))
+        if request.configuration.return_immediately and (reply is not ReplyAs.MESSAGE or accepted.continues):
+            return await self._as_it_stands(call, accepted)
+        await self._within(self._rested(accepted), self._patience(call))
         if accepted.run is not None and accepted.run.rests_or_goes_on():
-            return accepted.run.task()
-        # Somebody else has ended the turn: the log knows how.
-        return _task(await self._log(accepted.key, call))
+            task = accepted.run.task()
+        else:
+            # Somebody else has ended the turn: the log knows how.
+            task = _task(await self._log(accepted.key, call))
+        return task if reply is ReplyAs.TASK else replies.message_of(task) or task
 
     async def stream(self, call: Call, request: SendMessageRequest) -> AsyncGenerator[list[Spoken], None]:
         """Answer the message; yield what is said, from the task's first event, until the task rests (R22).
 
-        A repeated message subscribes to its task from the first event. Ends early, with what was said until then, when
-        this process has no time left. Raises ClientError before the first batch.
+        Where the agent's `reply` says so, and the turn's end, nothing is said but the answer, as one Message (R23); an
+        empty batch comes first, since it may take its time. A repeated message subscribes to its task from the first
+        event. Ends early, with what was said until then, when this process has no time left. Raises ClientError before
+        the first batch.
         """
         accepted = await self._accept(call, request, Listen.FROM_THE_FIRST, at_once=True)
+        reply = self._reply(call)
+        if reply is not ReplyAs.TASK and not accepted.continues:
+            yield []
+            if (message := await self._message(call, accepted, reply)) is not None:
+                yield [Spoken("", message)]
+                return
+            if reply is ReplyAs.MESSAGE:
+                # The task it is, then: all of it is in the log.
+                accepted = _Accepted(accepted.key)
         after = accepted.after
         if accepted.run is not None:
             async for batch in accepted.run.batches():
@@ -267,12 +291,12 @@ class TaskService:
                 entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
                 run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
                 self._go(call, self._worker.run(outcome, run, call.time_up))
-                return _Accepted(log.head.key, run)
+                return _Accepted(log.head.key, run, continues=True)
             case Waiting():
                 await self._see_to(call, outcome, at_once=at_once)
                 if outcome.head.generation != log.head.generation:
                     log = await self._log(log.head.key, call)
-                return _Accepted(log.head.key, task=_task(log), after=Cursor(log.head.generation))
+                return _Accepted(log.head.key, task=_task(log), after=Cursor(log.head.generation), continues=True)
             case Busy():
                 raise _busy()
         return self._repeated(call, context, outcome.task_id, at_once=at_once)
@@ -317,6 +341,37 @@ class TaskService:
 
     # ── What is heard ─────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _reply(self, call: Call) -> ReplyAs:
+        return self._replies.get(call.agent, ReplyAs.TASK)
+
+    async def _as_it_stands(self, call: Call, accepted: _Accepted) -> Task:
+        if accepted.task is not None:
+            return accepted.task
+        return accepted.run.task() if accepted.run is not None else _task(await self._log(accepted.key, call))
+
+    async def _message(self, call: Call, accepted: _Accepted, reply: ReplyAs) -> Message | None:
+        """Wait until it is known whether the client gets a Message; return it, None where it is told of its task."""
+        run, left = accepted.run, self._left(call)
+        if reply is ReplyAs.MESSAGE:
+            if run is not None:
+                run.leave()
+            await self._within(self._rested(accepted), left)
+        elif run is not None:
+            seconds = replies.seconds_left(run.log, self._clock.now())
+            await self._within(run.settled(), seconds if left is None else min(seconds, left))
+            if run.ends_as_message:
+                # It is being recorded: whoever asks again gets the Message.
+                await self._within(run.ended(), left)
+            else:
+                run.tell_of_task()
+        else:
+            log = await self._log(accepted.key, call)
+            seconds = replies.seconds_left(log.events, self._clock.now()) + SETTLED_SECONDS
+            await self._within(self._rested(accepted), seconds if left is None else min(seconds, left))
+        if run is not None and run.rests_or_goes_on():
+            return replies.message_of(run.task())
+        return replies.message_of(_task(await self._log(accepted.key, call)))
+
     async def _rested(self, accepted: _Accepted) -> None:
         after = accepted.after
         if accepted.run is not None:
@@ -332,13 +387,21 @@ class TaskService:
 
     def _patience(self, call: Call) -> float:
         """Return how long a client may be kept waiting: its answer has to leave before this process ends."""
-        if call.time_up.until is None:
-            return self._blocking_wait
-        left = (call.time_up.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
-        return min(self._blocking_wait, max(0.0, left))
+        left = self._left(call)
+        return self._blocking_wait if left is None else min(self._blocking_wait, left)
 
-    async def _within(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
-        """Wait for the work, but so long at the most by this clock; what it raises is raised."""
+    def _left(self, call: Call) -> float | None:
+        """Return how much time this process has for the call; None where it has all the time."""
+        if call.time_up.until is None:
+            return None
+        left = (call.time_up.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
+        return max(0.0, left)
+
+    async def _within(self, work: Coroutine[Any, Any, None], seconds: float | None) -> None:
+        """Wait for the work, but so long at the most by this clock, where that is said; what it raises is raised."""
+        if seconds is None:
+            await work
+            return
         waiting = asyncio.ensure_future(work)
         timer = asyncio.ensure_future(self._clock.sleep(seconds))
         try:

@@ -8,6 +8,7 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import MoreAsked, StoreCorrupt
 from aion_core.ports import (
+    AnswerAs,
     Asked,
     Asks,
     Begun,
@@ -21,11 +22,13 @@ from aion_core.ports import (
     Noted,
     Numbered,
     Reply,
+    ReplyAs,
     Said,
     TaskKey,
     TaskStore,
     Turn,
 )
+from aion_core.protocol.aion.trace import traceparent_of
 from aion_core.protocol.deltas import typing_event
 from aion_core.protocol.types import (
     Event,
@@ -38,7 +41,7 @@ from aion_core.protocol.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import lifecycle, projection
+from aion_core.tasks import answers, lifecycle, projection, replies
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 from aion_core.tasks.run import Run
 
@@ -59,7 +62,11 @@ class TurnUnderWay:
         store: TaskStore,
         clock: Clock,
         history: Callable[[TaskKey, ContextKey], History] | None,
+        *,
+        reply: ReplyAs = ReplyAs.TASK,
+        answer: AnswerAs = AnswerAs.MESSAGE,
     ) -> None:
+        self._reply_as, self._answer_as = reply, answer
         self.lease, self.key = begun.lease, begun.head.key
         self._head, self._run, self._store, self._clock = begun.head, run, store, clock
         self._deltas = DeltaWriter(store, self.key, clock, fence=begun.lease.fence)
@@ -78,6 +85,13 @@ class TurnUnderWay:
         self._history = history(self.key, self.lease.context) if history else None
         self._keys = {entry.key for entry in run.log if entry.key}
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the log says of the turn beside each line: its task and, where the request names one, its trace."""
+        entry = self._run.entry(self.lease.turn.asked)
+        traceparent = traceparent_of(entry.request) if entry is not None else ""
+        return {"task_id": self.key.task_id} | ({"traceparent": traceparent} if traceparent else {})
+
     def asked(self) -> Asked:
         """Return what the agent is to answer."""
         turn = self.lease.turn
@@ -93,7 +107,12 @@ class TurnUnderWay:
             [entry for entry in self._run.log if entry.generation > turn.asked],
             self.drain,
             self._history,
+            self._before,
         )
+
+    def _before(self) -> Task | None:
+        earlier = [entry for entry in self._run.log if entry.generation < self.lease.turn.asked]
+        return projection.fold(earlier) if earlier else None
 
     def speak(self, chunk: Chunk) -> None:
         """Speak a chunk at once; each model call is a stream delta of its own (R61, R63, D9)."""
@@ -120,6 +139,7 @@ class TurnUnderWay:
                 status.message.CopyFrom(emission.message)
                 self._own(status.message)
                 event: Event = self._update(status)
+                event.metadata.update(emission.metadata)
             case Noted():
                 event = self._update(self._status(TaskState.TASK_STATE_WORKING))
                 event.metadata.update(emission.metadata)
@@ -131,6 +151,7 @@ class TurnUnderWay:
                     append=emission.append,
                     last_chunk=emission.last_chunk,
                 )
+                event.metadata.update(emission.metadata)
         await self._record(event, key=emission.key)
 
     async def end(self, ending: Reply | Asks, *, go_on: bool) -> None:
@@ -138,21 +159,56 @@ class TurnUnderWay:
 
         Where a message waits for the task, it does not end: the answer is a word on the way.
         """
+        message = await self._answer(ending)
         status = self._status(ending.state)
-        if ending.message is not None:
-            status.message.CopyFrom(ending.message)
-            self._own(status.message)
+        if message is not None:
+            status.message.CopyFrom(message)
         event = self._update(status)
         if ending.metadata:
             event.metadata.update(ending.metadata)
         self._close_delta(
             COMPLETE if isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED else CUT
         )
+        if self._ends_as_message(ending, event):
+            # Noted before it is recorded: from here on no reader is told of the task.
+            self._run.ends_as_message = True
+            event.metadata.update({replies.REPLY: ReplyAs.MESSAGE})
         try:
             await self._finish(event, go_on=go_on)
         except MoreAsked:
             event.status.state = TaskState.TASK_STATE_WORKING
+            if self._run.ends_as_message:
+                self._run.ends_as_message = False
+                del event.metadata[replies.REPLY]
             await self._finish(event, go_on=go_on)
+        # Whoever waits for the answer does not wait for what the agent does after it.
+        self._run.end()
+
+    async def _answer(self, ending: Reply | Asks) -> Message | None:
+        """Return the message that the turn's last status holds, once its artifact, where it has one, is recorded (D22)."""
+        if ending.message is None:
+            return None
+        message = Message()
+        message.CopyFrom(ending.message)
+        self._own(message)
+        answered = isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED
+        if self._answer_as is AnswerAs.MESSAGE or not answered or not message.parts:
+            return message
+        key = f"{answers.NAME}:{self.lease.turn.id}"
+        held = next((entry.event for entry in self._run.log if entry.key == key), None)
+        if isinstance(held, TaskArtifactUpdateEvent):
+            # A turn that was cut before its end has answered all the same; what it would answer now may differ.
+            message = answers.as_message(held.artifact, self._run.task())
+        else:
+            turn = self.lease.turn
+            asked = message_asked(self._run.entry(turn.asked), turn)
+            await self.emit(Emitted(answers.as_artifact(message, asked), key=key))
+        return message if self._answer_as is AnswerAs.BOTH else None
+
+    def _ends_as_message(self, ending: Reply | Asks, event: TaskStatusUpdateEvent) -> bool:
+        if self._reply_as is ReplyAs.AUTO and self._run.told_of_task():
+            return False
+        return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._run.log)
 
     async def fail(self, reason: str, *, go_on: bool) -> None:
         """Record that the turn failed, and why (R36, D14), and give the lease back."""

@@ -3,31 +3,31 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from a2a.server.routes.agent_card_routes import create_agent_card_routes
-from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher  # noqa: F401  # before `rpc`: see there
 from fastapi import FastAPI
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.time_up import TimeUp
+from aion_core.web.calls import TIME_UP, WORK, CallContextBuilder
+from aion_core.web.cards import card_routes, extended_card_route, server_routes
+from aion_core.web.context_methods import context_methods
+from aion_core.web.http_binding import refuse_path
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rpc import TIME_UP, WORK, Dispatcher
+from aion_core.web.rest import RestV1
+from aion_core.web.rest_v03 import RestV03
+from aion_core.web.rpc import Dispatcher
 
 logger = logging.getLogger(__name__)
-
-CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""The card's place since 0.3, and the older one (D3)."""
-CARD_MAX_AGE = 300
 
 STREAMED = "aion.streamed"
 """What the scope of a request holds whose answer leaves as it is written, on Lambda."""
@@ -39,10 +39,24 @@ class Served:
 
     agent: Agent
     card: AgentCard
+    extended_card: AgentCard | None = None
 
 
-def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Served]) -> FastAPI:
-    """Return the app; the first of the agents also answers at the root."""
+def build_app(
+    service: TaskService,
+    lister: TaskLister,
+    conversations: Conversations,
+    agents: Mapping[str, Served],
+    *,
+    default: str = "",
+    keys: Sequence[Mapping[str, str]] = (),
+) -> FastAPI:
+    """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
+
+    `keys` are those that sign the cards.
+    """
+    at_root = default or next(iter(agents))
+    since = datetime.now(UTC)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -50,23 +64,21 @@ def build_app(service: TaskService, lister: TaskLister, agents: Mapping[str, Ser
         yield
         warming.cancel()
 
-    app = FastAPI(openapi_url=None, lifespan=lifespan)
-    for position, (agent_id, served) in enumerate(agents.items()):
-        handler = AionRequestHandler(service, lister, streaming=served.card.capabilities.streaming)
-        dispatcher = Dispatcher(handler, agent_id)
-
-        async def rpc(request: Request, dispatcher: Dispatcher = dispatcher) -> Response:
-            return await dispatcher.handle_requests(request)
-
-        for prefix in (f"/agents/{agent_id}", *([""] if position == 0 else [])):
-            for path in {prefix or "/", f"{prefix}/"}:
-                app.add_route(path, rpc, methods=["POST"])
-            for card_path in CARD_PATHS:
-                app.router.routes.extend(
-                    create_agent_card_routes(
-                        served.card, card_url=f"{prefix}{card_path}", cache_control=f"public, max-age={CARD_MAX_AGE}"
-                    )
-                )
+    app = FastAPI(openapi_url=None, lifespan=lifespan, redirect_slashes=False)
+    app.add_exception_handler(HTTPException, refuse_path)
+    own_methods = context_methods(conversations)
+    routes = app.router.routes
+    routes.extend(server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since))
+    # The root last: a tenant's paths there fit whatever begins with one segment more.
+    for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
+        served = agents[agent_id]
+        handler = AionRequestHandler(service, lister, served.card, extended_card=served.extended_card)
+        routes.extend(card_routes(prefix, served.card, since=since))
+        routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
+        routes.extend(Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix))
+        # Before v1.0's, where `v1` would be a tenant.
+        routes.extend(RestV03(handler, agent_id, served.card).routes(prefix))
+        routes.extend(RestV1(handler, agent_id, served.card).routes(prefix))
     app.add_middleware(RestsBeforeItReturns)
     return app
 

@@ -7,47 +7,79 @@ import json
 import math
 from typing import Any, NoReturn
 
-from a2a.utils.errors import ContentTypeNotSupportedError, InvalidParamsError, InvalidRequestError, JSONParseError
-from starlette.requests import Request
+from a2a.utils.errors import (
+    A2AError,
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    InvalidRequestError,
+    JSONParseError,
+)
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
 """A Function URL itself refuses above 6 MB."""
 MAX_DEPTH = 32
-"""Levels of the whole body: protobuf reads back no more than about 31 levels of JSON within a message, three of its
-own hundred for each, and what cannot be read back must not be recorded."""
+"""Levels of the whole body, where R11 would have 64: protobuf reads back no more than about 31 levels of JSON within a
+message, three of its own hundred for each, a limit that Python cannot raise; and what cannot be read back must not be
+recorded."""
 MAX_INTEGER = 2**53
 
 
-class TooLarge(Exception):
-    """The body is larger than MAX_BODY_BYTES."""
+JSON = "application/json"
+
+
+class BodyRefused(Exception):
+    """The body is not read at all: HTTP has a status of its own for why."""
+
+    def __init__(self, http: int, error: A2AError) -> None:
+        super().__init__(str(error))
+        self.http, self.error = http, error
 
 
 class StrictRequest(Request):
     """A request whose `json()` raises the protocol's errors; each says what to mend."""
 
+    def __init__(self, scope: Scope, receive: Receive, *media_types: str) -> None:
+        """`media_types`: what the body may be; JSON where none is given."""
+        super().__init__(scope, receive)
+        self._media_types = media_types or (JSON,)
+
     async def body(self) -> bytes:
-        """Return the whole body; raises TooLarge as soon as it is."""
+        """Return the whole body; raises BodyRefused as soon as it is too large, is cut, or is compressed."""
         if not hasattr(self, "_body"):
+            encoding = self.headers.get("content-encoding", "").strip().lower()
+            if encoding not in ("", "identity"):
+                # What it unpacks to is not bounded by what was sent.
+                raise BodyRefused(
+                    415, ContentTypeNotSupportedError("The body is compressed: send it without a Content-Encoding.")
+                )
             chunks: list[bytes] = []
             size = 0
-            async for chunk in self.stream():
-                size += len(chunk)
-                if size > MAX_BODY_BYTES:
-                    raise TooLarge
-                chunks.append(chunk)
+            try:
+                async for chunk in self.stream():
+                    size += len(chunk)
+                    if size > MAX_BODY_BYTES:
+                        sentence = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
+                        raise BodyRefused(413, InvalidRequestError(sentence))
+                    chunks.append(chunk)
+            except ClientDisconnect as error:
+                # Nobody hears it; and it is nothing that the operator could mend.
+                raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error
             self._body = b"".join(chunks)
         return self._body
 
     async def json(self) -> Any:
         """Return the parsed body.
 
-        Raises ContentTypeNotSupportedError, JSONParseError, InvalidRequestError or InvalidParamsError.
+        Raises BodyRefused, ContentTypeNotSupportedError, JSONParseError, InvalidRequestError or InvalidParamsError.
         """
         if hasattr(self, "_json"):
             return self._json
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type != "application/json":
-            raise ContentTypeNotSupportedError(f"The Content-Type is {media_type or 'missing'}: send application/json.")
+        if media_type not in self._media_types:
+            wanted = " or ".join(self._media_types)
+            raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
         self._json = parse(await self.body())
         return self._json
 
@@ -55,7 +87,7 @@ class StrictRequest(Request):
 def parse(body: bytes) -> Any:
     """Return what the JSON text says; see `StrictRequest.json`."""
     if not body:
-        raise JSONParseError("The body is empty: send a JSON-RPC 2.0 request.")
+        raise JSONParseError("The body is empty: send a JSON object.")
     try:
         parsed = json.loads(
             body.decode("utf-8"),

@@ -1,47 +1,62 @@
-"""A refusal as JSON-RPC: the protocol's code, google.rpc details, and a sentence that says what to mend."""
+"""A refusal as the wire has it: JSON-RPC's, the REST binding's, and the REST binding's of v0.3."""
 
 import logging
 from typing import Any
 
-from a2a.server.jsonrpc_models import JSONRPCError
-from a2a.server.request_handlers.response_helpers import build_error_response
-from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, JSONParseError
+from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
+from starlette.responses import JSONResponse
 
-from aion_core.protocol.errors import INTERNAL
+from aion_core.protocol.errors import OnTheWire, ServiceUnavailableError, wire_form
 
 logger = logging.getLogger(__name__)
 
-INTERNAL_CODE, METHOD_NOT_FOUND_CODE, PARSE_ERROR_CODE = -32603, -32601, -32700
+A2A_JSON = "application/a2a+json"
+"""The media type of the REST binding (spec 11.1)."""
 
-_PARSER_WORDS = 300
-"""How much of what a parser says of the client's own input is passed on."""
+RETRY_AFTER_SECONDS = 2
 
 
 def error_body(request_id: str | int | None, error: Exception) -> dict[str, Any]:
     """Return the JSON-RPC error response; what nobody expected says nothing but that it happened."""
-    body = build_error_response(request_id, _spoken(error))
-    described: dict[str, Any] = body["error"]
-    if described["code"] == INTERNAL_CODE and not isinstance(error, A2AError):
-        described["message"] = INTERNAL
-        described.pop("data", None)
-    logger.info("Refused with %s: %s", described["code"], described["message"].replace("\n", " "))
-    return body
+    form, sentence, details = _told(error)
+    described = {"code": form.code, "message": sentence, "data": details}
+    return {"error": described, "id": request_id, "jsonrpc": "2.0"}
 
 
-def _spoken(error: Exception) -> A2AError | JSONRPCError:
-    """Return the error with a sentence of use: the SDK hides what its parsers said in the details."""
-    if isinstance(error, InvalidParamsError | InvalidRequestError) and error.data and "parseError" in error.data:
-        said = str(error.data["parseError"])[:_PARSER_WORDS]
-        return type(error)(f"{type(error).message}: {said}")
-    if isinstance(error, JSONRPCError) and error.code == METHOD_NOT_FOUND_CODE:
-        return JSONRPCError(
-            code=METHOD_NOT_FOUND_CODE,
-            message="There is no such method. This server has SendMessage, SendStreamingMessage, GetTask, ListTasks "
-            "and SubscribeToTask, and v0.3's message/send, message/stream, tasks/get and tasks/resubscribe.",
-        )
-    if isinstance(error, JSONParseError):
-        # Missing from the SDK's own table of errors.
-        return JSONRPCError(code=PARSE_ERROR_CODE, message=str(error))
-    if isinstance(error, A2AError | JSONRPCError):
-        return error
-    return JSONRPCError(code=INTERNAL_CODE, message=INTERNAL)
+def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]:
+    """Return the error as the REST binding of v1.0 has it (spec 11.6); `http` where the status is the transport's."""
+    form, sentence, details = _told(error)
+    return {
+        "error": {"code": http or form.http, "status": form.status, "message": sentence, "details": details},
+    }
+
+
+def v03_rest_error_body(error: Exception) -> dict[str, Any]:
+    """Return the error as v0.3's clients read it: the specification's object, with the SDK's name for its type."""
+    form, sentence, details = _told(error)
+    name = next((kind.__name__ for kind in type(error).__mro__ if kind in JSON_RPC_ERROR_CODE_MAP), "InternalError")
+    return {"type": name, "code": form.code, "message": sentence, "data": details}
+
+
+def rest_error(error: Exception, http: int | None = None) -> JSONResponse:
+    """Return the response that refuses a request of v1.0's REST binding."""
+    return _response(rest_error_body(error, http), error, http, A2A_JSON)
+
+
+def v03_rest_error(error: Exception, http: int | None = None) -> JSONResponse:
+    """Return the response that refuses a request of v0.3's REST binding."""
+    return _response(v03_rest_error_body(error), error, http, "application/json")
+
+
+def _response(body: dict[str, Any], error: Exception, http: int | None, media_type: str) -> JSONResponse:
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if isinstance(error, ServiceUnavailableError) else None
+    return JSONResponse(body, http or wire_form(error)[0].http, headers, media_type)
+
+
+def _told(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
+    form, sentence, details = wire_form(error)
+    if not isinstance(error, A2AError):
+        logger.error("A request failed for a reason nobody expected.", exc_info=error)
+    else:
+        logger.info("Refused with %s: %s", form.code, sentence.replace("\n", " "))
+    return form, sentence, details

@@ -6,14 +6,20 @@ from contextlib import aclosing, contextmanager
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.task import apply_history_length, validate_history_length
+from a2a.utils.task import apply_history_length
+from google.protobuf.json_format import MessageToDict
 
-from aion_core.errors import AionError, InvalidMessage, NotSupported, PushNotSupported, TaskNotFound
+from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
 from aion_core.ports import Delta
+from aion_core.protocol.aion.inbound import read as read_extensions
+from aion_core.protocol.aion.trace import from_headers
+from aion_core.protocol.aion.uris import TRACEABILITY, older
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
-from aion_core.protocol.limits import check_request, is_id
-from aion_core.protocol.types import Event, Message, Task
+from aion_core.protocol.extensions import without_reserved_metadata
+from aion_core.protocol.limits import check_history_length, check_request, is_id
+from aion_core.protocol.media_types import modes_of, negotiate
+from aion_core.protocol.types import AgentCard, Event, Message, Task
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import Call, TaskService
@@ -28,29 +34,31 @@ class AionRequestHandler(RequestHandler):
     Every method raises the SDK's `A2AError`s and nothing else on purpose.
     """
 
-    def __init__(self, service: TaskService, lister: TaskLister, *, streaming: bool = True) -> None:
-        """`streaming`: whether the agent's card offers it; what it does not offer is refused."""
-        self._service, self._lister, self._streaming = service, lister, streaming
+    def __init__(
+        self, service: TaskService, lister: TaskLister, card: AgentCard, *, extended_card: AgentCard | None = None
+    ) -> None:
+        """`card` is the agent's public one: what it does not offer is refused."""
+        self._service, self._lister, self._extended_card = service, lister, extended_card
+        self._offers, self._modes = card.capabilities, modes_of(card)
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
-        """See `TaskService.send`; the answer's history is as long as the request says."""
+        """See `TaskService.send`; a task's history is as long as the request says."""
         with wire_errors():
             call = _call(context)
-            check_request(params, call.idempotency_key)
-            task = await self._service.send(call, params)
-        return apply_history_length(task, params.configuration)
+            taken = self._taken(params, context)
+            answer = await self._service.send(call, taken)
+        return apply_history_length(answer, params.configuration) if isinstance(answer, Task) else answer
 
     async def batches(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[list[Spoken], None]:
         """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`."""
         with wire_errors():
-            if not self._streaming:
+            if not self._offers.streaming:
                 raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
             call = _call(context)
             if isinstance(params, pb.SendMessageRequest):
-                check_request(params, call.idempotency_key)
-                batches = self._service.stream(call, params)
+                batches = self._service.stream(call, self._taken(params, context))
             else:
                 _require_id(params.id)
                 batches = self._service.subscribe(call, params.id)
@@ -76,7 +84,7 @@ class AionRequestHandler(RequestHandler):
         """See `TaskService.get`; the history is as long as the request says."""
         with wire_errors():
             _require_id(params.id)
-            validate_history_length(params)
+            check_history_length(params.history_length, "historyLength")
             task = await self._service.get(_call(context), params.id)
         return apply_history_length(task, params)
 
@@ -118,8 +126,31 @@ class AionRequestHandler(RequestHandler):
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> pb.AgentCard:
-        """Refused: the card does not offer an extended one."""
-        raise _not_offered("GetExtendedAgentCard")
+        """Return the extended card, where the agent offers one and has one (R7, D4).
+
+        It is for callers who have said who they are (spec 3.1.11): whoever builds the context refuses the others, on
+        this operation as on each, once the server asks.
+        """
+        if not self._offers.extended_agent_card:
+            raise _not_offered("an extended card")
+        if self._extended_card is None:
+            sentence = "This agent's extended card is not configured. Its public card says what it does."
+            raise to_wire(NoExtendedCard(sentence))
+        return self._extended_card
+
+    def _taken(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.SendMessageRequest:
+        """Return the request as it is kept: without what only the server may say (R76), with the trace of its headers.
+
+        Raises ClientError where it cannot be taken, such as for a payload of an Aion extension that is none.
+        """
+        check_request(params, _call(context).idempotency_key)
+        taken = without_reserved_metadata(params)
+        trace = from_headers(context.state.get("headers", {}))
+        if trace and not {TRACEABILITY, older(TRACEABILITY)} & taken.metadata.fields.keys():
+            taken.metadata.update({TRACEABILITY: trace})
+        read_extensions(taken.message, MessageToDict(taken.metadata))
+        negotiate(taken, self._modes, context.requested_extensions)
+        return taken
 
     async def _events(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext

@@ -9,11 +9,12 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any
 
 from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3.types import SendStreamingMessageSuccessResponse
 from a2a.compat.v0_3.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent03
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
@@ -24,14 +25,24 @@ from aion_core.ports import Delta
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent, stream_response
 from aion_core.tasks import lifecycle
 from aion_core.tasks.run import Resumed, Spoken
-from aion_core.web.errors import error_body
+from aion_core.web.errors import error_body, rest_error_body
 from aion_core.web.request_handler import as_event
 
 logger = logging.getLogger(__name__)
 
 RequestId = str | int | None
-Encode = Callable[[Event, RequestId], str]
+Encode = Callable[[Event], str]
 """An event as the JSON text of one SSE `data` field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one version writes a stream in one binding."""
+
+    encode: Encode
+    refuse: Callable[[Exception], dict[str, Any]]
+    """The error that ends a stream early, as the JSON of its frame."""
+
 
 HEARTBEAT_SECONDS = 15.0
 """A stream that says nothing sends a comment this often: fronts cut what is silent."""
@@ -49,32 +60,59 @@ _HEADERS = [
 ]
 
 
-def encode_v1(event: Event, request_id: RequestId) -> str:
-    """Return the event in the wrapper of v1.0: exactly one of its members is set (R28)."""
-    result = MessageToDict(stream_response(event))
-    return json.dumps({"result": result, "id": request_id, "jsonrpc": "2.0"}, ensure_ascii=False)
+def jsonrpc_v1(request_id: RequestId) -> Dialect:
+    """Return how v1.0 writes a stream as the answers to a JSON-RPC request."""
+
+    def encode(event: Event) -> str:
+        return _json({"result": _wrapped(event), "id": request_id, "jsonrpc": "2.0"})
+
+    return Dialect(encode, lambda error: error_body(request_id, error))
 
 
-def encode_v03(event: Event, request_id: RequestId) -> str:
-    """Return the event as v0.3 has it: flat, told apart by `kind` (R29-R31)."""
-    response = conversions.to_compat_stream_response(stream_response(event), request_id)
+def jsonrpc_v03(request_id: RequestId) -> Dialect:
+    """Return how v0.3 does: the events are flat, told apart by `kind` (R29-R31)."""
+
+    def encode(event: Event) -> str:
+        response = v03_event(event)
+        response.id = request_id
+        return response.model_dump_json(by_alias=True, exclude_none=True)
+
+    return Dialect(encode, lambda error: error_body(request_id, error))
+
+
+REST_V1 = Dialect(lambda event: _json(_wrapped(event)), rest_error_body)
+"""How v1.0's REST binding writes a stream: each frame is a StreamResponse (spec 11.7)."""
+
+
+def v03_event(event: Event) -> SendStreamingMessageSuccessResponse:
+    """Return the event in v0.3's types; the last of a stream is final (R35), and a question is."""
+    response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, TaskStatusUpdateEvent03):
-        # The last event of a stream is final (R35), and a question is; the SDK says so of terminal states only.
+        # The SDK says so of terminal states only.
         response.result.final = isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.RESTING
-    return response.model_dump_json(by_alias=True, exclude_none=True)
+    return response
+
+
+def _wrapped(event: Event) -> dict[str, Any]:
+    """Return the event in the wrapper of v1.0: exactly one of its members is set (R28)."""
+    return MessageToDict(stream_response(event))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 class Frames:
     """Renders what is said, for one stream."""
 
-    def __init__(self, encode: Encode, request_id: RequestId) -> None:
-        self._encode, self._request_id = encode, request_id
+    def __init__(self, dialect: Dialect) -> None:
+        self._encode, self._refuse = dialect.encode, dialect.refuse
         self._task: Task | Resumed | None = None
         self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[Spoken]) -> bytes:
-        """Return the frames of all that is said, in order."""
-        frames = "".join([self._frame(spoken) for spoken in batch])
+        """Return the frames of all that is said, in order; of nothing a comment, with which the answer's head leaves."""
+        frames = "".join([self._frame(spoken) for spoken in batch]) or COMMENT
         if not frames.isascii():
             frames = frames.translate(_LINE_ENDS)
         # Half a surrogate pair, which a model may speak at the edge of a chunk, has no UTF-8.
@@ -82,8 +120,7 @@ class Frames:
 
     def error(self, error: Exception) -> bytes:
         """Return the frame that says why the stream ends early."""
-        data = json.dumps(error_body(self._request_id, error), ensure_ascii=False)
-        return f"event: error\ndata: {data}\n\n".encode()
+        return f"event: error\ndata: {_json(self._refuse(error)).translate(_LINE_ENDS)}\n\n".encode("utf-8", "replace")
 
     def _frame(self, spoken: Spoken) -> str:
         what = spoken.what
@@ -94,7 +131,7 @@ class Frames:
             self._task = what
         if isinstance(what, Resumed):
             return COMMENT
-        data = f"data: {self._encode(what, self._request_id)}\n\n"
+        data = f"data: {self._encode(what)}\n\n"
         # What has no place in the log has no id: a reader that comes back asks for what followed the last one.
         return f"id: {spoken.id}\n{data}" if spoken.id else data
 
@@ -104,7 +141,7 @@ class Frames:
         # Unguessable: the context id and the request's id, which stand beside the text, are the client's choice.
         marker = token_hex(16)
         event = as_event(replace(delta, text=marker), self._task)
-        before, after = self._encode(event, self._request_id).split(marker)
+        before, after = self._encode(event).split(marker)
         template = (f"data: {before}", f"{after}\n\n")
         self._templates[delta.append, delta.last, delta.reason] = template
         return template
@@ -118,10 +155,11 @@ class EventStream(Response):
         self._first, self._rest, self._frames = first, rest, frames
         self.status_code = 200
         self.background = None
+        self.raw_headers = list(_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the stream."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": _HEADERS})
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         one_at_a_time = asyncio.Lock()
         last_written = asyncio.get_running_loop().time()
 
@@ -166,9 +204,7 @@ class EventStream(Response):
                 await write(self._frames.error(error))
 
 
-async def open_stream(
-    batches: AsyncGenerator[list[Spoken], None], encode: Encode, request_id: RequestId
-) -> EventStream:
+async def open_stream(batches: AsyncGenerator[list[Spoken], None], dialect: Dialect) -> EventStream:
     """Return the stream's response once its first words are there; what is refused before them is raised."""
     first: list[Spoken] = await anext(batches, [])
-    return EventStream(first, batches, Frames(encode, request_id))
+    return EventStream(first, batches, Frames(dialect))

@@ -18,7 +18,7 @@ from tests.support.engines import Stack
 
 def by_kms(stack: Stack, clock: ManualClock, *, client: Any = None, key: str | None = None) -> KMSCipher:
     kms = Calls("kms", ThreadPoolExecutor(4), client=client or stack.client("kms"))
-    return KMSCipher(kms, clock, key=key or stack.environment("TaskFunction")["AION_KEY"])
+    return KMSCipher(kms, clock, key=key or stack.environment("TaskFunction")["AION_KMS_KEY"])
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What an answer costs in requests to DynamoDB: counted by a botocore hook, not timed."""
 
 import asyncio
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -53,11 +54,14 @@ def request(**message: str) -> SendMessageRequest:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("a_second", "at_most"), [(0, 20), (60, 75)], ids=["in one burst", "60 chunks a second"])
-async def test_the_log_of_a_thousand_chunks(stack: Stack, a_second: float, at_most: int) -> None:
+async def test_the_log_of_a_thousand_chunks(stack: Stack, a_second: float, at_most: float) -> None:
     counted = Counted(stack)
     service = parts(talking(1000, a_second), counted.store).service
     call = Call(new_owner(), "test")
+    begun = time.monotonic()
     heard = [spoken.what async for batch in service.stream(call, request()) for spoken in batch]
+    # Batches are written by time: a machine that takes longer to say it all writes more of them.
+    at_most *= max(1.0, (time.monotonic() - begun) * a_second / 1000)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")
     # The lease is renewed each ten seconds, whatever is said.
     assert counted.writes - counted.requests["UpdateItem"] <= at_most

@@ -151,10 +151,10 @@ async def test_the_card_is_there_for_clients_of_both_versions(server: Server, pr
             await http.get(f"{server.url}{prefix}{path}", headers={"If-None-Match": answer.headers["etag"]})
         ).status_code == 304
     assert card["url"] == f"{server.url}/"
-    assert card["protocolVersion"] == "0.3"
+    assert card["protocolVersion"] == "0.3.0"
     assert card["preferredTransport"] == "JSONRPC"
-    assert [interface["protocolVersion"] for interface in card["supportedInterfaces"]] == ["1.0", "0.3"]
-    assert {interface["url"] for interface in card["supportedInterfaces"]} == {f"{server.url}/"}
+    assert [interface["protocolVersion"] for interface in card["supportedInterfaces"]] == ["1.0", "1.0", "0.3", "0.3"]
+    assert [interface["url"] for interface in card["supportedInterfaces"]] == [f"{server.url}/", server.url] * 2
     assert card["capabilities"]["streaming"] is True
     assert card["skills"][0]["id"] == "echo"
     assert "max-age" in answer.headers["cache-control"]

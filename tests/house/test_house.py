@@ -62,7 +62,10 @@ def test_only_aws_and_infra_know_boto() -> None:
         ("aion_core.aws.task_store", {"fastapi", "langgraph", "a2a.server"}),
         ("aion_core.aws.checkpoints", {"google.adk"}),
         ("aion_core.aws.sessions", {"langgraph", "langchain_core"}),
-        ("aion_core.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn"}),
+        ("aion_core.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
+        # What `aion card` does needs no agent; cards that are not signed need no cryptography.
+        ("aion_core.agents.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
+        ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],
 )
 def test_a_module_loads_only_what_it_needs(module: str, never: set[str]) -> None:

@@ -2,31 +2,55 @@
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
+import httpx
 from starlette.types import ASGIApp, Message
 
 
-async def post(app: ASGIApp, body: dict[str, Any], headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    """Return the status and the body of the answer; what the app does afterwards goes on."""
-    given = {"content-type": "application/json", "host": "test", **(headers or {})}
+@dataclass(frozen=True)
+class Answer:
+    """What came back; what the app does afterwards goes on."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def call(
+    app: ASGIApp,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+    *,
+    heard: Callable[[], None] = lambda: None,
+) -> Answer:
+    """Return the answer; `heard` is called when the first bytes of a good one are there."""
+    path, _, query = target.partition("?")
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
-        "method": "POST",
-        "path": "/",
-        "raw_path": b"/",
-        "query_string": b"",
+        "method": method,
+        "path": unquote_to_bytes(path).decode("utf-8", "replace"),
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
         "root_path": "",
         "scheme": "http",
         "server": ("test", 80),
         "client": ("test", 1),
-        "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
+        "headers": [
+            (name.lower().encode(), value.encode()) for name, value in {"host": "test", **(headers or {})}.items()
+        ],
     }
-    unread = [json.dumps(body).encode()]
-    answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
-    status, received = 0, b""
+    unread = [body]
+    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    start: Message = {}
+    received: list[bytes] = []
 
     async def receive() -> Message:
         if unread:
@@ -35,19 +59,40 @@ async def post(app: ASGIApp, body: dict[str, Any], headers: dict[str, str] | Non
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
-        nonlocal status, received
+        nonlocal start
         if message["type"] == "http.response.start":
-            status = message["status"]
-        else:
-            received += message.get("body", b"")
-            if not message.get("more_body") and not answered.done():
-                answered.set_result((status, received))
+            start = message
+            return
+        received.append(message.get("body", b""))
+        if start["status"] == 200:
+            heard()
+        if not message.get("more_body") and not answered.done():
+            told = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+            answered.set_result(Answer(start["status"], told, b"".join(received)))
 
-    call = asyncio.ensure_future(app(scope, receive, send))
-    _calls.add(call)
-    call.add_done_callback(_calls.discard)
-    await asyncio.wait({call, answered}, return_when=asyncio.FIRST_COMPLETED)
+    running = asyncio.ensure_future(app(scope, receive, send))
+    _calls.add(running)
+    running.add_done_callback(_calls.discard)
+    await asyncio.wait({running, answered}, return_when=asyncio.FIRST_COMPLETED)
+    if not answered.done():
+        await running  # it raised, and its error says more than an answer that is missing
     return await answered
+
+
+async def post(app: ASGIApp, body: dict[str, Any], headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+    """Return the status and the body of the answer to a JSON-RPC request."""
+    answer = await call(
+        app, "POST", "/", json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})}
+    )
+    return answer.status, answer.body
+
+
+async def ask(
+    app: ASGIApp, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
+) -> httpx.Response:
+    """Return the answer to a request whose target reaches the app as it stands: no client has tidied it up."""
+    answer = await call(app, method, target, body, headers)
+    return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
 
 
 _calls: set["asyncio.Future[None]"] = set()

@@ -1,5 +1,6 @@
-"""Python environments of their own, for what does not go together with the project's lock."""
+"""Environments of their own, Python's and Node's, for what does not go together with the project's lock."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,3 +23,29 @@ def python_with(requirements: Path) -> Path:
         )
         stamp.write_bytes(requirements.read_bytes())
     return python
+
+
+def node_with(folder: Path) -> Path:
+    """A folder with the programs of the given one and what its package-lock.json names, installed once.
+
+    Raises NodeMissing where there is no Node to run them.
+    """
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        raise NodeMissing
+    environment = ROOT / ".cache" / folder.name
+    lock, stamp = folder / "package-lock.json", environment / "installed.json"
+    environment.mkdir(parents=True, exist_ok=True)
+    for program in folder.iterdir():
+        shutil.copy(program, environment)
+    if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
+        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run(command, cwd=environment, check=True)
+        stamp.write_bytes(lock.read_bytes())
+    return environment
+
+
+class NodeMissing(Exception):
+    """Neither node nor npm can be run here."""
+
+    def __init__(self) -> None:
+        super().__init__("node and npm are not there (20 or newer): https://nodejs.org")

@@ -1,8 +1,8 @@
 """The real service over a store and an agent, without HTTP."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -16,8 +16,10 @@ from aion_core.memory.checkpoints import MemorySaver
 from aion_core.memory.queues import MemoryBells
 from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Agent, Clock, TaskList, TaskStore, WhenBusy
+from aion_core.ports import Agent, AnswerAs, Clock, ReplyAs, TaskList, TaskStore, WhenBusy
 from aion_core.protocol.card import build_card
+from aion_core.protocol.types import AgentCard
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.runner import TaskRunner
@@ -36,21 +38,31 @@ class Parts:
     worker: Worker
     bells: MemoryBells
     store: TaskStore
+    conversations: Conversations
     streaming: bool = True
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """What the card says otherwise, by the names of `build_card`."""
+    extended_card: AgentCard | None = None
+
+    @property
+    def card(self) -> AgentCard:
+        """The agent's card."""
+        said: dict[str, Any] = {
+            "name": "Test",
+            "description": "A test's agent.",
+            "version": "1",
+            "url": "http://test/",
+            "streaming": self.streaming,
+            "skills": [],
+            "input_modes": ["text/plain", "application/json", "application/octet-stream"],
+            "output_modes": ["text/plain"],
+        }
+        return build_card(**{**said, **self.described})
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
-        card = build_card(
-            name="Test",
-            description="A test's agent.",
-            version="1",
-            url="http://test/",
-            streaming=self.streaming,
-            skills=[],
-            input_modes=["text/plain"],
-            output_modes=["text/plain"],
-        )
-        return build_app(self.service, self.lister, {"test": Served(self.agent, card)})
+        served = Served(self.agent, self.card, self.extended_card)
+        return build_app(self.service, self.lister, self.conversations, {"test": served})
 
 
 def parts(
@@ -61,6 +73,8 @@ def parts(
     double_texting: WhenBusy = WhenBusy.ENQUEUE,
     blocking_wait: float = 240.0,
     task_list: TaskList | None = None,
+    reply: ReplyAs = ReplyAs.TASK,
+    answer: AnswerAs = AnswerAs.MESSAGE,
     **options: Any,
 ) -> Parts:
     """The service for an agent, or for a graph; in memory unless a store is given, and the list of its tasks."""
@@ -85,13 +99,25 @@ def parts(
     bells = MemoryBells(clock)
     task_list = task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks)
     history = ContextHistory(store, task_list).of
-    runner = TaskRunner(store, {"test": agent}.__getitem__, clock, bells, history=history, **options)
+    replies = {"test": reply}
+    runner = TaskRunner(
+        store,
+        {"test": agent}.__getitem__,
+        clock,
+        bells,
+        history=history,
+        replies=replies,
+        answers={"test": answer},
+        **options,
+    )
     worker = Worker(store, runner, bells, clock)
     bells.answered_by(worker.answer)
     policies = {"test": double_texting}
-    service = TaskService(store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait)
+    service = TaskService(
+        store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
+    )
     lister = TaskLister(store, task_list)
-    return Parts(service, lister, agent, worker, bells, store)
+    return Parts(service, lister, agent, worker, bells, store, Conversations(store, task_list))
 
 
 @asynccontextmanager

@@ -51,7 +51,9 @@ class DynamoDBSessionPlace:
         executor = ThreadPoolExecutor(16)
         self.dynamodb = Calls("dynamodb", executor, client=self.client)
         self.blobs = S3Blobs(Calls("s3", executor, client=self.s3), bucket=self.bucket)
-        self.cipher = KMSCipher(Calls("kms", executor, client=stack.client("kms")), clock, key=environment["AION_KEY"])
+        self.cipher = KMSCipher(
+            Calls("kms", executor, client=stack.client("kms")), clock, key=environment["AION_KMS_KEY"]
+        )
         self._clock = clock
 
     def service(self, **options: Any) -> DynamoDBSessions:

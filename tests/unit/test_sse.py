@@ -1,5 +1,6 @@
 """Each kind of frame against what the SDK's own dispatchers render for the same event."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -7,15 +8,20 @@ from typing import Any
 import httpx
 import pytest
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from aion_core.ports import Asked, Chunk, Emission, Reply
+from aion_core.clock import SystemClock
+from aion_core.errors import StoreCorrupt
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Asked, Chunk, Emission, Log, Reply, TaskKey
 from aion_core.protocol.types import Message, Part
 from aion_core.web.app import RestsBeforeItReturns
+from aion_core.web.calls import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rpc import CallContextBuilder
+from tests.support.agents.scripted import Held
 from tests.support.service import Parts, http, parts, send
 
 ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלום\u202c lines \u2028\u2029\u0085 NUL \0 </script>'
@@ -44,7 +50,7 @@ class Scripted:
 def the_sdks_app(made: Parts) -> Any:
     """The same handler behind the SDK's own dispatchers; they want the version said."""
     dispatcher = JsonRpcDispatcher(
-        AionRequestHandler(made.service, made.lister), CallContextBuilder("test"), enable_v0_3_compat=True
+        AionRequestHandler(made.service, made.lister, made.card), CallContextBuilder("test"), enable_v0_3_compat=True
     )
 
     async def rpc(request: Request) -> Any:
@@ -83,6 +89,62 @@ async def test_frames_say_what_the_sdk_says(method: str, version: str, fails: bo
     assert len(mine_frames) == 8 if not fails else 8
     if version == "1.0":
         assert kinds == {"task", "statusUpdate", "artifactUpdate"}
+
+
+class Losing(MemoryTaskStore):
+    """A store that has lost what comes after a task's first events."""
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        if after > 1:
+            raise StoreCorrupt("secret of the store")
+        return await super().log(key, after=after)
+
+
+@pytest.mark.parametrize(("method", "version"), [("SubscribeToTask", "1.0"), ("tasks/resubscribe", "0.3")])
+async def test_a_stream_that_is_cut_says_why_as_the_sdk_does(method: str, version: str) -> None:
+    """R25, R99."""
+    agent = Held()
+    made = parts(agent, Losing(SystemClock()))
+    begin = send(contextId="c-1")
+    begin["params"]["configuration"] = {"returnImmediately": True}
+    async with http(made.app()) as ours, http(the_sdks_app(made)) as theirs:
+        task = (await ours.post("/", json=begin)).json()["result"]["task"]
+        body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"id": task["id"]}}
+        headers = {"A2A-Version": version}
+        mine, sdk = await ours.post("/", json=body, headers=headers), await theirs.post("/", json=body, headers=headers)
+        agent.go.set()
+    assert "secret" not in mine.text
+    first, *_, last = frames(mine)
+    sdk_first, *_, sdk_last = frames(sdk)
+    assert json.loads(first["data"]) == json.loads(sdk_first["data"])
+    said, sdk_said = json.loads(last["data"]), json.loads(sdk_last["data"])
+    assert last["event"] == "error"
+    # v0.3's SDK neither names the event nor adds the typed details.
+    if version == "1.0":
+        assert sdk_last["event"] == "error"
+        assert said == sdk_said
+    assert (said["id"], said["error"]["code"]) == (sdk_said["id"], sdk_said["error"]["code"]) == (7, -32603)
+    assert said["error"]["message"] == sdk_said["error"]["message"]
+
+
+async def test_a_silent_stream_sends_what_clients_read_past_as_the_sdk_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fronts cut what is silent."""
+    monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
+    answers = []
+    for of in (Parts.app, the_sdks_app):
+        agent = Held()
+        async with http(of(parts(agent))) as client:
+            headers = {"A2A-Version": "1.0"}
+            asked = asyncio.ensure_future(client.post("/", json=send(method="SendStreamingMessage"), headers=headers))
+            await agent.spoke.wait()
+            await asyncio.sleep(0.2)
+            agent.go.set()
+            answers.append(await asked)
+    for answer in answers:
+        comments = [line for line in answer.text.splitlines() if line.startswith(":")]
+        assert len(comments) > 2
+        assert len(frames(answer)) == 5, "and no frame more"
 
 
 async def test_each_frame_has_its_place_in_the_log_as_its_id() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 from langgraph.errors import GraphDrained
 from langgraph.graph import StateGraph
 
+from aion_core.agents.asked import Unfit, asked_before
 from aion_core.agents.guard import guarded
 from aion_core.agents.langgraph import fingerprint, going_on
 from aion_core.agents.langgraph.configured import check_saver, own_context
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.inbound import with_envelopes
-from aion_core.agents.langgraph.interrupts import asked_before, breakpoint_before, question, unfit_by_schema
+from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound
-from aion_core.agents.langgraph.reviews import Unfit
 from aion_core.agents.langgraph.state_types import classes_of, state_types
 from aion_core.agents.langgraph.thread import messages_of, with_finished
 from aion_core.agents.langgraph.turn import Given, GraphTurn, Savers

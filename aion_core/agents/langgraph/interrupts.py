@@ -4,18 +4,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
 from pydantic import ValidationError
 
+from aion_core.agents.asked import PAUSED, ids_of
 from aion_core.agents.langgraph.reviews import review_of
 from aion_core.ports import Asked, Asks
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
-
-PAUSED = "pausedBefore"
-"""The metadata key of the nodes before which a graph was compiled to pause."""
 
 
 def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> Asks:
@@ -39,23 +37,6 @@ def breakpoint_before(nodes: Sequence[str]) -> Asks:
     """Return the turn's end of a graph that was compiled to pause here: any answer lets it go on."""
     text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
     return Asks(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED: list(nodes)}))
-
-
-def asked_before(asked: Asked) -> Message | None:
-    """Return the question that the turn's message answers, None where it is a message by itself."""
-    said = asked.task.history
-    place = next((n for n, message in enumerate(said) if message.message_id == asked.message.message_id), 0)
-    before = said[place - 1] if place else None
-    if before is None or before.role != Role.ROLE_AGENT:
-        return None
-    return before if {INTERRUPT_ID, PAUSED} & before.metadata.fields.keys() else None
-
-
-def ids_of(question: Message | None) -> list[str]:
-    """Return the ids of what was asked, in its order."""
-    metadata = MessageToDict(question.metadata) if question is not None else {}
-    listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
-    return [str(each["id"]) for each in listed if each["id"]]
 
 
 def resumption(asked: Asked, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:

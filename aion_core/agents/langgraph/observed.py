@@ -16,9 +16,9 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 
-from aion_core.agents.langgraph.sink import BrokeOff
 from aion_core.agents.langgraph.spoken import is_internal
 from aion_core.agents.langgraph.streamed import Streamed
+from aion_core.agents.sink import BrokeOff
 
 logger = logging.getLogger("aion_core.internal")
 

@@ -2,33 +2,27 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from google.protobuf.json_format import ParseDict
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from uuid_utils.compat import uuid7
 
+from aion_core.agents.ending import INVOKED, last_words, rest_key, settled
 from aion_core.agents.langgraph.added import Added, message_of
 from aion_core.agents.langgraph.graph import OUTBOX
-from aion_core.agents.langgraph.said import REPLY, REST, SaidMessages, made_id
-from aion_core.agents.langgraph.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
 from aion_core.agents.langgraph.spoken import Speakers, is_internal
 from aion_core.agents.langgraph.streamed import Streamed
 from aion_core.agents.langgraph.thread import Past, as_messages, messages_of
-from aion_core.agents.reply import Left, resolve
+from aion_core.agents.reaction import reaction_of
+from aion_core.agents.reply import Left
+from aion_core.agents.said import REPLY, SaidMessages
+from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.authoring.types import A2AOutbox, outbox_of
-from aion_core.ports import Asked, Emission, Emitted, Noted, Reply, Said, Typing
-from aion_core.protocol.extensions import is_reserved
-from aion_core.protocol.types import Artifact, Message, Part, Role
+from aion_core.ports import Asked, Emission, Emitted, Noted, Said, Typing
+from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)
-
-INVOKED = "agentInvoked"
-"""The metadata key of the status update that says which sub-agent was invoked (R39)."""
-REACTION = "aion:reaction"
-"""What the id of a reaction's artifact begins with."""
 
 HANDED = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reacted, Replied)
 """What a node hands over by `authoring.emit.hand`: counted, so that no checkpoint runs ahead of it."""
@@ -106,7 +100,7 @@ class Outbound:
         self._added.see(messages)
         answered = self._added.so_far()
         if answered is not None and self._said.reply is None and not self._said.holds(answered):
-            yield from self._say(answered, self._rest_key("question"))
+            yield from self._say(answered, rest_key(self._asked, "question"))
 
     def rest(self) -> Iterator[Emission]:
         """Yield what is still to be said once the last event is heard, the Reply last."""
@@ -118,17 +112,7 @@ class Outbound:
             spoken=self._speakers.last_text() or self._earlier,
             emitted=self._said.emitted,
         )
-        for place, emission in enumerate(resolve(left)):
-            # The end may be reached again, by another process: what was said of it keeps its key and its id.
-            if isinstance(emission, Emitted):
-                emission = replace(emission, artifact=self._settled(emission.artifact), key=self._rest_key(place))
-            elif isinstance(emission, Said):
-                emission = replace(
-                    emission, message=self._identified(emission.message, place), key=self._rest_key(place)
-                )
-            elif isinstance(emission, Reply) and emission.message is not None:
-                emission = replace(emission, message=self._identified(emission.message, "answer"))
-            yield emission
+        yield from last_words(self._asked, left)
 
     def _emit(self, payload: Any) -> Iterator[Emission]:
         match payload:
@@ -153,7 +137,7 @@ class Outbound:
                 yield from self._say(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
                 yield from self._speakers.replied(payload.message.message_id)
             case Reacted():
-                yield self._reaction(payload)
+                yield reaction_of(self._asked, payload, self._key(payload.node), self._opened)
             case IsTyping():
                 yield Typing()
             case _:
@@ -166,34 +150,10 @@ class Outbound:
 
     def _artifact(self, emitted: ArtifactEmitted) -> Emitted:
         """Return the artifact's event; an append needs an opening."""
-        artifact = self._settled(emitted.artifact)
+        artifact = settled(self._asked, emitted.artifact)
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
         return Emitted(artifact, append, emitted.last_chunk, self._key(emitted.node))
-
-    def _settled(self, given: Artifact) -> Artifact:
-        """Settle an artifact's identity: the id that was given, else (task, name); ids of the server's are its own."""
-        artifact = Artifact()
-        artifact.CopyFrom(given)
-        if not artifact.artifact_id or is_reserved(artifact.artifact_id):
-            artifact.artifact_id = made_id(self._asked.task.id, artifact.name)
-        return artifact
-
-    def _identified(self, message: Message, name: object) -> Message:
-        """Give a message of the turn's end an id that it has again where that is reached again."""
-        if not message.message_id:
-            message.message_id = made_id(self._asked.turn.id, str(name))
-        return message
-
-    def _rest_key(self, place: object) -> str:
-        return f"{REST}{self._asked.turn.id}/{place}"
-
-    def _reaction(self, reacted: Reacted) -> Emitted:
-        data = {"data": {"key": reacted.key, "messageId": reacted.message_id}}
-        artifact = Artifact(
-            artifact_id=f"{REACTION}:{reacted.message_id}", name="Reaction", parts=[ParseDict(data, Part())]
-        )
-        return Emitted(artifact, key=self._key(reacted.node))
 
     def _key(self, node: str) -> str:
         """Return what tells this emission from its repeat: the node's run, and how many it has made before."""

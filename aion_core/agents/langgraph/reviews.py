@@ -11,15 +11,13 @@ from typing import Any
 
 from langgraph.types import Interrupt
 
+from aion_core.agents.asked import Unfit
+
 _WORDS = {
     "approve": "approve", "approved": "approve", "yes": "approve", "y": "approve", "ok": "approve", "okay": "approve",
     "reject": "reject", "rejected": "reject", "no": "reject", "n": "reject", "deny": "reject",
 }  # fmt: skip
 _KINDS = ("approve", "edit", "reject", "respond")
-
-
-class Unfit(ValueError):
-    """The answer is none that the question takes; the sentence says what would be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,54 +8,17 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
-from aion_core.authoring.context import Message, Thread, User
+from aion_core.agents.sink import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
+from aion_core.authoring.context import Message, Thread
 from aion_core.authoring.emit import hand, running_node
 from aion_core.ports import Asked
 from aion_core.protocol import types as a2a
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkSaid:
-    """A chunk of a reply, as it comes."""
-
-    text: str
-    message_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class BrokeOff:
-    """No more comes of what was being said under this id, a reply or a model's message: it is not whole."""
-
-    message_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Replied:
-    """A durable reply."""
-
-    message: a2a.Message
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reacted:
-    """A reaction to a message."""
-
-    key: str
-    message_id: str
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class IsTyping:
-    """The agent is writing."""
 
 
 class StreamSink:
@@ -108,31 +71,8 @@ class StreamSink:
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[Message]:
         """See `ReplySink.history`: what was said in the context, the turn's own message last."""
-        if limit <= 0:
-            return []
-        said = await self._said(limit, before)
-        names = {a2a.Role.ROLE_AGENT: self._asked.context.agent}
-        owner = self._asked.context.owner
-        return [
-            Message(raw=message, user=User(names.get(message.role, owner)), thread=thread) for message in said[-limit:]
-        ]
-
-    async def _said(self, limit: int, before: str | None) -> list[a2a.Message]:
-        this = self._asked.message
-        if self._asked.history is None:
-            # Only the task is at hand.
-            said = list(self._asked.task.history)
-            place = next((n for n, message in enumerate(said) if message.message_id == before), len(said))
-            return said[:place]
-        if before not in (None, this.message_id):
-            return list(await self._asked.history(limit, before))
-        # Whoever reads the context may or may not count the message that it is being read for.
-        earlier = [each for each in await self._asked.history(limit + 1, None) if each.message_id != this.message_id]
-        return earlier if before is not None else [*earlier, this]
+        return await history_of(self._asked, thread, limit=limit, before=before)
 
 
 _IDS = uuid.UUID("0d1c3f5e-6f5b-4a39-9a40-8c4a4bd0a6c1")
 """The namespace of the ids of replies."""
-
-TARGET = "aion:target"
-"""Where a reply goes, in its metadata; the server's to set."""

@@ -13,12 +13,13 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
+from aion_core.agents.asked import ids_of
 from aion_core.agents.context import context_of
 from aion_core.agents.langgraph import fingerprint
 from aion_core.agents.langgraph.graph import MESSAGES, Graph
 from aion_core.agents.langgraph.handover import Handover
 from aion_core.agents.langgraph.inbound import clears_outbox, graph_input, thread_id
-from aion_core.agents.langgraph.interrupts import ids_of, resumption
+from aion_core.agents.langgraph.interrupts import resumption
 from aion_core.agents.langgraph.observed import Observer
 from aion_core.agents.langgraph.outbound import HANDED, Outbound
 from aion_core.agents.langgraph.sink import StreamSink

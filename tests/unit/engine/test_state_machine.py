@@ -6,6 +6,7 @@ A state machine of Hypothesis over the JSON-RPC surface: sends of every kind, an
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from random import Random
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from aion_core.ports import Asked, Asks, Chunk, Emission, Reply, WhenBusy
+from tests.simulation.loop import SimClock, SimLoop
 from tests.support.agents.scripted import says
 from tests.support.asgi import post
 from tests.support.service import Parts, parts
@@ -54,9 +56,10 @@ class Clients(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
+        # Its seconds are made up: nobody waits for a poll that comes later.
+        self.loop = SimLoop(Random(0), most_steps=10_000_000)
         self.agent = Obedient()
-        self.made: Parts = parts(self.agent, double_texting=self.policy, lease_seconds=1000)
+        self.made: Parts = parts(self.agent, double_texting=self.policy, lease_seconds=1000, clock=SimClock(self.loop))
         self.app = self.made.app()
         self.sent: dict[str, dict[str, Any]] = {}
         """The messages that were accepted, by their ids."""
@@ -226,7 +229,7 @@ class ClientsThatAreRefused(Clients):
 
 
 _SETTINGS = settings(
-    max_examples=8,
+    max_examples=20,
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),

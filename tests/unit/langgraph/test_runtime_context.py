@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from aion.langgraph import AionContext, get_aion_context
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.protocol.aion.uris import DISTRIBUTION
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.service import http, parts, send
 
@@ -126,7 +127,7 @@ async def test_the_network_of_the_request_is_the_threads_and_integers_stay_integ
         return {"messages": [AIMessage(f"{thread.network} {state['a2a_inbox'].metadata['trace']}")]}
 
     graph = StateGraph(WithInbox).add_node("node", node).add_edge(START, "node")
-    metadata = {"aion:network": "slack", "trace": [1, 2.5, {"n": 3}]}
+    metadata = {DISTRIBUTION: {"distribution": {"endpointType": "slack"}}, "trace": [1, 2.5, {"n": 3}]}
     answer = await answer_of(graph, metadata=metadata)
     assert answer == ("TASK_STATE_COMPLETED", "slack [1, 2.5, {'n': 3}]")
 

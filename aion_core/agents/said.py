@@ -47,6 +47,10 @@ class SaidMessages:
         self._remember(message, key)
         return Said(message, key)
 
+    def under(self, key: str) -> Message | None:
+        """Return what this turn has said under the key, None where it has not."""
+        return self._by_key.get(key)
+
     def holds(self, message: Message) -> bool:
         """Tell whether this turn has said the same, under whichever id."""
         return any(list(said.parts) == list(message.parts) for said in self._by_key.values())

@@ -1,0 +1,17 @@
+"""What the author of an ADK agent imports: the turn's context, wherever in the agent's code."""
+
+from pkgutil import extend_path
+
+from aion_core.authoring.context import AgentIdentity, AionContext, Event, Message, Thread, get_aion_context
+
+# Another distribution may add modules to this package.
+__path__ = extend_path(__path__, __name__)
+
+__all__ = [
+    "AgentIdentity",
+    "AionContext",
+    "Event",
+    "Message",
+    "Thread",
+    "get_aion_context",
+]

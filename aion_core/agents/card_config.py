@@ -1,0 +1,102 @@
+"""What aion.yaml says of an agent's card: its skills, its provider, its extensions."""
+
+import json
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
+"""`type/subtype`, as RFC 6838 has it; a range, such as `image/*`, too."""
+WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
+MAX_PARAMS_DEPTH = 32
+
+# An unknown key is an error that names the key, never ignored: a typing slip must not turn a setting off.
+STRICT = ConfigDict(extra="forbid", frozen=True)
+
+MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
+WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
+Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""What a card has to say: a field that the specification requires is not empty."""
+
+
+def unlike(skills: list["Skill"]) -> list["Skill"]:
+    """Return the skills; raises ValueError where two have one id, by which clients tell them apart."""
+    ids = [skill.id for skill in skills]
+    if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+        raise ValueError(f"two skills have the id {twice[0]!r}")
+    return skills
+
+
+def _sayable(params: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what no JSON holds: YAML knows dates, infinities and keys that are numbers."""
+    _check(params, 1)
+    try:
+        json.dumps(params, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"this cannot be said in JSON ({error}); put it in quotes") from error
+    return params
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > MAX_PARAMS_DEPTH:
+        raise ValueError(f"this is nested more than {MAX_PARAMS_DEPTH} levels deep")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"the key {key!r} is no text; put it in quotes")
+            _check(inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            _check(inner, depth + 1)
+
+
+class _Strict(BaseModel):
+    model_config = STRICT
+
+
+class Skill(_Strict):
+    """A capability as the card describes it (R6)."""
+
+    id: Said
+    name: Said
+    description: Said
+    tags: list[Said] = []
+    """Its id, where none is given: a skill without tags is invalid."""
+    examples: list[Said] = []
+    input_modes: list[MediaType] = []
+    """What it takes, where that is not what the agent takes."""
+    output_modes: list[MediaType] = []
+
+
+Skills = Annotated[list[Skill], AfterValidator(unlike)]
+
+
+class Provider(_Strict):
+    """Who offers the agent, as its card says (spec 4.4.2)."""
+
+    organization: Said
+    url: WebAddress
+
+
+class Extension(_Strict):
+    """An extension of A2A that the agent knows, as its card declares it (spec 4.4.4)."""
+
+    uri: Said
+    description: str = ""
+    required: bool = False
+    """Whether a client that does not declare it in `A2A-Extensions` is refused (-32008)."""
+    params: Annotated[dict[str, Any], AfterValidator(_sayable)] = {}
+
+    def as_declared(self) -> dict[str, Any]:
+        """Return what is said of it; what is not said is left out of the card, too."""
+        return {field: value for field, value in self.model_dump().items() if value}
+
+
+class ExtendedCard(_Strict):
+    """What the extended card says beyond the public one, which it replaces where both say it (R7)."""
+
+    name: str = ""
+    description: str = ""
+    version: str = ""
+    skills: Skills = []
+    """Further skills, after those of the public card."""

@@ -1,0 +1,218 @@
+"""`aion card`: shows an agent's card, signs cards, checks their signatures, makes keys. It loads no agent."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aion_core.errors import ConfigurationError
+
+_TIMEOUT_SECONDS = 10
+
+
+@click.group()
+def card() -> None:
+    """Show, sign and verify agent cards, and make the keys for it."""
+
+
+@card.command(
+    epilog="""\b
+Examples:
+  aion card show
+  aion card show helper --base-url https://agents.example.com
+  aion card show --extended | aion card sign - --key private.pem"""
+)
+@click.argument("agent", required=False)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("aion.yaml"),
+    envvar="AION_CONFIG",
+    show_default=True,
+    show_envvar=True,
+    help="The aion.yaml that declares the agents.",
+)
+@click.option(
+    "--base-url",
+    default="http://127.0.0.1:8000",
+    envvar="AION_BASE_URL",
+    show_default=True,
+    show_envvar=True,
+    help="Where clients reach the server.",
+)
+@click.option("--extended", is_flag=True, help="The extended card, which the server gives to authenticated callers.")
+def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
+    """Print the card that aion.yaml gives AGENT, or the agent that answers at the root."""
+    from aion_core.agents.cards import extended_card, public_card
+    from aion_core.agents.config import default_agent, read_config
+
+    agents = read_config(config.expanduser())
+    at_root = default_agent(agents)
+    agent = agent or at_root
+    if agent not in agents:
+        raise ConfigurationError(f"{config} has no agent {agent!r}; it has {', '.join(agents)}.")
+    found = public_card(agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root)
+    if extended:
+        more = extended_card(found, agents[agent])
+        if more is None:
+            raise ConfigurationError(
+                f"{agent} has no extended card: aion.yaml needs `capabilities.extended_agent_card: true` "
+                f"and `extended_card` for it."
+            )
+        found = more
+    _print(found)
+
+
+@card.command(
+    epilog="""\b
+Examples:
+  aion card sign card.json --key private.pem > signed.json
+  aion card show | aion card sign - --key private.pem --key-id 2026"""
+)
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.option("--key", "key_file", type=click.Path(path_type=Path), required=True, help="The private key, PEM or JWK.")
+@click.option("--key-id", default="", help="What the signatures call the key; its thumbprint where nothing is said.")
+@click.option("--key-url", default="", help="Where the public key can be read, as a JWK set (`jku`).")
+def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
+    """Print the card in FILE (- reads it from standard input) with signatures, after those it has.
+
+    A v0.3 card is given the fields of v1.0 too; what neither version knows is left out.
+    """
+    from a2a.client.card_resolver import parse_agent_card
+    from google.protobuf.json_format import ParseError
+
+    from aion_core.protocol.keys import signing_key
+    from aion_core.protocol.signing import NotVerified, sign_card
+
+    key = signing_key(_text(key_file), str(key_file), key_id=key_id, url=key_url)
+    try:
+        read = parse_agent_card(_json(file.read(), file.name))
+        if not read.supported_interfaces:
+            raise ConfigurationError(f"{file.name} is no agent card: it does not say where the agent is.")
+        signed = sign_card(read, key)
+    except (ParseError, ValueError, NotVerified) as error:
+        raise ConfigurationError(f"{file.name} is no agent card: {error}") from error
+    _print(signed)
+
+
+@card.command(
+    epilog="""\b
+Examples:
+  aion card verify https://agents.example.com --jwks https://agents.example.com/.well-known/jwks.json
+  aion card verify signed.json --key public.jwk"""
+)
+@click.argument("source", metavar="URL|FILE")
+@click.option("--key", "key_file", metavar="FILE", help="The public key that you trust, PEM or JWK.")
+@click.option("--jwks", metavar="URL|FILE", help="The set of keys that you trust, of which signatures name one.")
+def verify(source: str, key_file: str | None, jwks: str | None) -> None:
+    """Check the signatures of the card at URL (an agent's, or the card's own) or in FILE; exit 1 where none holds.
+
+    Which keys you trust is yours to say: one that a card names itself proves nothing.
+    """
+    from aion_core.protocol.signing import NotVerified, verify_card
+
+    trusted = _trusted(key_file, jwks)
+    text = _fetched(_card_url(source)) if _is_url(source) else _text(Path(source))
+    read = _json(text, source)
+    if not isinstance(read, dict):
+        raise ConfigurationError(f"{source} is no agent card.")
+    try:
+        verified = verify_card(read, trusted)
+    except NotVerified as error:
+        raise ConfigurationError(f"{source} does not verify. {error}") from error
+    for way, key_id in verified.items():
+        good = f"signed by {key_id}." if key_id else "not signed; a client of this version cannot verify it."
+        click.echo(f"As {way} reads it: {good}")
+
+
+@card.command(
+    epilog="""\b
+Examples:
+  aion card keygen private.pem
+  aion card keygen private.pem --algorithm EdDSA --public public.jwk"""
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--algorithm",
+    type=click.Choice(["ES256", "RS256", "EdDSA"]),
+    default="ES256",
+    show_default=True,
+    help="What signs: ECDSA on P-256, RSA, or Ed25519.",
+)
+@click.option("--key-id", default="", help="What signatures call the key; its thumbprint where nothing is said.")
+@click.option("--public", "public_file", type=click.Path(path_type=Path), help="Write the public key there too.")
+def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) -> None:
+    """Write a new private key to FILE, which only you may read, and print its public part as a JWK."""
+    from aion_core.protocol.keys import Key
+
+    key, pem = Key.generate(algorithm, key_id=key_id)
+    shown = json.dumps(key.shown(), indent=2)
+    try:
+        # Never over a key that is there: what it has signed could not be signed again.
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as private:
+            private.write(pem)
+        if public_file is not None:
+            public_file.write_text(shown + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}.") from error
+    click.echo(f"The private key {key.id} is in {file}. Its public part:", err=True)
+    click.echo(shown)
+
+
+def _trusted(key_file: str | None, jwks: str | None) -> Callable[[str], list[Any]]:
+    """Return which keys are trusted under an id."""
+    from aion_core.protocol.keys import keys_in
+
+    if (key_file is None) == (jwks is None):
+        raise click.UsageError("Say which key you trust: --key FILE, or --jwks URL.")
+    source = str(key_file or jwks)
+    text = _fetched(source) if jwks and _is_url(source) else _text(Path(source))
+    try:
+        keys = keys_in(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{source} cannot be used: {error}.") from error
+    if key_file is not None:
+        return lambda _: keys
+    return lambda key_id: [key for key in keys if key.id == key_id]
+
+
+def _is_url(source: str) -> bool:
+    return source.startswith(("https://", "http://"))
+
+
+def _card_url(source: str) -> str:
+    return source if source.endswith(".json") else f"{source.rstrip('/')}/.well-known/agent-card.json"
+
+
+def _fetched(url: str) -> str:
+    import httpx
+
+    try:
+        return httpx.get(url, timeout=_TIMEOUT_SECONDS, follow_redirects=True).raise_for_status().text
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ConfigurationError(f"{url} cannot be read: {error}") from error
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}.") from error
+
+
+def _json(text: str, source: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{source} is no JSON: {error}.") from error
+
+
+def _print(found: Any) -> None:
+    from aion_core.protocol.card import document
+
+    json.dump(document(found), sys.stdout, indent=2, ensure_ascii=False)
+    click.echo()

@@ -1,0 +1,51 @@
+"""A worker that is killed while executors run: their tasks fail, or are run again, as each agent's `resume` says."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from infra.local_stack import LocalStack
+from tests.e2e.test_killed import AGENTS, SHORT_LEASE, at_rest, wait_for_line
+from tests.support.api_process import api_process
+from tests.support.service import send
+from tests.support.task_process import task_process
+
+
+@pytest.fixture
+def own_stack() -> Iterator[LocalStack]:
+    """A stack whose queue nobody else polls."""
+    with LocalStack.start("template.yaml") as stack:
+        yield stack
+
+
+def test_a_killed_workers_executors_fail_or_start_again(own_stack: LocalStack, tmp_path: Path) -> None:
+    """R21, R113: in real processes; by `fail` nothing is done twice, by `restart` nothing is said twice."""
+    notes, config = tmp_path / "notes", AGENTS / "executing.yaml"
+    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    with api_process(own_stack, config, **environ) as api:
+        urls = {agent: f"{api.url}/agents/{agent}" for agent in ("failing", "restarting")}
+        with task_process(own_stack, config, **{**environ, "STEP_SECONDS": "60"}) as first:
+            ids = {}
+            for agent, url in urls.items():
+                body = send(agent, message_id="m-1", contextId="killed")
+                body["params"]["configuration"] = {"returnImmediately": True}
+                ids[agent] = httpx.post(url, json=body, timeout=60).json()["result"]["task"]["id"]
+            for agent in urls:
+                wait_for_line(notes, f"{agent}-one", first)
+            os.kill(first.pid, signal.SIGKILL)
+        with task_process(own_stack, config, sweeps=1.0, **{**environ, "STEP_SECONDS": "0"}):
+            failed, restarted = (at_rest(urls[agent], ids[agent]) for agent in urls)
+    assert failed["status"]["state"] == "TASK_STATE_FAILED"
+    assert "not resumable" in failed["status"]["message"]["parts"][0]["text"]
+    assert failed["artifacts"][0]["parts"] == [{"text": "one "}], "what was recorded stays"
+    assert restarted["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert "".join(part["text"] for part in restarted["artifacts"][0]["parts"]) == "one two three "
+    said = [message["parts"][0]["text"] for message in restarted["history"]]
+    assert said == ["restarting", "Off we go."]
+    ran = Counter(notes.read_text().split())
+    assert ran == {"failing-one": 1, "restarting-one": 2, "restarting-two": 1, "restarting-three": 1}

@@ -1,0 +1,114 @@
+"""google-adk's own client, `RemoteA2aAgent`, in a Runner against `aion dev`: it finds each agent by the URL of its card."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import ClientConfig, ClientFactory
+from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
+from google.adk.events import Event
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
+from google.genai import types
+
+from tests.support.server import ROOT, Server, aion_dev, serving
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
+
+AGENTS = ROOT / "tests" / "support" / "agents" / "booking.yaml"
+each_way = pytest.mark.parametrize("use_legacy", [True, False], ids=["as ADK does by default", "by its new extension"])
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[Server]:
+    """Three agents of one deployment, each with its own card: one echoes, one asks back, one cannot be loaded."""
+    with serving(aion_dev("--store", "memory", "--config", str(AGENTS))) as server:
+        yield server
+
+
+class Conversation:
+    """A user's session with a Runner whose agent is remote."""
+
+    def __init__(self, server: Server, name: str, *, use_legacy: bool = True, **client: Any) -> None:
+        agent = RemoteA2aAgent(
+            name=name,
+            agent_card=f"{server.url}/agents/{name}/.well-known/agent-card.json",
+            use_legacy=use_legacy,
+            a2a_client_factory=ClientFactory(ClientConfig(httpx_client=httpx.AsyncClient(timeout=60), **client)),
+        )
+        self._sessions = InMemorySessionService()
+        self._runner = Runner(app_name="test", agent=agent, session_service=self._sessions, auto_create_session=True)
+
+    async def say(self, part: types.Part) -> list[Event]:
+        """The events by which the agent answers."""
+        message = types.Content(role="user", parts=[part])
+        return [
+            event async for event in self._runner.run_async(user_id="me", session_id="session", new_message=message)
+        ]
+
+    async def kept(self) -> list[str]:
+        """The texts that the session keeps, each once."""
+        session = await self._sessions.get_session(app_name="test", user_id="me", session_id="session")
+        assert session is not None
+        return [text for event in session.events if (text := text_of(event))]
+
+
+def text_of(event: Event) -> str:
+    return "".join(part.text or "" for part in (event.content.parts or [] if event.content else []))
+
+
+def question(events: list[Event]) -> types.FunctionCall:
+    """What the agent asks its user, as ADK puts it: a call of a tool that takes long."""
+    (call,) = [
+        part.function_call
+        for event in events
+        for part in (event.content.parts or [] if event.content else [])
+        if part.function_call
+    ]
+    return call
+
+
+@each_way
+async def test_it_sees_the_answer_stream_and_keeps_it_once(agents: Server, use_legacy: bool) -> None:
+    """R11, R22, R107, D9, D10."""
+    conversation = Conversation(agents, "echo", use_legacy=use_legacy)
+    events = await conversation.say(types.Part(text="one two \U0001f600 four"))
+    streamed = [text_of(event) for event in events if event.partial]
+    assert len(streamed) == 4
+    assert "".join(streamed) == "one two \U0001f600 four"
+    assert [text for event in events if not event.partial and (text := text_of(event))] == ["one two \U0001f600 four"]
+    assert not any(event.error_message for event in events)
+    assert await conversation.kept() == ["one two \U0001f600 four"] * 2, "what the user said, and the answer"
+
+
+@each_way
+async def test_it_gets_the_whole_answer(agents: Server, use_legacy: bool) -> None:
+    """R10, R20."""
+    conversation = Conversation(agents, "echo", use_legacy=use_legacy, streaming=False)
+    (event,) = await conversation.say(types.Part(text="all at once"))
+    assert text_of(event) == "all at once"
+    assert not event.partial
+
+
+@each_way
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
+async def test_it_answers_a_question_and_goes_on_in_the_context(
+    agents: Server, use_legacy: bool, streaming: bool
+) -> None:
+    """R107, section 3 (interrupts): the same task goes on, and the next one remembers the first."""
+    conversation = Conversation(agents, "booking", use_legacy=use_legacy, streaming=streaming)
+    for times, day in ((1, "Monday"), (2, "Tuesday")):
+        asked = question(await conversation.say(types.Part(text="Book a room")))
+        assert asked.args == {"input_required": "Which day?"}
+        answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": day})
+        events = await conversation.say(types.Part(function_response=answer))
+        assert text_of(events[-1]) == f"Booked for {day}. You have asked {times} times."
+
+
+async def test_it_hears_that_a_turn_failed(agents: Server) -> None:
+    """R36, D14: which error it was; in development its text too."""
+    events = await Conversation(agents, "broken").say(types.Part(text="hello"))
+    told = " ".join(text_of(event) + (event.error_message or "") for event in events)
+    assert "ConfigurationError" in told
+    assert "there is no 'failing' in counting.py" in told

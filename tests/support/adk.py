@@ -1,0 +1,131 @@
+"""ADK without a network: a model that speaks from a script, and an agent served by the real adapter."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from google.adk.artifacts import InMemoryArtifactService
+from google.adk.events import Event
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.sessions import BaseSessionService, InMemorySessionService, Session
+from google.genai import types as genai
+from pydantic import Field
+
+from aion_core.agents.adk.agent import AdkAgent
+from aion_core.errors import StoreUnavailable
+
+Script = list[Any]
+"""What one call of the model gives: texts are streamed, one after another; then what else there is, whole."""
+
+
+class ScriptedLlm(BaseLlm):
+    """Speaks one script for each call; texts come as partial responses, and at the end the whole as one.
+
+    An exception in a script is raised in its place, a function in it is called with the request, for its part.
+    """
+
+    model: str = "scripted"
+    scripts: list[Script]
+    seen: list[list[genai.Content]] = Field(default_factory=list)
+    """What the model was asked, call by call."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.seen.append([content.model_copy(deep=True) for content in llm_request.contents])
+        whole: list[genai.Part] = []
+        text = ""
+        for given in self.scripts.pop(0):
+            given = given(llm_request) if callable(given) else given
+            if isinstance(given, Exception):
+                raise given
+            if isinstance(given, LlmResponse):
+                yield given
+                return
+            if isinstance(given, str):
+                text += given
+                if stream:
+                    yield LlmResponse(content=content(genai.Part(text=given)), partial=True)
+            else:
+                whole.append(given)
+        parts = [genai.Part(text=text)] if text else []
+        yield LlmResponse(content=content(*parts, *whole), partial=False if stream else None)
+
+
+def content(*parts: genai.Part) -> genai.Content:
+    """What a model says."""
+    return genai.Content(role="model", parts=list(parts))
+
+
+def saying(*scripts: Script) -> ScriptedLlm:
+    """A model with these scripts."""
+    return ScriptedLlm(scripts=[list(script) for script in scripts])
+
+
+def call(name: str, call_id: str | None = None, **args: Any) -> genai.Part:
+    """The part by which a model calls a tool."""
+    return genai.Part(function_call=genai.FunctionCall(id=call_id, name=name, args=args))
+
+
+def texts(contents: list[genai.Content]) -> list[str]:
+    """What a model was asked, as lines: who said what, and which tools gave what."""
+    found = []
+    for each in contents:
+        for part in each.parts or []:
+            if part.text:
+                found.append(f"{each.role}: {part.text}")
+            elif part.function_call is not None:
+                found.append(f"{each.role}: {part.function_call.name}({part.function_call.args})")
+            elif part.function_response is not None:
+                found.append(f"{each.role}: {part.function_response.name} -> {part.function_response.response}")
+    return found
+
+
+def served(agent: Any, sessions: BaseSessionService | Callable[..., Any] | None = None, **options: Any) -> AdkAgent:
+    """The agent behind the real adapter; its sessions and artifacts last as long as the adapter, unless they are given."""
+    kept = sessions or InMemorySessionService()
+    artifacts = options.pop("artifacts", None) or InMemoryArtifactService()
+    give = kept if not isinstance(kept, BaseSessionService) else lambda asked: kept
+    return AdkAgent(agent, give, lambda asked: artifacts, **options)
+
+
+class DecidingLlm(BaseLlm):
+    """Decides by what it is asked what it says, so that it says the same when it is asked the same again."""
+
+    model: str = "deciding"
+    decide: Callable[[list[str]], Script]
+    calls: int = 0
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.calls += 1
+        speaker = saying(self.decide(texts(llm_request.contents)))
+        async for response in speaker.generate_content_async(llm_request, stream):
+            yield response
+
+
+class DyingSessions(InMemorySessionService):
+    """Loses the process at some of its appends, counted from 1: the event is stored, unless that is `before`."""
+
+    def __init__(self, *die_at: int, before: bool = False) -> None:
+        super().__init__()
+        self.die_at, self.before, self.appends = set(die_at), before, 0
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        self.appends += 1
+        dies = self.appends in self.die_at
+        if dies and self.before:
+            raise StoreUnavailable("the process is gone")
+        stored = await super().append_event(session, event)
+        if dies:
+            raise StoreUnavailable("the process is gone")
+        return stored
+
+    def stored(self) -> list[Event]:
+        """All events of the only session."""
+        ((_, users),) = self.sessions.items()
+        ((_, sessions),) = users.items()
+        ((_, session),) = sessions.items()
+        return list(session.events)

@@ -1,0 +1,17 @@
+"""A graph that asks back: which day is to be booked, and then says how much of the conversation it remembers."""
+
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+
+async def book(state: MessagesState) -> dict[str, Any]:
+    """Ask for a day, and book it."""
+    day = interrupt("Which day?")
+    said = sum(message.type == "human" for message in state["messages"])
+    return {"messages": [AIMessage(f"Booked for {day}. You have asked {said} times.")]}
+
+
+graph = StateGraph(MessagesState).add_node("book", book).add_edge(START, "book").compile()

@@ -1,0 +1,66 @@
+"""An agent that does what its message's text says, by name: each a way for a turn to go."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+
+from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
+from aion_core.protocol.types import Artifact, Message, Part, TaskState
+
+
+class Teller:
+    """Answers `answer to …`, with whatever the text asks for beside it."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        """Lets a `slow` turn go on."""
+        self.began = asyncio.Event()
+        self.runs: Counter[str] = Counter()
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        text = asked.message.parts[0].text
+        self.runs[text] += 1
+        self.began.set()
+        answer = Message(message_id=f"a-{text}", parts=[Part(text=f"answer to {text}")])
+        file = Artifact(artifact_id="file", name="report", parts=[Part(raw=b"\0\xff", media_type="image/png")])
+        for word in text.split():
+            match word:
+                case "slow":
+                    await self.go.wait()
+                case "chunks":
+                    yield Chunk("answer ", "call")
+                    yield Chunk(f"to {text}", "call")
+                case "replied":
+                    yield Said(answer, key="reply:1")
+                case "meanwhile":
+                    yield Said(Message(message_id=f"m-{text}", parts=[Part(text="one moment")]), key="said:1")
+                case "file":
+                    yield Emitted(file, key="file:1")
+                case "note":
+                    yield Noted({"mood": "good"}, key="note:1")
+                case "types":
+                    yield Typing()
+                case "decorated":
+                    answer.metadata.update({"mood": "better"})
+                    answer.parts.append(Part(raw=b"\1", media_type="image/gif", filename="b.gif"))
+                case "asks" if asked.turn.asked == 1:
+                    yield Asks(Message(message_id=f"q-{text}", parts=[Part(text="which?")]))
+                    return
+                case "fails":
+                    raise RuntimeError("the secret reason")
+                case "rejects":
+                    yield Reply(answer, TaskState.TASK_STATE_REJECTED)
+                    return
+                case "silent":
+                    yield Reply(None)
+                    return
+                case "empty":
+                    yield Reply(Message(message_id=f"a-{text}"))
+                    return
+                case "patched":
+                    yield Reply(answer, metadata={"mood": "patched"})
+                    return
+        yield Reply(answer)

@@ -1,0 +1,195 @@
+// Drives a server by the official JavaScript client, in each version and binding that its card offers, and prints what
+// each step heard as a line of JSON: {client, step, heard}, or {client, step, error} with the names of the error's classes.
+// Run as `node drive.mjs <server's URL> <a long text>`; see tests/e2e/test_js_client.py.
+
+import { randomUUID } from "node:crypto";
+import { AgentCard, Role, StreamResponse, Task, TaskState, ListTasksResponse } from "@a2a-js/sdk";
+import {
+  ClientFactory,
+  ClientFactoryOptions,
+  DefaultAgentCardResolver,
+  JsonRpcTransportFactory,
+  RestTransportFactory,
+} from "@a2a-js/sdk/client";
+
+const [url, long] = process.argv.slice(2);
+const legacyCompat = { enabled: true };
+const factory = new ClientFactory(
+  ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+    transports: [new JsonRpcTransportFactory({ legacyCompat }), new RestTransportFactory({ legacyCompat })],
+    cardResolver: new DefaultAgentCardResolver({ legacyCompat }),
+  }),
+);
+const ENDED = [TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED];
+
+function text(value) {
+  return { content: { $case: "text", value }, metadata: undefined, filename: "", mediaType: "" };
+}
+
+function message(parts, given = {}) {
+  return {
+    tenant: "",
+    message: {
+      messageId: randomUUID(),
+      contextId: "",
+      taskId: "",
+      role: Role.ROLE_USER,
+      parts,
+      metadata: undefined,
+      extensions: [],
+      referenceTaskIds: [],
+      ...given,
+    },
+    configuration: undefined,
+    metadata: undefined,
+  };
+}
+
+function atOnce(parts) {
+  const configuration = { acceptedOutputModes: [], taskPushNotificationConfig: undefined, returnImmediately: true };
+  return { ...message(parts), configuration };
+}
+
+async function all(stream) {
+  const heard = [];
+  for await (const response of stream) heard.push(StreamResponse.toJSON(response));
+  return heard;
+}
+
+async function whenEnded(client, id) {
+  for (let tries = 0; tries < 600; tries++) {
+    const task = await client.getTask({ tenant: "", id });
+    if (ENDED.includes(task.status.state)) return task;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`task ${id} does not end`);
+}
+
+const STEPS = {
+  async send(client) {
+    const file = { content: { $case: "raw", value: Buffer.from([0, 1, 2]) }, filename: "three.bin", mediaType: "application/octet-stream", metadata: undefined };
+    const data = { content: { $case: "data", value: { n: [1, 2.5, null] } }, filename: "", mediaType: "", metadata: undefined };
+    const sent = await client.sendMessage(message([text("Hello, \u{1F600} \u202eשלום"), file, data]));
+    const stored = await client.getTask({ tenant: "", id: sent.id });
+    const short = await client.getTask({ tenant: "", id: sent.id, historyLength: 0 });
+    return { sent: Task.toJSON(sent), stored: Task.toJSON(stored), short: Task.toJSON(short) };
+  },
+  async sendAtOnce(client) {
+    const sent = await client.sendMessage(atOnce([text("Hello again")]));
+    return { sent: Task.toJSON(sent), ended: Task.toJSON(await whenEnded(client, sent.id)) };
+  },
+  async stream(client) {
+    return all(client.sendMessageStream(message([text("one two \u{1F600} four")])));
+  },
+  async resubscribe(client) {
+    const sent = await client.sendMessage(atOnce([text(long)]));
+    const heard = await all(client.resubscribeTask({ tenant: "", id: sent.id }));
+    return { heard, ended: Task.toJSON(await whenEnded(client, sent.id)) };
+  },
+  async subscribeToAnEndedTask(client) {
+    const sent = await client.sendMessage(message([text("done")]));
+    return all(client.resubscribeTask({ tenant: "", id: sent.id }));
+  },
+  async cancel(client) {
+    const sent = await client.sendMessage(atOnce([text(long.repeat(20))]));
+    const canceled = await client.cancelTask({ tenant: "", id: sent.id, metadata: undefined });
+    const stored = await client.getTask({ tenant: "", id: sent.id });
+    return { canceled: Task.toJSON(canceled), stored: Task.toJSON(stored) };
+  },
+  async cancelAnEndedTask(client) {
+    const sent = await client.sendMessage(message([text("done")]));
+    return client.cancelTask({ tenant: "", id: sent.id, metadata: undefined });
+  },
+  async list(client) {
+    const contextId = randomUUID();
+    const ids = [];
+    for (const word of ["first", "second", "third"]) {
+      ids.unshift((await client.sendMessage(message([text(word)], { contextId }))).id);
+    }
+    const asked = { tenant: "", contextId, status: TaskState.TASK_STATE_COMPLETED, pageSize: 2, pageToken: "" };
+    const page = await client.listTasks(asked);
+    const rest = await client.listTasks({ ...asked, pageToken: page.nextPageToken });
+    return { ids, page: ListTasksResponse.toJSON(page), rest: ListTasksResponse.toJSON(rest) };
+  },
+  async unknownTask(client) {
+    return client.getTask({ tenant: "", id: randomUUID() });
+  },
+  async messageToAnEndedTask(client) {
+    const sent = await client.sendMessage(message([text("done")]));
+    return client.sendMessage(message([text("more")], { taskId: sent.id, contextId: sent.contextId }));
+  },
+  async messageWithoutParts(client) {
+    return client.sendMessage(message([]));
+  },
+  async createPushConfig(client) {
+    return client.transport.createTaskPushNotificationConfig(pushConfig(), spoken(client));
+  },
+  async getPushConfig(client) {
+    return client.transport.getTaskPushNotificationConfig({ tenant: "", taskId: "t", id: "p" }, spoken(client));
+  },
+  async listPushConfigs(client) {
+    const asked = { tenant: "", taskId: "t", pageSize: 10, pageToken: "" };
+    return client.transport.listTaskPushNotificationConfig(asked, spoken(client));
+  },
+  async deletePushConfig(client) {
+    return client.deleteTaskPushNotificationConfig({ tenant: "", taskId: "t", id: "p" });
+  },
+  async messageWithAPushConfig(client) {
+    const configuration = { acceptedOutputModes: [], taskPushNotificationConfig: pushConfig(), returnImmediately: false };
+    return client.sendMessage({ ...message([text("tell me")]), configuration });
+  },
+  async extendedCard(client) {
+    return client.transport.getExtendedAgentCard({ tenant: "" }, spoken(client));
+  },
+  async cardOrExtendedCard(client) {
+    return AgentCard.toJSON(await client.getAgentCard());
+  },
+};
+
+function pushConfig() {
+  return { tenant: "", id: "p", taskId: "t", url: "https://example.com/hook", token: "", authentication: undefined };
+}
+
+// What `Client` adds to a call; some calls it refuses by itself where the card does not offer them, and does not send.
+function spoken(client) {
+  return { serviceParameters: { "A2A-Version": client.protocolVersion } };
+}
+
+function named(error) {
+  const names = [];
+  for (let of = Object.getPrototypeOf(error); of && of !== Object.prototype; of = Object.getPrototypeOf(of)) {
+    names.push(of.constructor.name);
+  }
+  const { statusCode, code } = error;
+  return { names: [error.name, ...names], message: error.message, statusCode, code };
+}
+
+async function told(client, name, step) {
+  const line = { client: name };
+  for (const [stepName, run] of Object.entries(step)) {
+    try {
+      console.log(JSON.stringify({ ...line, step: stepName, heard: (await run(client)) ?? null }));
+    } catch (error) {
+      console.log(JSON.stringify({ ...line, step: stepName, error: named(error) }));
+    }
+  }
+}
+
+const answer = await fetch(`${url}/.well-known/agent-card.json`);
+const asServed = await answer.json();
+const chosen = await factory.createFromUrl(url);
+const fromLegacyCard = { ...asServed };
+delete fromLegacyCard.supportedInterfaces;
+const legacy = await factory.createFromAgentCard(fromLegacyCard);
+for (const [name, client] of [["by its card", chosen], ["by its card's v0.3 part", legacy]]) {
+  const heard = { binding: client.transport.protocolName, version: client.protocolVersion };
+  console.log(JSON.stringify({ client: name, step: "choose", heard }));
+  await told(client, name, { send: STEPS.send });
+}
+const card = await new DefaultAgentCardResolver({ legacyCompat }).resolve(url);
+await Promise.all(
+  card.supportedInterfaces.map(async (only) => {
+    const client = await factory.createFromAgentCard({ ...card, supportedInterfaces: [only] });
+    await told(client, `${only.protocolBinding} ${only.protocolVersion}`, STEPS);
+  }),
+);

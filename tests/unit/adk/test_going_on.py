@@ -1,0 +1,292 @@
+"""A turn of an ADK agent whose process is lost, or whose time is up, is taken up again: nothing is lost or said twice."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+from google.adk import Workflow
+from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.apps import App, ResumabilityConfig
+from google.adk.tools import ToolContext, exit_loop
+
+from aion.adk import get_aion_context
+from aion.shared.types import A2AOutbox
+from aion_core.errors import StoreUnavailable
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import AfterCrash, Head
+from aion_core.protocol.types import Message, Part, Role
+from tests.support.adk import DecidingLlm, DyingSessions, call, saying, served
+from tests.support.adk_http import agent, history, said, says, task_of
+from tests.support.clock import ManualClock
+from tests.support.service import http, parts, send
+
+ran: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    ran.clear()
+
+
+async def after_all(served_agent: Any, clock: ManualClock | None = None, store: Any = None) -> dict[str, Any]:
+    """The task of one message, however often its turn has to be begun."""
+    clock = clock or ManualClock()
+    made = parts(
+        served_agent, store(clock) if store else MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9
+    )
+    async with http(made.app()) as client:
+        sending = asyncio.create_task(client.post("/", json=send()))
+        while not sending.done():
+            for _ in range(50):
+                await asyncio.sleep(0)
+            clock.move(5_001)
+        return task_of(sending.result().json())
+
+
+def outcome(task: dict[str, Any]) -> tuple[str, Any, list[str]]:
+    return task["status"]["state"].removeprefix("TASK_STATE_"), said(task), history(task)
+
+
+async def pay(amount: int) -> str:
+    """Pay."""
+    ran["pay"] += 1
+    return f"paid {amount}"
+
+
+async def tell(tool_context: ToolContext) -> str:
+    """Tell the client."""
+    ran["tell"] += 1
+    await get_aion_context().thread.post("I am on it.")
+    return "told"
+
+
+def paying(name: str = "root") -> LlmAgent:
+    def decide(seen: list[str]) -> list[Any]:
+        if any("tell ->" in line for line in seen):
+            return ["All ", "done."]
+        if any("pay ->" in line for line in seen):
+            return ["Paid. ", call("tell")]
+        return ["Let me pay.", call("pay", amount=1)]
+
+    return LlmAgent(name=name, model=DecidingLlm(decide=decide), tools=[pay, tell])
+
+
+def simply(name: str) -> LlmAgent:
+    return LlmAgent(name=name, model=DecidingLlm(decide=lambda seen: [f"{name} said."]), include_contents="none")
+
+
+def looping() -> LoopAgent:
+    def decide(seen: list[str]) -> list[Any]:
+        rounds = sum("round" in line for line in seen)
+        return [f"round {rounds + 1}"] if rounds < 2 else [call("exit_loop")]
+
+    inner = LlmAgent(name="inner", model=DecidingLlm(decide=decide), tools=[exit_loop])
+    return LoopAgent(name="loop", sub_agents=[inner], max_iterations=5)
+
+
+def node(node_input: Any) -> str:
+    ran["node"] += 1
+    return f"after {node_input}"
+
+
+TREES: dict[str, Callable[[], Any]] = {
+    "an LLM agent": paying,
+    "in a sequence": lambda: SequentialAgent(name="root", sub_agents=[simply("one"), paying("two"), simply("three")]),
+    "in a loop": looping,
+    "in parallel": lambda: ParallelAgent(name="root", sub_agents=[simply("one"), simply("two")]),
+    "in a workflow": lambda: Workflow(name="root", edges=[("START", simply("one"), node)]),
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
+async def test_a_turn_that_is_cut_at_any_event_ends_as_if_it_had_not_been(tree: str) -> None:
+    """Fixed decision 6, FRAMEWORKS: each stored event is a place to go on from, and each may be the last of a process.
+
+    A tool whose result is stored is not called again; nothing is said twice, and nothing is lost.
+    """
+    sessions = DyingSessions()
+    undisturbed = outcome(await after_all(served(TREES[tree](), sessions)))
+    assert undisturbed[0] == "COMPLETED"
+    once = Counter(ran)
+    for place in range(1, sessions.appends + 1):
+        ran.clear()
+        dying = DyingSessions(place)
+        cut = outcome(await after_all(served(TREES[tree](), dying)))
+        if tree == "in parallel":
+            assert (cut[0], sorted([*cut[2], str(cut[1])])) == (
+                "COMPLETED",
+                sorted([*undisturbed[2], str(undisturbed[1])]),
+            ), place
+        else:
+            assert cut == undisturbed, f"cut at event {place}"
+        assert sum(event.author == "user" for event in dying.stored()) == 1
+        # A workflow's node is run again where what it returned is stored and its end is not: at least once, as ADK says.
+        assert ran == once or tree == "in a workflow", f"cut at event {place}"
+
+
+@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+async def test_an_event_that_was_not_stored_is_made_again(tree: str) -> None:
+    """At least once, as ADK says: what was said of it is said once."""
+    sessions = DyingSessions()
+    undisturbed = outcome(await after_all(served(TREES[tree](), sessions)))
+    for place in range(1, sessions.appends + 1):
+        cut = outcome(await after_all(served(TREES[tree](), DyingSessions(place, before=True))))
+        assert cut == undisturbed, f"cut at event {place}"
+
+
+class DyingLog(MemoryTaskStore):
+    """Loses the process at one of its records, which is not made."""
+
+    die_at = 0
+
+    async def append(self, lease: Any, head: Head, event: Any, *, key: str = "") -> Head:
+        self.appended = getattr(self, "appended", 0) + 1
+        if self.appended == self.die_at:
+            raise StoreUnavailable("the process is gone")
+        return await super().append(lease, head, event, key=key)
+
+
+@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+async def test_what_is_stored_and_was_not_recorded_is_recorded_first(
+    tree: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DESIGN, 15 minutes: on resume, session events after the last logged one are recorded first."""
+    undisturbed = outcome(await after_all(served(TREES[tree]()), store=DyingLog))
+    for place in range(1, 6):
+        monkeypatch.setattr(DyingLog, "die_at", place)
+        assert outcome(await after_all(served(TREES[tree]()), store=DyingLog)) == undisturbed, place
+
+
+async def test_an_outbox_outlasts_its_process() -> None:
+    """R87: it is out of the state, and kept with its event."""
+    done = Message(role=Role.ROLE_AGENT, parts=[Part(text="Done!")])
+
+    async def card(tool_context: ToolContext) -> str:
+        """Make a card."""
+        tool_context.state["a2a_outbox"] = A2AOutbox(message=done)
+        return "made"
+
+    def decide(seen: list[str]) -> list[Any]:
+        return ["Beside."] if any("card ->" in line for line in seen) else [call("card")]
+
+    for place in range(1, 5):
+        dying = DyingSessions(place)
+        root = LlmAgent(name="root", model=DecidingLlm(decide=decide), tools=[card])
+        assert outcome(await after_all(served(root, dying)))[:2] == ("COMPLETED", "Done!"), place
+        assert not any("a2a_outbox" in event.actions.state_delta for event in dying.stored())
+
+
+@pytest.mark.parametrize("place", [2, 3])
+async def test_a_custom_agent_is_not_resumable_and_says_so(place: int) -> None:
+    """DESIGN, 15 minutes: nothing is done twice."""
+    root = agent(lambda ctx: (ran.update(["custom"]), says("One."))[1], says("Two."), says("Three."))
+    task = await after_all(served(root, DyingSessions(place)))
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert "not resumable" in str(said(task))
+    assert ran["custom"] == 1
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 4])
+@pytest.mark.parametrize("within", [False, True], ids=["the root", "in a sequence"])
+async def test_a_custom_agent_starts_over_where_its_author_says_so(place: int, within: bool) -> None:
+    """`resume: restart`: it is run again, and what it says again is said once."""
+
+    def tree() -> BaseAgent:
+        custom = agent(says("One."), says("Two."), says("Three."))
+        return SequentialAgent(name="root", sub_agents=[simply("first"), custom]) if within else custom
+
+    undisturbed = outcome(await after_all(served(tree())))
+    cut = await after_all(served(tree(), DyingSessions(place), resume=AfterCrash.RESTART))
+    assert outcome(cut) == undisturbed
+
+
+async def test_an_app_that_is_not_resumable_stays_so() -> None:
+    """Section 3: its LLM agent goes on by what is stored, a workflow of it does not."""
+    for root, ended in ((paying(), "COMPLETED"), (SequentialAgent(name="root", sub_agents=[paying("two")]), "FAILED")):
+        ran.clear()
+        app = App(name="app", root_agent=root, resumability_config=ResumabilityConfig(is_resumable=False))
+        task = await after_all(served(app, DyingSessions(3)))
+        assert outcome(task)[0] == ended
+        assert ran["pay"] == 1
+
+
+async def test_a_turn_whose_last_event_is_final_is_finished_and_no_model_is_asked_again() -> None:
+    """FRAMEWORKS 2.1: the crash falls before ADK has marked the end."""
+    model = saying(["The answer."])
+    task = await after_all(served(LlmAgent(name="root", model=model), DyingSessions(2)))
+    assert outcome(task)[:2] == ("COMPLETED", "The answer.")
+    assert len(model.seen) == 1
+
+
+async def test_an_answer_that_was_taken_is_not_asked_for_again() -> None:
+    """Section 3: a turn that answers is taken up again like any other."""
+    from google.adk.tools import LongRunningFunctionTool
+
+    def approve() -> None:
+        """Ask."""
+
+    def decide(seen: list[str]) -> list[Any]:
+        if any("pay ->" in line for line in seen):
+            return ["Paid."]
+        if any("approve ->" in line for line in seen):
+            return [call("pay", amount=1)]
+        return [call("approve", "call-1")]
+
+    for place in range(3, 8):
+        ran.clear()
+        root = LlmAgent(
+            name="root", model=DecidingLlm(decide=decide), tools=[LongRunningFunctionTool(func=approve), pay]
+        )
+        clock = ManualClock()
+        made = parts(
+            served(root, DyingSessions(place)), MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9
+        )
+        async with http(made.app()) as client:
+            asked = task_of((await client.post("/", json=send())).json())
+            assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+            answering = asyncio.create_task(client.post("/", json=send("yes", message_id="m-2", taskId=asked["id"])))
+            while not answering.done():
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                clock.move(5_001)
+            task = task_of(answering.result().json())
+        assert outcome(task)[:2] == ("COMPLETED", "Paid."), place
+        assert ran["pay"] == 1
+
+
+# ── Its time is up ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def drained(served_agent: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], int]:
+    """The task of a message whose turn is asked to stop as soon as it has begun, each time; and how often it was."""
+    hops = 0
+    run = served_agent.run
+
+    async def hurried(asked: Any) -> AsyncGenerator[Any, None]:
+        nonlocal hops
+        hops += 1
+        asked.drain.set()
+        async for emission in run(asked):
+            yield emission
+
+    monkeypatch.setattr(served_agent, "run", hurried)
+    return await after_all(served_agent), hops
+
+
+@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+async def test_a_turn_stops_after_an_event_and_goes_on_from_there(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN, 15 minutes: one event for each process, and the client cannot tell."""
+    undisturbed = outcome(await after_all(served(TREES[tree]())))
+    once = Counter(ran)
+    ran.clear()
+    task, hops = await drained(served(TREES[tree]()), monkeypatch)
+    assert outcome(task) == undisturbed
+    assert hops > 2
+    assert ran == once
+
+
+async def test_a_custom_agent_is_not_stopped_where_it_could_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, hops = await drained(served(agent(says("One."), says("Two."))), monkeypatch)
+    assert (outcome(task), hops) == (("COMPLETED", "Two.", ["hi", "One."]), 1)

@@ -1,0 +1,176 @@
+"""`aion card`, run as a person runs it."""
+
+import json
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from aion_core.cli.main import aion
+from aion_core.errors import AionError
+from tests.support.declared import AION_YAML
+from tests.support.deployment import BASE_URL, at, deployed
+
+
+def run(*arguments: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(aion, ["card", *map(str, arguments)], input=stdin, catch_exceptions=True)
+
+
+def refusal(*arguments: object, stdin: str | None = None) -> str:
+    """The one sentence that `main` prints before it exits 1."""
+    failed = run(*arguments, stdin=stdin)
+    assert isinstance(failed.exception, AionError), failed.output
+    return str(failed.exception)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "aion.yaml"
+    file.write_text(AION_YAML, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    made = run("keygen", tmp_path / "private.pem", "--public", tmp_path / "public.jwk")
+    assert made.exit_code == 0
+    return tmp_path / "private.pem"
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """A server of the files in the folder."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def shown(config: Path, *arguments: str) -> str:
+    printed = run("show", "--config", config, "--base-url", BASE_URL, *arguments)
+    assert printed.exit_code == 0, printed.exception
+    return printed.stdout
+
+
+async def test_show_prints_the_card_that_the_server_serves(config: Path, tmp_path: Path) -> None:
+    app = deployed(tmp_path, AION_YAML)
+    async with at(app) as client:
+        for agent, path in (((), ""), (("helper",), ""), (("quiet",), "/agents/quiet")):
+            served = (await client.get(f"{path}/.well-known/agent-card.json")).json()
+            assert json.loads(shown(config, *agent)) == served
+        extended = (await client.get("/agent/authenticatedExtendedCard")).json()
+    assert json.loads(shown(config, "--extended")) == extended
+    assert "Hélper" in shown(config)
+
+
+def test_show_takes_the_agent_that_is_marked_as_the_default(config: Path) -> None:
+    config.write_text(AION_YAML.replace("    quiet:\n", "    quiet:\n      default: true\n"), encoding="utf-8")
+    card = json.loads(shown(config))
+    assert (card["name"], card["url"]) == ("quiet", f"{BASE_URL}/")
+
+
+def test_show_says_what_there_is_not(config: Path) -> None:
+    assert "has no agent 'nobody'; it has helper, quiet, unready" in refusal("show", "nobody", "--config", config)
+    assert "no extended card" in refusal("show", "quiet", "--extended", "--config", config)
+    assert "no extended card" in refusal("show", "unready", "--extended", "--config", config)
+
+
+def test_what_is_signed_verifies_until_it_is_changed(config: Path, private: Path, tmp_path: Path) -> None:
+    signed = run("sign", "-", "--key", private, stdin=shown(config))
+    assert signed.exit_code == 0
+    card = tmp_path / "card.json"
+    card.write_text(signed.stdout, encoding="utf-8")
+    for trusted in ("public.jwk", "private.pem"):
+        verified = run("verify", card, "--key", tmp_path / trusted)
+        assert verified.exit_code == 0, verified.exception
+        assert "As v1.0 reads it: signed by" in verified.stdout
+        assert "As v0.3 reads it: signed by" in verified.stdout
+    # A card is signed again, and both signatures are there.
+    again = run("sign", card, "--key", private, "--key-id", "second", "--key-url", "https://example.com/keys")
+    assert len(json.loads(again.stdout)["signatures"]) == 2 * len(json.loads(signed.stdout)["signatures"])
+    card.write_text(signed.stdout.replace("Answers", "Refuses"), encoding="utf-8")
+    assert "does not verify" in refusal("verify", card, "--key", tmp_path / "public.jwk")
+    card.write_text(shown(config), encoding="utf-8")
+    assert "is not signed" in refusal("verify", card, "--key", tmp_path / "public.jwk")
+
+
+def test_a_card_on_the_web_is_verified_by_a_set_of_keys(config: Path, private: Path, tmp_path: Path, web: str) -> None:
+    signed = json.loads(run("sign", "-", "--key", private, stdin=shown(config)).stdout)
+    folder = tmp_path / ".well-known"
+    folder.mkdir()
+    (folder / "agent-card.json").write_text(json.dumps(signed), encoding="utf-8")
+    public = json.loads((tmp_path / "public.jwk").read_text())
+    other = {"kty": "oct", "k": "AAAA", "kid": "other"}
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other, public]}), encoding="utf-8")
+    for source in (web, f"{web}/", f"{web}/.well-known/agent-card.json"):
+        assert run("verify", source, "--jwks", f"{web}/jwks.json").exit_code == 0
+    # A key that the set calls otherwise is not the one that the card names.
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "another"}]}), encoding="utf-8")
+    assert "does not verify" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other]}), encoding="utf-8")
+    assert "holds no key that signs cards" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
+    assert "cannot be read" in refusal("verify", web, "--jwks", f"{web}/nothing.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [("{", "is no JSON"), ("[]", "is no agent card"), ("{}", "is no agent card"), ("[" * 100_000, "is no JSON")],
+)
+def test_what_is_no_card_is_said_to_be_none(private: Path, tmp_path: Path, content: str, told: str) -> None:
+    card = tmp_path / "card.json"
+    card.write_text(content, encoding="utf-8")
+    assert told in refusal("verify", card, "--key", tmp_path / "public.jwk")
+
+
+def test_signing_needs_a_card_and_a_private_key(config: Path, private: Path, tmp_path: Path) -> None:
+    assert "signs nothing" in refusal("sign", "-", "--key", tmp_path / "public.jwk", stdin=shown(config))
+    assert "cannot be read" in refusal("sign", "-", "--key", tmp_path / "nowhere.pem", stdin=shown(config))
+    assert "no agent card" in refusal("sign", "-", "--key", private, stdin='{"skills": 1}')
+    assert "no agent card" in refusal("sign", "-", "--key", private, stdin="{}")
+
+
+def test_verify_asks_whom_you_trust(tmp_path: Path) -> None:
+    for arguments in ((), ("--key", "a", "--jwks", "b")):
+        failed = run("verify", tmp_path, *arguments)
+        assert failed.exit_code == 2
+        assert "Say which key you trust" in failed.stderr
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "RS256", "EdDSA"])
+def test_keygen_writes_a_key_that_only_you_may_read_and_never_over_another(tmp_path: Path, algorithm: str) -> None:
+    file = tmp_path / "key.pem"
+    made = run("keygen", file, "--algorithm", algorithm, "--key-id", "mine")
+    assert made.exit_code == 0
+    jwk = json.loads(made.stdout)
+    assert (jwk["alg"], jwk["kid"]) == (algorithm, "mine")
+    assert not {"d", "p", "q"} & set(jwk)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = file.read_text()
+    assert "cannot be written" in refusal("keygen", file)
+    assert file.read_text() == before
+
+
+def test_a_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "aion_core.cli", "card", "verify", str(tmp_path / "nowhere.json"), "--key", "k"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("aion: k cannot be read")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["show", "sign", "verify", "keygen"])
+def test_help_gives_examples(command: str) -> None:
+    assert f"  aion card {command}" in run(command, "--help").stdout

@@ -1,0 +1,1 @@
+"""Executors of the a2a-sdk on this engine."""

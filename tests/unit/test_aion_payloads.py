@@ -1,0 +1,164 @@
+"""The payloads of the Aion extensions, read and written without HTTP."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from aion_core.agents.reaction import reaction_of
+from aion_core.agents.sink import Reacted
+from aion_core.errors import InvalidMessage
+from aion_core.lambda_runtime.log import JsonLine
+from aion_core.ports import Asked, ContextKey, Turn
+from aion_core.protocol.aion import uris
+from aion_core.protocol.aion.inbound import Inbound, read
+from aion_core.protocol.aion.outbound import answer_to, send
+from aion_core.protocol.aion.payloads import Distribution, MessageAction
+from aion_core.protocol.aion.trace import from_headers, traceparent_of
+from aion_core.protocol.types import Message, Part, Task
+from tests.support import aion_requests
+from tests.support.aion_requests import PAYLOADS, THE_DISTRIBUTION
+
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def of(kind: str = "", **given: Any) -> tuple[Message, dict[str, Any]]:
+    params = aion_requests.request(kind, **given)["params"]
+    return ParseDict(params["message"], Message()), params["metadata"]
+
+
+def test_the_names_are_those_of_the_wire() -> None:
+    assert (uris.DISTRIBUTION, uris.MESSAGING, uris.CARDS, uris.EVENT, uris.TRACEABILITY) == (
+        aion_requests.DISTRIBUTION,
+        aion_requests.MESSAGING,
+        aion_requests.CARDS,
+        aion_requests.EVENT,
+        aion_requests.TRACEABILITY,
+    )
+    assert {kind.replace("_", "-"): schema for kind, schema in uris.PAYLOAD_SCHEMAS.items()} == aion_requests.SCHEMAS
+
+
+def test_a_request_without_extensions_says_nothing() -> None:
+    message, _ = of(text="hi")
+    assert read(message, {}) == Inbound()
+    assert (Inbound().sender_id, Inbound().network, answer_to(Inbound())) == (None, None, None)
+
+
+@pytest.mark.parametrize("kind", list(PAYLOADS))
+def test_a_payload_is_written_as_it_was_read(kind: str) -> None:
+    event = read(*of(kind, text="hi")).event
+    assert event is not None
+    assert event.payload is not None
+    assert event.payload.as_json() == PAYLOADS[kind]
+
+
+def test_reading_changes_nothing() -> None:
+    message, metadata = of("message", text="hi")
+    before = MessageToDict(message), json.dumps(metadata)
+    read(message, metadata)
+    assert (MessageToDict(message), json.dumps(metadata)) == before
+
+
+@pytest.mark.parametrize("uri", [uris.EVENT, uris.MESSAGING])
+def test_a_schema_is_named_under_the_event_or_under_who_defines_it(uri: str) -> None:
+    message, metadata = of("command")
+    message.parts[0].ClearField("metadata")
+    message.parts[0].metadata.update({uri: {"schema": uris.PAYLOAD_SCHEMAS["command"]}})
+    event = read(message, metadata).event
+    assert event is not None
+    assert event.kind == "command"
+
+
+def test_a_part_that_names_another_events_schema_is_not_its_payload() -> None:
+    message, metadata = of("command", payload=PAYLOADS["reaction"])
+    message.metadata.fields[uris.EVENT].struct_value.update({"type": "to.aion.distribution.reaction.1.0.0"})
+    with pytest.raises(InvalidMessage, match="no data part holds its payload"):
+        read(message, metadata)
+
+
+def test_a_refusal_leaves_no_way_to_the_values() -> None:
+    """A traceback that shows what caused it would show an environment's secrets."""
+    message, metadata = of(text="hi", metadata={uris.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
+    with pytest.raises(InvalidMessage) as refusal:
+        read(message, metadata)
+    assert refusal.value.field == f"metadata.{uris.DISTRIBUTION}.senderId"
+    assert (refusal.value.__cause__, refusal.value.__suppress_context__) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen"),
+    [
+        (("service", "principal"), "principal"),
+        (("external", "agent"), "agent"),
+        (("other", "service"), "service"),
+        (("other",), "other"),
+        ((), None),
+    ],
+)
+def test_the_agent_is_its_principal_before_its_service(kinds: tuple[str, ...], chosen: str | None) -> None:
+    identities = [{"kind": "principal"}, *({"kind": kind, "id": kind} for kind in kinds)]
+    identity = Distribution.model_validate({"distribution": {"identities": identities}}).identity()
+    assert (identity.id if identity else None) == chosen
+
+
+def test_a_message_names_the_extension_and_its_place_once() -> None:
+    message = Message(parts=[Part(text="hi")], extensions=[uris.MESSAGING])
+    send(message, MessageAction(trajectory="timeline", context_id="T"))
+    once = MessageToDict(message)
+    send(message, MessageAction(trajectory="timeline", context_id="other"))
+    assert MessageToDict(message) == once
+    assert once["extensions"] == [uris.MESSAGING]
+    assert once["parts"][1]["data"] == {"trajectory": "timeline", "contextId": "T"}
+
+
+def test_a_reaction_to_another_message_than_the_turns_is_in_its_a2a_ids() -> None:
+    message, metadata = of("message", text="hi")
+    asked = Asked(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
+    opened: set[str] = set()
+    earlier = reaction_of(asked, Reacted("eyes", "m-0", ""), "k", opened).artifact
+    assert (earlier.artifact_id, MessageToDict(earlier.parts[0])) == (
+        "aion:reaction:m-0",
+        {"data": {"key": "eyes", "messageId": "m-0"}},
+    )
+    own = reaction_of(asked, Reacted("eyes", "m-1", ""), "k", opened)
+    assert (own.artifact.artifact_id, own.metadata, own.key) == ("aion:reaction", aion_requests.REACTION_ACTION, "k")
+    assert opened == {"aion:reaction"}
+
+
+def test_what_an_older_version_took_in_unread_is_a_message() -> None:
+    from aion_core.agents.context import inbound_of
+
+    message, metadata = of("command", payload={})
+    asked = Asked(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
+    assert inbound_of(asked) == Inbound()
+
+
+@pytest.mark.parametrize(
+    ("baggage", "carried"),
+    [
+        ("a=1,b=%C3%A9;ttl=5", {"a": "1", "b": "é"}),
+        ("nonsense", None),
+        ("a=" + "x" * 9000, None),
+        (",".join(f"k{n}=1" for n in range(65)), None),
+    ],
+    ids=["two", "none", "too long", "too many"],
+)
+def test_baggage_is_read_within_its_limits(baggage: str, carried: dict[str, str] | None) -> None:
+    """W3C Baggage 3.3.2."""
+    assert from_headers({"traceparent": TRACEPARENT, "baggage": baggage}).get("baggage") == carried
+
+
+def test_a_traceparent_is_one_or_none() -> None:
+    assert traceparent_of({uris.TRACEABILITY: {"traceparent": TRACEPARENT}}) == TRACEPARENT
+    for other in ({}, {"traceparent": "x"}, {"traceparent": 5}, "text", None):
+        assert traceparent_of({uris.TRACEABILITY: other}) == ""
+
+
+def test_a_line_of_the_log_names_its_task_and_trace_and_nothing_else_that_a_record_carries() -> None:
+    record = logging.makeLogRecord({"msg": "A turn begins.", "task_id": "t", "traceparent": TRACEPARENT, "own": "s"})
+    line = json.loads(JsonLine().format(record))
+    assert (line["task_id"], line["traceparent"], line["message"]) == ("t", TRACEPARENT, "A turn begins.")
+    assert "own" not in line
+    assert "task_id" not in json.loads(JsonLine().format(logging.makeLogRecord({"msg": "other"})))

@@ -1,0 +1,460 @@
+"""What a client gets for its message, by `reply` in aion.yaml: its task, or the answer as a plain Message."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from aion_core.memory.task_list import MemoryTaskList
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Head, Lease, ReplyAs
+from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.tasks.replies import QUICK_SECONDS
+from aion_core.tasks.run import Spoken
+from aion_core.tasks.service import SETTLED_SECONDS, Call
+from aion_core.tasks.time_up import TimeUp
+from tests.support.agents.teller import Teller
+from tests.support.clock import ManualClock
+from tests.support.requests import request
+from tests.support.service import Parts, http, parts
+from tests.support.wire import DIALECTS, Client, texts
+
+both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
+COMPLETED = {"1.0": "TASK_STATE_COMPLETED", "0.3": "completed"}
+
+
+def caller() -> Call:
+    return Call("owner", "test")
+
+
+@asynccontextmanager
+async def client_of(made: Parts, dialect: str = "1.0") -> AsyncIterator[Client]:
+    async with http(made.app()) as client:
+        yield Client(client, dialect)
+
+
+def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> Parts:
+    return parts(agent or Teller(), reply=reply, **options)
+
+
+def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> Parts:
+    """A service over the same store, whose agent must not run."""
+    return parts(Teller(), store, clock, reply=reply)
+
+
+async def heard(made: Parts, text: str, *, call: Call | None = None, **options: Any) -> list[Spoken]:
+    stream = made.service.stream(call or caller(), request(text, **options))
+    return [spoken async for batch in stream for spoken in batch]
+
+
+def kinds(spoken: list[Spoken]) -> list[str]:
+    return [type(each.what).__name__ for each in spoken]
+
+
+# ── A Message ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@both_dialects
+@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+async def test_a_quick_answer_is_a_message_without_a_task(reply: ReplyAs, dialect: str) -> None:
+    """R23, R42: role agent, an id of its own, its context, no task; v1 wraps it, v0.3 says its kind."""
+    async with client_of(made_with(reply), dialect) as client:
+        kind, message = await client.send("decorated", contextId="c")
+    assert kind == "message"
+    assert message["role"] == ("ROLE_AGENT" if dialect == "1.0" else "agent")
+    assert message["messageId"] == "a-decorated"
+    assert message["contextId"] == "c"
+    assert "taskId" not in message
+    assert texts(message["parts"]) == ["answer to decorated"]
+    assert len(message["parts"]) == 2
+    assert message["metadata"] == {"mood": "better"}
+
+
+@both_dialects
+@pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
+async def test_by_message_a_stream_is_one_message_whatever_came_before(text: str, dialect: str) -> None:
+    """Spec 3.1.2: exactly one Message, then it closes."""
+    async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
+        ((sse_id, kind, message),) = await client.stream(text)
+    assert (sse_id, kind) == ("", "message")
+    assert texts(message["parts"])[0] == f"answer to {text}"
+
+
+async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> None:
+    """The artifacts' parts follow the answer's; the task's metadata stands where the answer's own says nothing."""
+    async with client_of(made_with(ReplyAs.MESSAGE)) as client:
+        _, message = await client.send("file note decorated")
+        assert message["parts"][2:] == [{"raw": "AP8=", "mediaType": "image/png"}]
+        assert message["metadata"] == {"mood": "better"}
+        _, message = await client.send("note", message_id="m-2")
+        assert message["metadata"] == {"mood": "good"}
+
+
+async def test_the_task_behind_a_message_is_listed_and_says_so() -> None:
+    """Decision 0011."""
+    made = made_with(ReplyAs.MESSAGE)
+    async with client_of(made) as client:
+        _, message = await client.send("file")
+        (task,) = (await client.call("ListTasks", includeArtifacts=True))["result"]["tasks"]
+        assert task["contextId"] == message["contextId"]
+        assert task["metadata"] == {"aion:reply": "message"}
+        assert task["status"]["message"]["messageId"] == message["messageId"]
+        assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["file"]
+
+
+async def test_by_message_returning_immediately_has_no_effect() -> None:
+    """Spec 3.2.2."""
+    async with client_of(made_with(ReplyAs.MESSAGE)) as client:
+        assert (await client.at_once("hi"))[0] == "message"
+
+
+async def test_by_auto_a_client_that_does_not_wait_gets_its_task() -> None:
+    """R21: what the answer will be is not known yet; the same request gets the same again."""
+    made = made_with(ReplyAs.AUTO)
+    async with client_of(made) as client:
+        first = await client.at_once("hi", contextId="c")
+        await made.bells.quiet()
+        again = await client.at_once("hi", contextId="c")
+    assert [first[0], again[0]] == ["task", "task"]
+    assert first[1]["id"] == again[1]["id"]
+
+
+async def test_a_conversation_goes_on_behind_its_messages() -> None:
+    """The thread of the context is the same whatever the client gets."""
+
+    def count(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"message {len(state['messages'])}")]}
+
+    graph = StateGraph(MessagesState).add_node(count).add_edge(START, "count")
+    async with client_of(made_with(ReplyAs.AUTO, graph)) as client:
+        _, first = await client.send("one")
+        _, second = await client.send("two", message_id="m-2", contextId=first["contextId"])
+    assert texts(first["parts"] + second["parts"]) == ["message 1", "message 3"]
+
+
+# ── A task ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@both_dialects
+@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("fails", "failed"),
+        ("rejects", "rejected"),
+        ("asks", "input-required"),
+        ("silent", "completed"),
+        ("empty", "completed"),
+    ],
+)
+async def test_what_does_not_simply_complete_is_a_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
+    """R23, R32, R35: nothing else can say it; streamed as ever, from the first event to the last."""
+    async with client_of(made_with(reply), dialect) as client:
+        kind, task = await client.send(text, message_id="m-1")
+        frames = await client.stream(text, message_id="m-2")
+    assert kind == "task"
+    assert task["status"]["state"].removeprefix("TASK_STATE_").lower().replace("_", "-") == state
+    assert [(sse_id, kind) for sse_id, kind, _ in frames] == [
+        ("1", "task"),
+        ("2", "statusUpdate" if dialect == "1.0" else "status-update"),
+        ("3", "statusUpdate" if dialect == "1.0" else "status-update"),
+    ]
+    assert "aion:reply" not in str(frames) + str(task)
+
+
+@pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
+async def test_by_auto_what_is_more_than_an_answer_is_a_task(text: str) -> None:
+    """R23: artifacts, metadata, messages on the way."""
+    async with client_of(made_with(ReplyAs.AUTO)) as client:
+        assert (await client.send(text, message_id="m-1"))[0] == "task"
+        frames = await client.stream(text, message_id="m-2")
+    assert frames[0][:2] == ("1", "task")
+    assert [sse_id for sse_id, _, _ in frames] == [str(n) for n in range(1, len(frames) + 1)]
+    assert frames[-1][2]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
+async def test_by_auto_an_answer_that_is_said_on_the_way_is_one_message(text: str) -> None:
+    """`thread.reply`, S2's way to answer, records the reply before the turn ends: it is the same message."""
+    async with client_of(made_with(ReplyAs.AUTO)) as client:
+        assert (await client.send(text, message_id="m-1"))[0] == "message"
+        assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
+
+
+async def test_by_auto_what_is_streamed_is_a_task_from_its_first_event() -> None:
+    """R22, R61: nothing of it is lost, and each has its id; who asks again gets a task too."""
+    made = made_with(ReplyAs.AUTO)
+    async with client_of(made) as client:
+        frames = await client.stream("chunks", contextId="c")
+        assert [kind for _, kind, _ in frames] == ["task", *["statusUpdate"], *["artifactUpdate"] * 3, "statusUpdate"]
+        assert [sse_id for sse_id, _, _ in frames] == ["1", "2", "2.1.0", "2.1.1", "2.1.2", "3"]
+        kind, task = await client.send("chunks", contextId="c")
+    assert kind == "task"
+    assert task["id"] == frames[0][2]["id"]
+    assert "metadata" not in task
+
+
+@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+async def test_whoever_answers_a_task_s_question_gets_the_task(reply: ReplyAs) -> None:
+    """The client knows the task, and has to see it complete; with its id or without, and when it asks again."""
+    for naming in (True, False):
+        made = made_with(reply)
+        async with client_of(made) as client:
+            _, task = await client.send("asks", contextId="c")
+            named = {"contextId": "c"} | ({"taskId": task["id"]} if naming else {})
+            frames = await client.stream("this one", message_id="m-2", **named)
+            kind, again = await client.send("this one", message_id="m-2", **named)
+            repeated = await client.send("asks", contextId="c")
+        assert [(kind, frame.get("id", "")) for _, kind, frame in frames] == [
+            ("task", task["id"]),
+            ("statusUpdate", ""),
+        ]
+        assert (kind, again["status"]["state"]) == ("task", "TASK_STATE_COMPLETED")
+        assert repeated == (kind, again)
+
+
+@pytest.mark.parametrize("naming", [True, False])
+async def test_by_message_an_answer_to_a_question_may_return_immediately(naming: bool) -> None:
+    """R21: its answer is the task."""
+    made = made_with(ReplyAs.MESSAGE)
+    call = caller()
+    asking = await made.service.send(call, request("asks"))
+    answer = request("slow", message_id="m-2", task_id=asking.id if naming else "", return_immediately=True)
+    task = await made.service.send(call, answer)
+    assert isinstance(task, Task)
+    assert task.status.state == TaskState.TASK_STATE_WORKING
+    made.agent.go.set()
+    await made.bells.quiet()
+    await until(lambda: not call.work)
+    assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
+
+
+async def test_a_task_is_what_it_always_was_unless_the_agent_says_otherwise() -> None:
+    """R32, R35: `reply: task` is the default."""
+    async with client_of(parts(Teller())) as client:
+        kind, task = await client.send("hi")
+        frames = await client.stream("hi", message_id="m-2")
+    assert (kind, task.get("metadata")) == ("task", None)
+    assert [(sse_id, kind) for sse_id, kind, _ in frames] == [
+        ("1", "task"),
+        ("2", "statusUpdate"),
+        ("3", "statusUpdate"),
+    ]
+
+
+# ── What takes its time ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def until(condition: Any) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not come true")
+
+
+@pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
+async def test_by_auto_a_stream_that_takes_long_tells_of_the_task(text: str) -> None:
+    """Nothing is said for a second, then all that has happened, then the rest as it comes; asked again: the task."""
+    clock, agent = ManualClock(), Teller()
+    made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
+    stream = made.service.stream(caller(), request(text))
+    assert await anext(stream) == []
+    first = asyncio.ensure_future(anext(stream))
+    await agent.began.wait()
+    await asyncio.sleep(0)
+    assert not first.done()
+    clock.move(QUICK_SECONDS)
+    batch = await first
+    assert isinstance(batch[0].what, Task)
+    assert [spoken.id for spoken in batch if spoken.id][:2] == ["1", "2"]
+    agent.go.set()
+    rest = [spoken async for batch in stream for spoken in batch]
+    assert isinstance(rest[-1].what, TaskStatusUpdateEvent)
+    assert rest[-1].what.status.state == TaskState.TASK_STATE_COMPLETED
+    assert isinstance(await made.service.send(caller(), request(text)), Task)
+
+
+async def test_by_auto_a_send_that_takes_long_returns_the_task() -> None:
+    clock, agent = ManualClock(), Teller()
+    made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
+    sending = asyncio.create_task(made.service.send(caller(), request("slow")))
+    await agent.began.wait()
+    clock.move(QUICK_SECONDS + 0.1)
+    agent.go.set()
+    assert isinstance(await sending, Task)
+
+
+async def test_by_message_a_send_that_takes_longer_than_it_waits_returns_the_task_then_the_message() -> None:
+    """R20: `blocking_wait`; the same message sent again gets the answer."""
+    clock, agent = ManualClock(), Teller()
+    made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
+    call = caller()
+    sending = asyncio.create_task(made.service.send(call, request("slow")))
+    await agent.began.wait()
+    clock.move(11)
+    task = await sending
+    assert isinstance(task, Task)
+    assert task.status.state == TaskState.TASK_STATE_WORKING
+    agent.go.set()
+    await until(lambda: not call.work)
+    message = await made.service.send(caller(), request("slow"))
+    assert isinstance(message, Message)
+    assert message.parts[0].text == "answer to slow"
+
+
+async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task() -> None:
+    """The client can come back to the task; the one Message it would have got is not lost."""
+    clock, agent = ManualClock(), Teller()
+    made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
+    ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=100)))
+    listening = asyncio.create_task(heard(made, "slow", call=ends_soon))
+    await agent.began.wait()
+    for _ in range(100):
+        clock.move(1)
+        await asyncio.sleep(0.001)
+    spoken = await listening
+    assert [each.id for each in spoken] == ["1", "2"]
+    assert isinstance(spoken[0].what, Task)
+    agent.go.set()
+    await made.bells.quiet()
+    assert kinds(await heard(made, "slow")) == ["Message"]
+
+
+@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+async def test_a_turn_that_waits_behind_another_is_answered_alike(reply: ReplyAs) -> None:
+    """By `auto` the time that it waits counts."""
+    clock, agent = ManualClock(), Teller()
+    made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
+    first = asyncio.create_task(made.service.send(caller(), request("slow")))
+    await agent.began.wait()
+    second = asyncio.create_task(heard(made, "hi", message_id="m-2"))
+    await asyncio.sleep(0.01)
+    clock.move(QUICK_SECONDS + SETTLED_SECONDS)
+    await asyncio.sleep(0.01)
+    agent.go.set()
+    await first
+    while not second.done():
+        clock.move(0.1)
+        await asyncio.sleep(0.001)
+    names = kinds(second.result())
+    if reply is ReplyAs.MESSAGE:
+        assert names == ["Message"]
+    else:
+        assert names == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
+
+
+async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
+    """Whoever asks again gets the Message: so does this client, however long the store takes."""
+    clock = ManualClock()
+    recording, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryTaskStore):
+        async def finish(self, lease: Lease, head: Head, event: Event, **options: Any) -> Any:
+            recording.set()
+            await go.wait()
+            return await super().finish(lease, head, event, **options)
+
+    made = parts(Teller(), Slow(clock), clock, reply=ReplyAs.AUTO)
+    listening = asyncio.create_task(heard(made, "hi"))
+    await recording.wait()
+    clock.move(QUICK_SECONDS + SETTLED_SECONDS)
+    await asyncio.sleep(0.01)
+    go.set()
+    assert kinds(await listening) == ["Message"]
+    assert isinstance(await made.service.send(caller(), request("hi")), Message)
+
+
+# ── Asked again ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+async def test_a_repeat_gets_the_same_message_from_another_process_too(reply: ReplyAs) -> None:
+    """R52, D17: by what is recorded; nothing runs again."""
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    made = parts(Teller(), store, clock, reply=reply)
+    first = await made.service.send(caller(), request("hi"))
+    assert isinstance(first, Message)
+    other = another_process(made, store, clock, reply)
+    assert await other.service.send(caller(), request("hi")) == first
+    clock.move(60)
+    assert [spoken.what for spoken in await heard(other, "hi")] == [first]
+    assert not other.agent.runs
+
+
+async def test_by_auto_a_repeat_of_what_was_a_task_gets_the_task_though_it_was_quick() -> None:
+    """The stream had told of the task already: it was streamed."""
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
+    assert "Delta" in kinds(await heard(made, "chunks"))
+    other = another_process(made, store, clock, ReplyAs.AUTO)
+    assert isinstance(await other.service.send(caller(), request("chunks")), Task)
+    assert kinds(await heard(other, "chunks"))[0] == "Task"
+
+
+@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+async def test_a_repeat_while_the_first_is_answered_waits_for_the_same_message(reply: ReplyAs) -> None:
+    """D17; by `auto` as long as the answer may be one."""
+    clock, agent = ManualClock(), Teller()
+    store = MemoryTaskStore(clock)
+    made = parts(agent, store, clock, reply=reply)
+    first = asyncio.create_task(made.service.send(caller(), request("slow")))
+    await agent.began.wait()
+    other = another_process(made, store, clock, reply)
+    again = asyncio.create_task(heard(other, "slow"))
+    await asyncio.sleep(0.01)
+    agent.go.set()
+    message = await first
+    while not again.done():
+        clock.move(0.1)
+        await asyncio.sleep(0.001)
+    assert [spoken.what for spoken in again.result()] == [message]
+
+
+@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+async def test_a_message_is_given_by_whoever_ends_a_turn_whose_process_died(reply: ReplyAs) -> None:
+    """By `message` a Message; by `auto` a task, since it took long."""
+    clock = ManualClock()
+    store = MemoryTaskStore(clock)
+    dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
+    first = asyncio.create_task(heard(dies, "slow", call=Call("owner", "test")))
+    await until(dies.agent.began.is_set)
+    first.cancel()
+    dies.bells.close()
+    clock.move(31)
+    heir = parts(agent, store, clock, reply=reply)
+    agent.go.set()
+    again = asyncio.create_task(heir.service.send(caller(), request("slow")))
+    while not again.done():
+        clock.move(1)
+        await asyncio.sleep(0.001)
+    assert isinstance(again.result(), Message if reply is ReplyAs.MESSAGE else Task)
+    assert agent.runs["slow"] == 1
+
+
+async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> None:
+    """Whoever knows the task, since it is listed, may add to it: then there is more than one answer."""
+    clock, agent = ManualClock(), Teller()
+    store = MemoryTaskStore(clock)
+    made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))
+    first = asyncio.create_task(made.service.send(caller(), request("slow")))
+    await agent.began.wait()
+    (task_id,) = [head.key.task_id for head in store.heads()]
+    second = asyncio.create_task(made.service.send(caller(), request("more", message_id="m-2", task_id=task_id)))
+    await asyncio.sleep(0.01)
+    agent.go.set()
+    while not (first.done() and second.done()):
+        clock.move(0.1)
+        await asyncio.sleep(0.001)
+    assert first.result() == second.result()
+    assert isinstance(first.result(), Task)
+    assert [message.parts[0].text for message in first.result().history] == ["slow", "answer to slow", "more"]
+    assert first.result().status.message.parts[0].text == "answer to more"
+    assert not first.result().HasField("metadata") or not len(first.result().metadata)

@@ -1,0 +1,343 @@
+"""What is read before anything is said: cards, their caching, extended cards, the manifest, health."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import ClientConfig, ClientFactory
+from a2a.client.card_resolver import A2ACardResolver
+from a2a.client.transports.rest import RestTransport
+from a2a.compat.v0_3.rest_transport import CompatRestTransport
+from a2a.types import AgentCard, GetExtendedAgentCardRequest, GetTaskRequest
+from a2a.utils.errors import TaskNotFoundError
+from fastapi import FastAPI
+
+from aion_core import __version__
+from tests.support.declared import AION_YAML
+from tests.support.deployment import BASE_URL, at, deployed
+
+EXTENSION = "https://example.com/ext"
+PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> FastAPI:
+    return deployed(tmp_path, AION_YAML)
+
+
+async def read(app: FastAPI, path: str = PATHS[0], **headers: str) -> httpx.Response:
+    async with at(app) as client:
+        return await client.get(path, headers=headers)
+
+
+async def call(app: FastAPI, method: str, path: str = "/") -> Any:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
+    async with at(app) as client:
+        return (await client.post(path, json=body)).json()
+
+
+# --- The card ---
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("prefix", ["", "/agents/helper"])
+async def test_the_card_says_all_that_aion_yaml_does(app: FastAPI, prefix: str, path: str) -> None:
+    """R1, R2, R3, R4, R5, R6, D3."""
+    answer = await read(app, f"{prefix}{path}")
+    card = answer.json()
+    assert answer.headers["content-type"] == "application/json"
+    assert {name: card[name] for name in ("name", "description", "version", "documentationUrl", "iconUrl")} == {
+        "name": "Hélper \U0001f916",
+        "description": "Answers questions.",
+        "version": "2.1.0",
+        "documentationUrl": "https://example.com/helper",
+        "iconUrl": "https://example.com/helper.png",
+    }
+    assert card["provider"] == {"organization": "Example", "url": "https://example.com"}
+    assert card["defaultInputModes"] == ["text/plain", "image/png"]
+    assert card["defaultOutputModes"] == ["text/markdown"]
+    assert card["skills"] == [
+        {
+            "id": "find",
+            "name": "Find",
+            "description": "Finds things.",
+            "tags": ["search"],
+            "examples": ["Where is my hat?"],
+            "inputModes": ["text/plain"],
+            "outputModes": ["application/json"],
+        },
+        {"id": "plain", "name": "Plain", "description": "Says little.", "tags": ["plain"]},
+    ]
+    capabilities = card["capabilities"]
+    assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, False)
+    assert capabilities["extendedAgentCard"] is card["supportsAuthenticatedExtendedCard"] is True
+    # After those that aion itself declares.
+    assert capabilities["extensions"][-1] == {
+        "uri": EXTENSION,
+        "description": "More.",
+        "required": True,
+        "params": {"n": 1, "deep": {"empty": "", "x": [1.5]}},
+    }
+    # JSON has one kind of number; an author's 1 does not become 1.0 on its way through protobuf.
+    assert b'"n":1}' in answer.content
+
+
+@pytest.mark.parametrize(
+    ("agent", "rpc", "rest"),
+    [
+        ("", f"{BASE_URL}/", BASE_URL),
+        ("/agents/quiet", f"{BASE_URL}/agents/quiet/", f"{BASE_URL}/agents/quiet"),
+    ],
+)
+async def test_the_urls_are_the_configured_ones_whatever_host_is_asked(
+    app: FastAPI, agent: str, rpc: str, rest: str
+) -> None:
+    """R4: never from the Host header. Both bindings in both versions, the newer and JSON-RPC preferred."""
+    headers = {"host": "evil.test", "x-forwarded-host": "evil.test", "x-forwarded-proto": "ftp"}
+    answer = await read(app, f"{agent}{PATHS[0]}", **headers)
+    card = answer.json()
+    assert b"evil" not in answer.content
+    assert [(its["protocolBinding"], its["protocolVersion"], its["url"]) for its in card["supportedInterfaces"]] == [
+        ("JSONRPC", "1.0", rpc),
+        ("HTTP+JSON", "1.0", rest),
+        ("JSONRPC", "0.3", rpc),
+        ("HTTP+JSON", "0.3", rest),
+    ]
+    # As v0.3 has it: the preferred one, which is among the additional ones too, and a version of three numbers.
+    assert (card["url"], card["preferredTransport"], card["protocolVersion"]) == (rpc, "JSONRPC", "0.3.0")
+    assert card["additionalInterfaces"] == [
+        {"transport": "JSONRPC", "url": rpc},
+        {"transport": "HTTP+JSON", "url": rest},
+    ]
+
+
+async def test_what_is_off_is_not_offered(app: FastAPI) -> None:
+    """R3, R5."""
+    card = (await read(app, f"/agents/quiet{PATHS[0]}")).json()
+    switches = {name: value for name, value in card["capabilities"].items() if name != "extensions"}
+    assert switches == {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}
+    assert EXTENSION not in {its["uri"] for its in card["capabilities"]["extensions"]}
+    assert "supportsAuthenticatedExtendedCard" not in card
+    assert card["name"] == "quiet"
+    assert card["skills"]
+    assert all(card["skills"][0][name] for name in ("id", "name", "description", "tags"))
+    assert not {"documentationUrl", "iconUrl", "provider"} & set(card)
+
+
+async def test_the_official_client_reads_the_same_card_from_either_document(app: FastAPI) -> None:
+    """R107."""
+    cards: list[AgentCard] = []
+    for headers in ({}, {"A2A-Version": "1.0"}):
+        async with at(app, "http://test") as client:
+            cards.append(await A2ACardResolver(client, "http://test").get_agent_card(http_kwargs={"headers": headers}))
+    assert cards[0] == cards[1]
+    assert cards[0].capabilities.extensions[-1].params["n"] == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.3"])
+async def test_a_client_that_says_it_speaks_v1_gets_no_field_of_another_version(app: FastAPI, version: str) -> None:
+    by_header = await read(app, **{"A2A-Version": version})
+    by_query = await read(app, f"{PATHS[0]}?A2A-Version={version}")
+    assert by_header.content == by_query.content
+    assert set(by_header.json()) == {
+        "name", "description", "version", "supportedInterfaces", "provider", "documentationUrl", "iconUrl",
+        "capabilities", "defaultInputModes", "defaultOutputModes", "skills",
+    }  # fmt: skip
+    both = await read(app)
+    assert by_header.headers["vary"] == both.headers["vary"] == "A2A-Version"
+    assert by_header.headers["etag"] != both.headers["etag"]
+
+
+@pytest.mark.parametrize("version", ["", "0.3", "9.9", "abc"])
+async def test_any_other_client_gets_the_card_of_both_versions(app: FastAPI, version: str) -> None:
+    assert (await read(app, **{"A2A-Version": version})).content == (await read(app)).content
+
+
+@pytest.mark.parametrize("transport", [RestTransport, CompatRestTransport])
+async def test_the_rest_url_is_what_the_official_clients_append_their_paths_to(
+    app: FastAPI, transport: type[RestTransport] | type[CompatRestTransport]
+) -> None:
+    asked: list[str] = []
+
+    def note(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(500)
+
+    card = (await read(app)).json()
+    urls = [its["url"] for its in card["supportedInterfaces"] if its["protocolBinding"] == "HTTP+JSON"]
+    async with httpx.AsyncClient(transport=httpx.MockTransport(note)) as http:
+        for url in urls:
+            client = transport(http, AgentCard(capabilities={"extended_agent_card": True}), url)
+            with pytest.raises(Exception, match="500"):
+                await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+    path = "/extendedAgentCard" if transport is RestTransport else "/v1/card"
+    assert asked == [f"{BASE_URL}{path}"] * 2
+
+
+# --- Caching ---
+
+
+async def test_a_card_may_be_kept_and_is_known_again(app: FastAPI) -> None:
+    answer = await read(app)
+    assert answer.headers["cache-control"] == "public, max-age=300"
+    etag = answer.headers["etag"]
+    assert etag.startswith('"')
+    for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        again = await read(app, **{"If-None-Match": known})
+        assert (again.status_code, again.content) == (304, b"")
+        for name in ("etag", "cache-control", "vary", "last-modified"):
+            assert again.headers[name] == answer.headers[name]
+    assert (await read(app, **{"If-None-Match": '"other"'})).status_code == 200
+
+
+async def test_the_bytes_are_the_same_from_every_process(app: FastAPI, tmp_path: Path) -> None:
+    other = deployed(tmp_path, AION_YAML)
+    assert (await read(app)).content == (await read(other)).content
+    moved = deployed(tmp_path, AION_YAML, AION_BASE_URL="https://moved.example.com")
+    assert (await read(moved)).headers["etag"] != (await read(app)).headers["etag"]
+
+
+async def test_a_card_is_as_old_as_the_process_that_serves_it(app: FastAPI) -> None:
+    modified = (await read(app)).headers["last-modified"]
+    since = parsedate_to_datetime(modified)
+    assert datetime.now(UTC) - timedelta(minutes=5) < since <= datetime.now(UTC)
+
+    async def status(date: str, **headers: str) -> int:
+        return (await read(app, **{"If-Modified-Since": date, **headers})).status_code
+
+    assert await status(modified) == 304
+    assert await status(format_datetime(since + timedelta(days=1), usegmt=True)) == 304
+    assert await status(format_datetime(since - timedelta(seconds=1), usegmt=True)) == 200
+    for odd in ("yesterday", "", "Fri, 31 Feb 2025 00:00:00 GMT", format_datetime(since.replace(tzinfo=None))):
+        assert await status(odd) == 200
+    # The tag is the better witness (RFC 9110, 13.1.3).
+    assert await status(modified, **{"If-None-Match": '"other"'}) == 200
+
+
+async def test_head_says_what_get_would(app: FastAPI) -> None:
+    async with at(app) as client:
+        got, head = await client.get(PATHS[0]), await client.head(PATHS[0])
+        assert (head.status_code, head.content) == (200, b"")
+        assert dict(head.headers) == dict(got.headers)
+        assert (await client.head(PATHS[0], headers={"If-None-Match": got.headers["etag"]})).status_code == 304
+        assert (await client.delete(PATHS[0])).status_code == 405
+
+
+# --- The extended card ---
+
+RPC_NAMES = ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard"]
+
+
+@pytest.mark.parametrize("method", RPC_NAMES)
+@pytest.mark.parametrize("path", ["/", "/agents/helper/"])
+async def test_the_extended_card_has_what_the_public_one_has_and_more(app: FastAPI, method: str, path: str) -> None:
+    """R7, D4: by all its names, in the dialect of each."""
+    card = (await call(app, method, path))["result"]
+    assert card["description"] == "Answers more questions."
+    assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
+    assert ("supportedInterfaces" in card) is (method == RPC_NAMES[0])
+    assert ("additionalInterfaces" in card) is (method != RPC_NAMES[0])
+    public = (await read(app)).json()
+    assert "secret" not in json.dumps(public)
+    assert {name: card[name] for name in ("name", "version", "provider")} == {
+        name: public[name] for name in ("name", "version", "provider")
+    }
+
+
+@pytest.mark.parametrize("path", ["/extendedAgentCard", "/agents/helper/extendedAgentCard", "/v1/card"])
+async def test_the_extended_card_is_there_over_rest(app: FastAPI, path: str) -> None:
+    """R7, D4."""
+    answer = await read(app, path)
+    card = answer.json()
+    assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
+    assert ("supportedInterfaces" in card, "url" in card) == ("/v1" not in path, "/v1" in path)
+    assert answer.headers["cache-control"] == "private, no-store"
+
+
+@pytest.mark.parametrize(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])
+async def test_the_official_client_finds_each_interface_where_the_card_says(
+    tmp_path: Path, version: str, binding: str
+) -> None:
+    """R107: it resolves the card, and calls by what it read there."""
+    app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")
+    async with at(app, "http://test") as http:
+        # The agent requires it, by either version's name.
+        http.headers.update({"A2A-Extensions": EXTENSION, "X-A2A-Extensions": EXTENSION})
+        card = await A2ACardResolver(http, "http://test/agents/helper").get_agent_card()
+        only = [
+            its
+            for its in card.supported_interfaces
+            if (its.protocol_version, its.protocol_binding) == (version, binding)
+        ]
+        del card.supported_interfaces[:]
+        card.supported_interfaces.extend(only)
+        client = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])).create(card)
+        extended = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+        assert [skill.id for skill in extended.skills] == ["find", "plain", "secret"]
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task(GetTaskRequest(id="nothing"))
+
+
+@pytest.mark.parametrize("prefix", ["", "/agents/helper"])
+async def test_the_extended_card_by_its_oldest_name_is_nobody_elses_to_keep(app: FastAPI, prefix: str) -> None:
+    """R7, D4."""
+    answer = await read(app, f"{prefix}/agent/authenticatedExtendedCard")
+    card = answer.json()
+    assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
+    assert card["url"] == card["supportedInterfaces"][0]["url"]
+    assert answer.headers["cache-control"] == "private, no-store"
+    assert "etag" not in answer.headers
+    assert "url" not in (await read(app, "/agent/authenticatedExtendedCard", **{"A2A-Version": "1.0"})).json()
+
+
+@pytest.mark.parametrize(
+    ("agent", "code", "reason", "told"),
+    [
+        ("quiet", -32004, "UNSUPPORTED_OPERATION", "does not offer"),
+        ("unready", -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "not configured"),
+    ],
+)
+async def test_an_extended_card_that_is_not_there_is_refused_by_its_reason(
+    app: FastAPI, agent: str, code: int, reason: str, told: str
+) -> None:
+    for method in RPC_NAMES:
+        error = (await call(app, method, f"/agents/{agent}"))["error"]
+        assert error["code"] == code
+        assert told in error["message"]
+        assert error["data"][0]["reason"] == reason
+    answer = await read(app, f"/agents/{agent}/agent/authenticatedExtendedCard")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["details"][0]["reason"] == reason
+    assert answer.headers["cache-control"] == "private, no-store"
+
+
+# --- The server ---
+
+
+async def test_the_manifest_names_the_agents_and_where_they_are(app: FastAPI) -> None:
+    answer = await read(app, "/.well-known/manifest.json")
+    assert answer.json() == {
+        "apiVersion": "1.0",
+        "name": "Hélper \U0001f916",
+        "endpoints": {name: f"/agents/{name}" for name in ("helper", "quiet", "unready")},
+    }
+    for endpoint in answer.json()["endpoints"].values():
+        assert (await read(app, f"{endpoint}{PATHS[0]}")).status_code == 200
+    known = {"If-None-Match": answer.headers["etag"]}
+    assert (await read(app, "/.well-known/manifest.json", **known)).status_code == 304
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/"])
+async def test_health_says_that_the_process_answers(app: FastAPI, path: str) -> None:
+    answer = await read(app, path)
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "version": __version__})
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_server_that_signs_nothing_shows_no_keys(app: FastAPI) -> None:
+    assert (await read(app, "/.well-known/jwks.json")).status_code == 404
+    assert "signatures" not in (await read(app)).json()

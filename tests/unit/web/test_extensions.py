@@ -1,0 +1,125 @@
+"""Extensions: which a client declares, which are active, and which it must not leave out."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from a2a.types.a2a_pb2 import AgentExtension
+
+from tests.support.agents.counting import talking
+from tests.support.service import http, parts, send
+from tests.unit.web.rest import body, old_body, refused
+
+MUST, MAY, UNKNOWN = "https://x.test/must/v1", "https://x.test/may/v1", "https://x.test/unknown/v1"
+
+
+@pytest.fixture
+async def optional() -> AsyncIterator[httpx.AsyncClient]:
+    made = parts(talking(1))
+    made.described = {"extensions": [AgentExtension(uri=MAY), AgentExtension(uri=MUST)]}
+    async with http(made.app()) as client:
+        yield client
+
+
+@pytest.fixture
+async def required() -> AsyncIterator[httpx.AsyncClient]:
+    made = parts(talking(1))
+    made.described = {"extensions": [AgentExtension(uri=MAY), AgentExtension(uri=MUST, required=True)]}
+    async with http(made.app()) as client:
+        yield client
+
+
+V1, V03 = "A2A-Extensions", "X-A2A-Extensions"
+REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "rpc": ("/", send(), V1),
+    "rpc stream": ("/", send(method="SendStreamingMessage"), V1),
+    "rpc v0.3": ("/", send(method="message/send"), V03),
+    "rpc v0.3 stream": ("/", send(method="message/stream"), V03),
+    "rest": ("/message:send", body(), V1),
+    "rest stream": ("/message:stream", body(), V1),
+    "rest v0.3": ("/v1/message:send", old_body(), V03),
+    "rest v0.3 stream": ("/v1/message:stream", old_body(), V03),
+    "an error": ("/message:send", {}, V1),
+    "an rpc error": ("/", send(taskId="nope"), V1),
+    "a v0.3 error": ("/", send(method="message/send", taskId="nope"), V03),
+}
+
+
+@pytest.mark.parametrize("header", [V1, V03])
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_the_answer_names_the_active_ones(optional: httpx.AsyncClient, name: str, header: str) -> None:
+    """Spec 3.6.2: those that both know, under the name of the version that is spoken; either name is read."""
+    path, given, answered = REQUESTS[name]
+    declared = [(header, f" {UNKNOWN},{MUST} ,,"), (header, MAY), (header, MUST)]
+    answer = await optional.post(path, json=given, headers=declared)
+    assert answer.headers[answered] == f"{MUST}, {MAY}"
+    assert ({V1, V03} - {answered}).pop() not in answer.headers
+
+
+@pytest.mark.parametrize("declared", [None, "", UNKNOWN, MAY.upper(), ","])
+async def test_none_active_is_no_header(optional: httpx.AsyncClient, declared: str | None) -> None:
+    headers = {} if declared is None else {V1: declared}
+    answer = await optional.post("/message:send", json=body(), headers=headers)
+    assert answer.status_code == 200
+    assert V1 not in answer.headers
+
+
+OPERATIONS = [
+    ("POST", "/message:send", body()),
+    ("POST", "/message:stream", body()),
+    ("GET", "/tasks", None),
+    ("GET", "/tasks/x", None),
+    ("POST", "/tasks/x:cancel", None),
+    ("GET", "/tasks/x:subscribe", None),
+    ("POST", "/tasks/x/pushNotificationConfigs", {"url": "https://x.test"}),
+    ("GET", "/red/tasks/x", None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "given"), OPERATIONS, ids=[path for _, path, _ in OPERATIONS])
+async def test_a_required_one_must_be_declared(
+    required: httpx.AsyncClient, method: str, path: str, given: dict[str, Any] | None
+) -> None:
+    """R99: ExtensionSupportRequired names it, and what else is active is named too."""
+    answer = await required.request(method, path, json=given, headers={V1: MAY})
+    error = refused(answer, 400, "EXTENSION_SUPPORT_REQUIRED", MUST, V1)
+    assert error["details"][0]["metadata"] == {"extensions": MUST}
+    assert answer.headers[V1] == MAY
+    declared = await required.request(method, path, json=given, headers={V1: MUST})
+    assert "EXTENSION" not in declared.text
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
+async def test_it_must_be_declared_on_json_rpc_too(required: httpx.AsyncClient, method: str) -> None:
+    answer = await required.post("/", json=send(method=method))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (200, -32008)
+    assert MUST in error["message"]
+    assert error["data"][0]["reason"] == "EXTENSION_SUPPORT_REQUIRED"
+    declared = await required.post("/", json=send(method=method), headers={V03: MUST})
+    assert "error" not in declared.text
+
+
+@pytest.mark.parametrize("method", ["GetContext", "GetContexts", "ListTasks"])
+async def test_it_must_be_declared_whatever_is_asked(required: httpx.AsyncClient, method: str) -> None:
+    answer = await required.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
+    assert answer.json()["error"]["code"] == -32008
+
+
+async def test_nothing_is_required_to_read_the_card(required: httpx.AsyncClient) -> None:
+    """It is how a client learns what is."""
+    card = await required.get("/.well-known/agent-card.json")
+    assert card.status_code == 200
+    assert {extension["uri"] for extension in card.json()["capabilities"]["extensions"]} >= {MAY, MUST}
+    for path in ("/extendedAgentCard", "/v1/card", "/agent/authenticatedExtendedCard"):
+        assert "does not offer" in (await required.get(path)).text
+    for method in ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard"):
+        answer = await required.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method})
+        assert answer.json()["error"]["code"] == -32004
+
+
+async def test_a_thousand_of_them_are_no_harm(optional: httpx.AsyncClient) -> None:
+    many = ",".join(f"https://x.test/{number}" for number in range(1000))
+    answer = await optional.post("/message:send", json=body(), headers=[(V1, MAY), (V1, many)])
+    assert answer.headers[V1] == MAY

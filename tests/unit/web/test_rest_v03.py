@@ -1,0 +1,295 @@
+"""The HTTP+JSON binding of v0.3: the shape that its SDKs read and send."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
+from a2a.compat.v0_3.rest_transport import CompatRestTransport
+from a2a.server.routes.rest_routes import create_rest_routes
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import (
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+)
+from google.protobuf.json_format import ParseDict
+from starlette.applications import Starlette
+
+from aion_core.web.app import RestsBeforeItReturns
+from aion_core.web.calls import CallContextBuilder
+from aion_core.web.request_handler import AionRequestHandler
+from tests.support.agents.counting import talking
+from tests.support.agents.scripted import Asking
+from tests.support.asgi import ask
+from tests.support.service import http, parts
+from tests.unit.web.rest import body, old_body
+from tests.unit.web.test_rest import frames
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with http(parts(talking(3)).app()) as client:
+        yield client
+
+
+def refused(answer: httpx.Response, http: int, code: int, *words: str) -> dict[str, Any]:
+    assert answer.status_code == http, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    error: dict[str, Any] = answer.json()
+    assert error["code"] == code
+    assert error["type"].endswith("Error")
+    assert error["data"][0]["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
+    for word in words:
+        assert word in error["message"]
+    return error
+
+
+@pytest.mark.parametrize("where", ["", "/agents/test"])
+async def test_a_message_and_its_task(client: httpx.AsyncClient, where: str) -> None:
+    """R10, R12, R18: parsed as strictly as v0.3's own client does, which takes no field that it does not know."""
+    sent = await client.post(f"{where}/v1/message:send", json=old_body(contextId="c-1"))
+    assert sent.headers["content-type"] == "application/json"
+    task = ParseDict(sent.json(), pb03.SendMessageResponse()).task
+    assert task.status.state == pb03.TASK_STATE_COMPLETED
+    assert task.history[0].content[0].text == "hi"
+    got = await client.get(f"{where}/v1/tasks/{task.id}?historyLength=0")
+    assert ParseDict(got.json(), pb03.Task()) == task, "0 is no limit in v0.3"
+    listed = await client.get(f"{where}/v1/tasks")
+    assert listed.json() == {"tasks": [got.json()], "nextPageToken": "", "pageSize": 50, "totalSize": 1}
+
+
+@pytest.mark.parametrize("how", ["proto", "types"])
+async def test_frames_say_what_the_sdk_says(how: str) -> None:
+    """R22, R29-R31, R35: and the last one is final."""
+    made = parts(talking(3))
+    handler = AionRequestHandler(made.service, made.lister, made.card)
+    routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
+    kinds: dict[str, Any] = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+    given = old_body(contextId="c-1") if how == "proto" else body(contextId="c-1", **kinds)
+    async with http(made.app()) as ours, http(RestsBeforeItReturns(Starlette(routes=routes))) as theirs:  # type: ignore[arg-type]
+        mine = await ours.post("/v1/message:stream", json=given)
+        their = await theirs.post("/v1/message:stream", json=old_body(contextId="c-1"), headers={"A2A-Version": "0.3"})
+    assert mine.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert frames(mine, "event", "data") == frames(their, "event", "data")
+    assert [frame["id"] for frame in frames(mine, "id")] == ["1", "2", "2.1.0", "2.1.1", "2.1.2", "2.1.3", "3"]
+    updates = [frame["data"]["statusUpdate"] for frame in frames(mine, "data") if "statusUpdate" in frame["data"]]
+    assert [update.get("final") for update in updates] == [None, True]
+
+
+async def test_a_question_ends_a_stream_too() -> None:
+    """R35."""
+    async with http(parts(Asking()).app()) as client:
+        heard = frames(await client.post("/v1/message:stream", json=old_body()), "data")
+        last = heard[-1]["data"]["statusUpdate"]
+        assert (last["status"]["state"], last["final"]) == ("TASK_STATE_INPUT_REQUIRED", True)
+        subscribed = await client.post(f"/v1/tasks/{last['taskId']}:subscribe")
+        assert frames(subscribed, "data")[0]["data"]["task"]["id"] == last["taskId"]
+        canceled = await client.post(f"/v1/tasks/{last['taskId']}:cancel", json={"name": f"tasks/{last['taskId']}"})
+        # v0.3's proto file spells it so.
+        assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({}, "message"),
+        ({"message": {}}, "messageId"),
+        ({"message": "x"}, "object"),
+        (old_body(messageId=5), "message.messageId"),
+        (old_body(content=[{}]), "message.content[0]"),
+        (old_body(content=[{"text": "a"}, {"file": {"fileWithBytes": "!"}}]), "message.content[1].file.fileWithBytes"),
+        (old_body(content=[{"text": "a", "data": {"data": {}}}]), "message.content[0]"),
+        (old_body(content=[]), "parts"),
+        (old_body(role="ROLE_AGENT"), "role"),
+        (old_body(role="user"), "role"),
+        ({"message": {"kind": "message", "parts": []}}, "message"),
+        (body(role="user", parts=[{"kind": "nothing"}]), "message.parts[0]"),
+        ({**old_body(), "configuration": {"historyLength": "x"}}, "configuration.historyLength"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+@pytest.mark.parametrize("path", ["/v1/message:send", "/v1/message:stream"])
+async def test_a_message_that_cannot_be_used(
+    client: httpx.AsyncClient, path: str, given: dict[str, Any], word: str
+) -> None:
+    """R98, R99."""
+    refused(await client.post(path, json=given), 400, -32602, word)
+
+
+@pytest.mark.parametrize("once_more", [True, False], ids=["python", "javascript"])
+async def test_a_files_bytes_are_read_as_either_sdk_sends_them(client: httpx.AsyncClient, once_more: bool) -> None:
+    """R40: the one encodes them twice."""
+    content = b"\0\xff no base64"
+    sent = base64.b64encode(base64.b64encode(content) if once_more else content).decode()
+    file = {"fileWithBytes": sent, "mimeType": "application/octet-stream", "name": "f"}
+    task = (await client.post("/v1/message:send", json=old_body(content=[{"file": file}]))).json()["task"]
+    [part] = (await client.get(f"/tasks/{task['id']}")).json()["history"][0]["parts"]
+    assert base64.b64decode(part["raw"]) == content
+
+
+async def test_the_deepest_data_that_is_taken_can_be_read_back(client: httpx.AsyncClient) -> None:
+    taken = 0
+    for depth in range(20, 34):
+        data: dict[str, Any] = {"leaf": True}
+        for _ in range(depth):
+            data = {"in": data}
+        given = old_body(message_id=f"m-{depth}", content=[{"data": {"data": data}}])
+        answer = await client.post("/v1/message:send", json=given)
+        if answer.status_code == 200:
+            stored = await client.get(f"/v1/tasks/{answer.json()['task']['id']}")
+            assert stored.json()["history"][0]["content"][0]["data"]["data"] == data
+            taken = depth
+        else:
+            refused(answer, 400, -32602, "levels")
+    assert 20 < taken < 33
+
+
+async def test_refusals_have_the_shape_that_both_sdks_read(client: httpx.AsyncClient) -> None:
+    """R99."""
+    refused(await client.get("/v1/tasks/nope"), 404, -32001, "no task")
+    refused(
+        await client.post("/v1/message:send", content=b"{", headers={"Content-Type": "application/json"}), 400, -32700
+    )
+    refused(await client.post("/v1/message:send", content=b"x", headers={"Content-Type": "text/plain"}), 400, -32005)
+    refused(await client.get("/v1/card"), 400, -32004, "card")
+    wrong = await client.get("/v1/message:send")
+    refused(wrong, 405, -32601, "POST")
+    assert wrong.headers["allow"] == "POST"
+    large = await client.post(
+        "/v1/message:send", content=b" " * 6_000_000, headers={"Content-Type": "application/json"}
+    )
+    refused(large, 413, -32600, "larger than")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", ""),
+        ("GET", ""),
+        ("GET", "/p-1"),
+        ("DELETE", "/p-1"),
+    ],
+)
+async def test_push_notifications_are_not_offered(client: httpx.AsyncClient, method: str, path: str) -> None:
+    """R95."""
+    given = {"json": {"config": {"pushNotificationConfig": {"url": "https://x.test"}}}} if method == "POST" else {}
+    answer = await client.request(method, f"/v1/tasks/t-1/pushNotificationConfigs{path}", **given)
+    refused(answer, 400, -32003, "push")
+
+
+class KeepsConfigs(AionRequestHandler):
+    """Takes push configs, so that what arrives can be seen: sending them is another part's work."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.configs: dict[str, pb.TaskPushNotificationConfig] = {}
+
+    async def on_create_task_push_notification_config(self, params: Any, context: Any) -> Any:
+        self.configs[params.id] = params
+        return params
+
+    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> Any:
+        return self.configs[params.id or "p-1"]
+
+    async def on_list_task_push_notification_configs(self, params: Any, context: Any) -> Any:
+        return pb.ListTaskPushNotificationConfigsResponse(configs=self.configs.values())
+
+    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
+        self.configs.pop(params.id, None)
+
+
+CONFIG = {
+    "id": "p-1",
+    "url": "https://x.test/hook",
+    "token": "t",
+    "authentication": {"schemes": ["Bearer"], "credentials": "secret"},
+}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"parent": "tasks/t-1", "configId": "p-1", "config": {"pushNotificationConfig": CONFIG}},
+        {"config_id": "p-1", "config": {"push_notification_config": {**CONFIG, "id": ""}}},
+        {"name": "tasks/t-1/pushNotificationConfigs/p-1", "pushNotificationConfig": CONFIG},
+    ],
+    ids=["python", "snake case", "javascript"],
+)
+async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, Any]) -> None:
+    """R92."""
+    from aion_core.web.rest_v03 import RestV03
+
+    made = parts(talking(1))
+    handler = KeepsConfigs(made.service, made.lister, made.card)
+    app: Any = RestsBeforeItReturns(Starlette(routes=RestV03(handler, "test", made.card).routes("")))
+    configs = "/v1/tasks/t-1/pushNotificationConfigs"
+    async with http(app) as client:
+        created = await client.post(configs, json=given)
+        assert created.json() == {"name": "tasks/t-1/pushNotificationConfigs/p-1", "pushNotificationConfig": CONFIG}
+        kept = handler.configs["p-1"]
+        assert (kept.task_id, kept.url, kept.authentication.scheme) == ("t-1", CONFIG["url"], "Bearer")
+        assert (await client.get(f"{configs}/p-1")).json() == created.json()
+        assert (await client.get(configs)).json() == {"configs": [created.json()]}
+        deleted = await client.delete(f"{configs}/p-1")
+        assert (deleted.status_code, deleted.json(), handler.configs) == (200, {}, {})
+
+
+async def test_the_official_client_is_understood(client: httpx.AsyncClient) -> None:
+    """R10-R14, R18, R107."""
+    sdk = CompatRestTransport(client, pb.AgentCard(), "http://test/")
+    request = pb.SendMessageRequest(
+        message=pb.Message(
+            message_id="m-1",
+            role=pb.ROLE_USER,
+            parts=[pb.Part(text="hi"), pb.Part(raw=b"\0\xff", media_type="image/png", filename="dot.png")],
+        ),
+        configuration=pb.SendMessageConfiguration(accepted_output_modes=["text/plain"]),
+    )
+    task = (await sdk.send_message(request)).task
+    assert task.status.state == pb.TASK_STATE_COMPLETED
+    assert task.history[0].parts == request.message.parts
+    assert await sdk.get_task(pb.GetTaskRequest(id=task.id)) == task
+    request.message.message_id = "m-2"
+    heard = [event async for event in sdk.send_message_streaming(request)]
+    assert heard[0].WhichOneof("payload") == "task"
+    assert heard[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+    with pytest.raises(TaskNotCancelableError):
+        await sdk.cancel_task(pb.CancelTaskRequest(id=task.id))
+    with pytest.raises(TaskNotFoundError):
+        await sdk.get_task(pb.GetTaskRequest(id="nope"))
+    with pytest.raises(PushNotificationNotSupportedError):
+        await sdk.create_task_push_notification_config(
+            pb.TaskPushNotificationConfig(task_id=task.id, id="p-1", url="https://x.test")
+        )
+    with pytest.raises(InvalidParamsError):
+        await sdk._execute_request("GET", "/v1/tasks?pageSize=x")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "state"),
+    [
+        (None, "TASK_STATE_COMPLETED"),
+        ({"blocking": True}, "TASK_STATE_COMPLETED"),
+        ({"blocking": False}, "TASK_STATE_WORKING"),
+        ({}, "TASK_STATE_WORKING"),
+    ],
+)
+async def test_blocking_is_what_the_proto_file_says(
+    client: httpx.AsyncClient, configuration: dict[str, Any] | None, state: str
+) -> None:
+    """R20, R21: v0.3's own client leaves `blocking` out where it means false."""
+    given = old_body() if configuration is None else {**old_body(), "configuration": configuration}
+    assert (await client.post("/v1/message:send", json=given)).json()["task"]["status"]["state"] == state
+
+
+async def test_paths_of_v03_that_are_none() -> None:
+    app = parts(talking(1)).app()
+    for target in ("/v1/", "/v1/nope", "/v1/tasks/", "/V1/tasks", "/v1//tasks", "/v1/ten/tasks"):
+        answer = await ask(app, "GET", target)
+        assert answer.status_code == 404, target
+        assert json.loads(answer.content)["error"]["code"] == 404

@@ -1,0 +1,81 @@
+"""Which version a request speaks, and what happens where it says another; the same in both bindings."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.agents.counting import talking
+from tests.support.service import http, parts, send
+from tests.unit.web.rest import body, old_body, refused
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with http(parts(talking(1)).app()) as client:
+        yield client
+
+
+REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "rpc": ("/", send(), "1.0"),
+    "rpc stream": ("/", send(method="SendStreamingMessage"), "1.0"),
+    "rpc v0.3": ("/", send(method="message/send"), "0.3"),
+    "rest": ("/message:send", body(), "1.0"),
+    "rest stream": ("/message:stream", body(), "1.0"),
+    "rest in a tenant": ("/ten/message:send", body(), "1.0"),
+    "rest v0.3": ("/v1/message:send", old_body(), "0.3"),
+    "rest v0.3 stream": ("/v1/message:stream", old_body(), "0.3"),
+}
+
+
+def stated(version: str, place: str) -> dict[str, Any]:
+    return {"headers": {"A2A-Version": version}} if place == "header" else {"params": {"A2A-Version": version}}
+
+
+@pytest.mark.parametrize("place", ["header", "query"])
+@pytest.mark.parametrize("version", ["", "{}", "{}.7", " {} "])
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_the_version_that_it_speaks(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
+    """D1: a missing version is the one that is spoken; a patch says nothing."""
+    path, given, spoken = REQUESTS[name]
+    answer = await client.post(path, json=given, **stated(version.format(spoken), place))
+    assert answer.status_code == 200
+    assert "error" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("version", "place"),
+    [
+        *(("9.9", place) for place in ("header", "query")),
+        *(("other", place) for place in ("header", "query")),
+        *((version, "query") for version in ("abc", "1.7", "1", "1.0.0.0", "1.0,0.3", "\u0661.0")),
+    ],
+)
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_another_version(client: httpx.AsyncClient, name: str, version: str, place: str) -> None:
+    """D1, R99: VersionNotSupported, and nothing runs."""
+    path, given, spoken = REQUESTS[name]
+    if version == "other":
+        version = "0.3" if spoken == "1.0" else "1.0"
+    answer = await client.post(path, json=given, **stated(version, place))
+    if path == "/":
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (200, -32009)
+        assert error["data"][0]["reason"] == "VERSION_NOT_SUPPORTED"
+    elif spoken == "1.0":
+        error = refused(answer, 400, "VERSION_NOT_SUPPORTED")
+        assert error["details"][0]["metadata"] == {"supportedVersions": "1.0,0.3"}
+    else:
+        assert answer.status_code == 400
+        error = answer.json()
+        assert (error["code"], error["type"]) == (-32009, "VersionNotSupportedError")
+    assert spoken in error["message"]
+    assert (await client.get("/tasks")).json()["totalSize"] == 0
+
+
+async def test_the_header_goes_before_the_query(client: httpx.AsyncClient) -> None:
+    answer = await client.post(
+        "/message:send", json=body(), headers={"A2A-Version": "1.0"}, params={"A2A-Version": "9.9"}
+    )
+    assert answer.status_code == 200

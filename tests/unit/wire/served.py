@@ -1,0 +1,73 @@
+"""An agent that is served in this process, with tasks in each state that a row may want."""
+
+import asyncio
+import json
+from typing import Any
+
+from tests.support.agents.obedient import Obedient
+from tests.support.asgi import Answer, call
+from tests.support.service import parts
+from tests.unit.wire.dialects import Dialect, Rpc, Sent
+
+
+class Served:
+    """The app, and its tasks by what they are: `done`, `working`, `asking`, `canceled`."""
+
+    def __init__(self, declared: str = "", **options: Any) -> None:
+        """`declared`: the extensions that its tasks are made with."""
+        self.agent = Obedient()
+        self._declared = {"a2a-extensions": declared} if declared else {}
+        self._parts = parts(self.agent)
+        for name, value in options.items():
+            setattr(self._parts, name, value)
+        self.app = self._parts.app()
+        self.tasks: dict[str, dict[str, Any]] = {}
+
+    async def ask(self, dialect: Dialect, sent: Sent, **headers: str) -> Answer:
+        """Send the request; an agent that works is let go once its stream has begun."""
+        return await call(
+            self.app,
+            sent.method,
+            sent.target,
+            sent.body,
+            {**sent.headers, **headers},
+            heard=self.agent.go.set if "ubscribe" in sent.target or b"ubscribe" in sent.body else lambda: None,
+        )
+
+    async def prepare(self, state: str) -> dict[str, Any]:
+        """Return a task in this state, in a context of its own."""
+        if state not in self.tasks:
+            words = {"done": "hello", "asking": "ask", "working": "work", "canceled": "work"}
+            task = await self._send(words[state], state, at_once=words[state] == "work")
+            if words[state] == "work":
+                await self.agent.works.wait()
+            if state == "canceled":
+                await self._rpc("CancelTask", {"id": task["id"]})
+            self.tasks[state] = task
+        return self.tasks[state]
+
+    async def rest(self) -> None:
+        """Let the agent end what it works at."""
+        self.agent.go.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def _send(self, text: str, name: str, *, at_once: bool) -> dict[str, Any]:
+        message = {
+            "messageId": f"m-{name}",
+            "contextId": f"c-{name}",
+            "role": "ROLE_USER",
+            "parts": [{"text": text}],
+        }
+        task: dict[str, Any] = (
+            await self._rpc("SendMessage", {"message": message, "configuration": {"returnImmediately": at_once}})
+        )["task"]
+        return task
+
+    async def _rpc(self, method: str, params: dict[str, Any]) -> Any:
+        sent = Rpc().request(method, params)
+        assert sent is not None
+        answer = await self.ask(Rpc(), sent, **self._declared)
+        body = json.loads(answer.body)
+        assert "result" in body, body
+        return body["result"]

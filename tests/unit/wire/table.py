@@ -1,0 +1,301 @@
+"""The table: for each operation what is sent, in v1's words, and what comes back, in each version and binding.
+
+`<done>`, `<working>`, `<asking>` and `<canceled>` stand for the ids of tasks in these states, `<c-done>` for the context.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aion_core.protocol.card import build_card
+from tests.unit.wire.answers import (
+    CONTENT_TYPE,
+    METHOD,
+    NO_EXTENDED_CARD,
+    NO_PUSH,
+    NOT_CANCELABLE,
+    NOT_FOUND,
+    PARAMS,
+    UNSUPPORTED,
+    Error,
+)
+
+RPC, OLD_RPC, REST, OLD_REST = "JSON-RPC 1.0", "JSON-RPC 0.3", "HTTP+JSON 1.0", "HTTP+JSON 0.3"
+OLDER = (OLD_RPC, OLD_REST)
+
+SEND, STREAM = "SendMessage", "SendStreamingMessage"
+LONG = "x" * 129
+DEEP: dict[str, Any] = {}
+for _ in range(40):
+    DEEP = {"in": DEEP}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is sent by an operation, and what comes back: a gist (see `answers.gist`), or an error."""
+
+    operation: str
+    what: str
+    params: Any
+    gives: str | Error
+    but: Mapping[str, str | Error] = field(default_factory=dict)
+    """What another dialect gives."""
+    not_in: tuple[str, ...] = ()
+    """Dialects in whose words it cannot be said, or means something else."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """How the agent is served."""
+
+    @property
+    def name(self) -> str:
+        """How the row is called in a report."""
+        return f"{self.operation}: {self.what}"
+
+
+def message(*, without: str = "", **given: Any) -> dict[str, Any]:
+    """Params that hold a message, changed so."""
+    whole = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], **given}
+    whole.pop(without, None)
+    return {"message": whole}
+
+
+def configured(**configuration: Any) -> dict[str, Any]:
+    return {**message(), "configuration": configuration}
+
+
+def in_parts(*parts: Any) -> dict[str, Any]:
+    return message(parts=list(parts))
+
+
+MESSAGES: list[tuple[str, Any, str | Error]] = [
+    ("a text", message(), "completed"),
+    ("several parts", in_parts({"text": "hi"}, {"text": "there", "metadata": {"n": 1}}), "completed"),
+    ("in a context", message(contextId="c-of-my-own"), "completed"),
+    ("one that asks", in_parts({"text": "ask"}), "input-required"),
+    ("an answer", message(taskId="<asking>"), "completed"),
+    ("an answer that names the context too", message(taskId="<asking>", contextId="<c-asking>"), "completed"),
+    ("a known message", message(messageId="m-done", contextId="<c-done>", parts=[{"text": "hello"}]), "completed"),
+    ("no history", configured(historyLength=0), "completed"),
+    ("with metadata", {**message(metadata={"a": [1, None, {"b": "c"}]}), "metadata": {"d": 1.5}}, "completed"),
+    ("other content by a known id", message(messageId="m-done", contextId="<c-done>"), PARAMS),
+    ("to an ended task", message(taskId="<done>"), UNSUPPORTED),
+    ("to a canceled task", message(taskId="<canceled>"), UNSUPPORTED),
+    ("to an unknown task", message(taskId="nope"), NOT_FOUND),
+    ("to a task of another context", message(taskId="<asking>", contextId="<c-done>"), PARAMS),
+    ("no params", None, PARAMS),
+    ("no message", {}, PARAMS),
+    ("message: null", {"message": None}, PARAMS),
+    ("message: a list", {"message": []}, PARAMS),
+    ("message: a text", {"message": "hi"}, PARAMS),
+    ("messageId: missing", message(without="messageId"), PARAMS),
+    ("messageId: empty", message(messageId=""), PARAMS),
+    ("messageId: a number", message(messageId=7), PARAMS),
+    ("messageId: too long", message(messageId=LONG), PARAMS),
+    ("messageId: with a space", message(messageId="a b"), PARAMS),
+    ("messageId: with NUL", message(messageId="a\0"), PARAMS),
+    ("contextId: with a newline", message(contextId="a\nb"), PARAMS),
+    ("contextId: too long", message(contextId=LONG), PARAMS),
+    ("contextId: an object", message(contextId={}), PARAMS),
+    ("taskId: no id", message(taskId="../x"), PARAMS),
+    ("taskId: a list", message(taskId=["t"]), PARAMS),
+    ("referenceTaskIds: no id", message(referenceTaskIds=["a b"]), PARAMS),
+    ("referenceTaskIds: a text", message(referenceTaskIds="t"), PARAMS),
+    ("role: missing", message(without="role"), PARAMS),
+    ("role: the agent's", message(role="ROLE_AGENT"), PARAMS),
+    ("role: unknown", message(role="ROLE_NOBODY"), PARAMS),
+    ("role: a list", message(role=[]), PARAMS),
+    ("parts: missing", message(without="parts"), PARAMS),
+    ("parts: none", message(parts=[]), PARAMS),
+    ("parts: a text", message(parts="hi"), PARAMS),
+    ("parts: an object", message(parts={"text": "hi"}), PARAMS),
+    ("parts: too many", in_parts(*[{"text": "x"}] * 257), PARAMS),
+    ("a part: empty", in_parts({"text": "hi"}, {}), PARAMS),
+    ("a part: null", in_parts(None), PARAMS),
+    ("a part: a text", in_parts("hi"), PARAMS),
+    ("a part: only metadata", in_parts({"metadata": {"a": 1}}), PARAMS),
+    ("text: a number", in_parts({"text": 7}), PARAMS),
+    ("text: too long", in_parts({"text": "x" * (1024 * 1024 + 1)}), PARAMS),
+    ("raw: no base64", in_parts({"raw": "a*b="}), PARAMS),
+    ("raw: half of base64", in_parts({"raw": "A"}), PARAMS),
+    ("raw: a number", in_parts({"raw": 7}), PARAMS),
+    ("url: empty", in_parts({"url": ""}), PARAMS),
+    ("metadata: a list", message(metadata=[]), PARAMS),
+    ("metadata: too large", message(metadata={"large": "x" * 70_000}), PARAMS),
+    ("metadata: too deep", message(metadata=DEEP), PARAMS),
+    ("the request's metadata: a text", {**message(), "metadata": "x"}, PARAMS),
+    ("configuration: a list", {**message(), "configuration": []}, PARAMS),
+    ("historyLength: below 0", configured(historyLength=-1), PARAMS),
+    ("historyLength: a word", configured(historyLength="x"), PARAMS),
+    ("historyLength: too large", configured(historyLength=10**12), PARAMS),
+    ("historyLength: a fraction", configured(historyLength=1.5), PARAMS),
+    ("returnImmediately: a word", configured(returnImmediately="maybe"), PARAMS),
+    ("acceptedOutputModes: a text", configured(acceptedOutputModes="text/plain"), PARAMS),
+    ("a push config", configured(taskPushNotificationConfig={"url": "https://example.com/"}), NO_PUSH),
+]
+
+_FILE = in_parts({"text": "look"}, {"raw": "AAEC", "filename": "a.png", "mediaType": "image/png"})
+_DATA = in_parts({"text": "look"}, {"data": {"a": [1]}})
+TEXT_ONLY = {"input_modes": ["text/plain"], "output_modes": ["text/plain"]}
+MEDIA_TYPES: list[tuple[str, Any, str | Error]] = [
+    ("text, where it takes text", message(), "completed"),
+    ("text of another kind", in_parts({"text": "a page", "mediaType": "text/html"}), CONTENT_TYPE),
+    ("a file, where it takes text", _FILE, CONTENT_TYPE),
+    ("data, where it takes text", _DATA, CONTENT_TYPE),
+    ("an answer in text", configured(acceptedOutputModes=["image/png", "text/plain"]), "completed"),
+    ("an answer in some text", configured(acceptedOutputModes=["text/*"]), "completed"),
+    ("an answer in anything", configured(acceptedOutputModes=[]), "completed"),
+    ("an answer as an image", configured(acceptedOutputModes=["image/png"]), CONTENT_TYPE),
+    ("an answer in what is no media type", configured(acceptedOutputModes=["no type"]), CONTENT_TYPE),
+]
+
+UNKNOWN_TO = {"referenceTaskIds": (OLD_REST,)}
+"""Fields that a dialect does not know, and so ignores."""
+
+SENDS = [
+    Row(
+        SEND,
+        what,
+        params,
+        f"task:{gives}" if isinstance(gives, str) else gives,
+        not_in=UNKNOWN_TO.get(what.partition(":")[0], ()),
+    )
+    for what, params, gives in MESSAGES
+]
+_STREAMS = {
+    "completed": "task:submitted status:working status:completed",
+    "input-required": "task:submitted status:working status:input-required",
+}
+NEGOTIATED = [
+    Row(
+        operation,
+        f"media types: {what}",
+        params,
+        gives if isinstance(gives, Error) else "task:completed" if operation == SEND else _STREAMS[gives],
+        where={"described": TEXT_ONLY},
+        # v0.3's text has no media type of its own.
+        not_in=OLDER if "another kind" in what else (),
+    )
+    for operation in (SEND, STREAM)
+    for what, params, gives in MEDIA_TYPES
+]
+_ANSWERED = "task:working status:completed"
+STREAMS = [
+    Row(
+        STREAM,
+        what,
+        params,
+        gives if isinstance(gives, Error) else _ANSWERED if what.startswith("an answer") else _STREAMS[gives],
+        not_in=UNKNOWN_TO.get(what.partition(":")[0], ()),
+    )
+    for what, params, gives in MESSAGES
+]
+
+# In v0.3 only a positive number is a limit (TaskQueryParams.historyLength).
+NO_LIMIT = dict.fromkeys(OLDER, "task:completed, said: 1")
+OFFERED = {"extended": True}
+EXTENDED = build_card(
+    name="More",
+    description="What only some may know.",
+    version="2",
+    url="http://test/",
+    streaming=True,
+    skills=[],
+    input_modes=["text/plain"],
+    output_modes=["text/plain"],
+)
+CONFIG = {"taskId": "<done>", "id": "p"}
+ROWS: list[Row] = [
+    *SENDS,
+    Row(
+        SEND,
+        "without waiting",
+        {**in_parts({"text": "work"}), "configuration": {"returnImmediately": True}},
+        "task:working",
+    ),
+    Row(SEND, "raw and url: both", in_parts({"raw": "AAEC", "url": "https://example.com"}), PARAMS),
+    Row(SEND, "text and data: both", in_parts({"text": "hi", "data": {"a": 1}}), PARAMS, not_in=OLDER),
+    *STREAMS,
+    *NEGOTIATED,
+    Row(STREAM, "where the card offers no streams", message(), UNSUPPORTED, where={"streaming": False}),
+    Row("GetTask", "one that ended", {"id": "<done>"}, "task:completed, said: 1"),
+    Row("GetTask", "without its history", {"id": "<done>", "historyLength": 0}, "task:completed, said: 0", NO_LIMIT),
+    Row("GetTask", "one that works", {"id": "<working>"}, "task:working, said: 1"),
+    Row("GetTask", "one that asks", {"id": "<asking>", "historyLength": 1}, "task:input-required, said: 1"),
+    Row("GetTask", "unknown", {"id": "nope"}, NOT_FOUND),
+    Row("GetTask", "id: not of the alphabet", {"id": "a b\n"}, NOT_FOUND),
+    # A path of more segments is another path.
+    Row("GetTask", "id: with slashes", {"id": "../done"}, NOT_FOUND, {REST: METHOD}, not_in=(OLD_REST,)),
+    Row("GetTask", "id: missing", {}, PARAMS),
+    Row("GetTask", "id: empty", {"id": ""}, PARAMS),
+    Row("GetTask", "id: a list", {"id": ["a"]}, PARAMS),
+    Row("GetTask", "no params", None, PARAMS),
+    Row("GetTask", "historyLength: below 0", {"id": "<done>", "historyLength": -1}, PARAMS),
+    Row("GetTask", "historyLength: a word", {"id": "<done>", "historyLength": "x"}, PARAMS),
+    Row("GetTask", "historyLength: too large", {"id": "<done>", "historyLength": 10**12}, PARAMS),
+    Row("GetTask", "historyLength: a fraction", {"id": "<done>", "historyLength": 1.5}, PARAMS),
+    Row("ListTasks", "all", {}, "0 of 0"),
+    Row("ListTasks", "a context's", {"contextId": "<c-done>"}, "1 of 1"),
+    Row("ListTasks", "by status", {"status": "TASK_STATE_COMPLETED", "contextId": "<c-done>"}, "1 of 1"),
+    Row("ListTasks", "by another status", {"status": "TASK_STATE_FAILED", "contextId": "<c-done>"}, "0 of 0"),
+    Row("ListTasks", "with artifacts", {"contextId": "<c-done>", "includeArtifacts": True}, "1 of 1"),
+    Row("ListTasks", "one a page", {"contextId": "<c-done>", "pageSize": 1, "historyLength": 0}, "1 of 1"),
+    Row("ListTasks", "since", {"contextId": "<c-done>", "statusTimestampAfter": "2020-01-01T00:00:00Z"}, "1 of 1"),
+    Row("ListTasks", "a context of nobody's", {"contextId": "nope"}, "0 of 0"),
+    *(
+        Row("ListTasks", f"{name}: {value}"[:60], {name: value}, PARAMS)
+        for name, values in {
+            "pageSize": [0, -1, 101, "x", 1.5, 10**12],
+            "pageToken": ["x", "////", "AAAA", LONG],
+            "status": ["TASK_STATE_NONE", "completed", 99],
+            "statusTimestampAfter": ["yesterday", "2020-13-01T00:00:00Z", 7],
+            "historyLength": [-1, "x", 10**12],
+            "contextId": ["a b", LONG],
+            "includeArtifacts": ["maybe"],
+        }.items()
+        for value in values
+    ),
+    Row("CancelTask", "one that works", {"id": "<working>"}, "task:canceled"),
+    Row("CancelTask", "one that asks", {"id": "<asking>", "metadata": {"why": "x"}}, "task:canceled"),
+    Row("CancelTask", "one that ended", {"id": "<done>"}, NOT_CANCELABLE),
+    Row("CancelTask", "one that is canceled", {"id": "<canceled>"}, NOT_CANCELABLE),
+    Row("CancelTask", "unknown", {"id": "nope"}, NOT_FOUND),
+    Row("CancelTask", "id: not of the alphabet", {"id": "a b"}, NOT_FOUND),
+    Row("CancelTask", "id: missing", {}, PARAMS),
+    Row("CancelTask", "id: a number", {"id": 7}, PARAMS),
+    Row("CancelTask", "metadata: a list", {"id": "<done>", "metadata": []}, PARAMS, not_in=(OLD_REST,)),
+    Row("SubscribeToTask", "one that works", {"id": "<working>"}, "task:working artifact status:completed"),
+    Row("SubscribeToTask", "one that asks", {"id": "<asking>"}, "task:input-required"),
+    Row("SubscribeToTask", "one that ended", {"id": "<done>"}, UNSUPPORTED),
+    Row("SubscribeToTask", "one that is canceled", {"id": "<canceled>"}, UNSUPPORTED),
+    Row("SubscribeToTask", "unknown", {"id": "nope"}, NOT_FOUND),
+    Row("SubscribeToTask", "id: missing", {}, PARAMS),
+    Row("SubscribeToTask", "id: an object", {"id": {}}, PARAMS),
+    Row(
+        "SubscribeToTask",
+        "where the card offers no streams",
+        {"id": "<working>"},
+        UNSUPPORTED,
+        where={"streaming": False},
+    ),
+    Row("CreateTaskPushNotificationConfig", "not offered", {**CONFIG, "url": "https://example.com/"}, NO_PUSH),
+    Row("GetTaskPushNotificationConfig", "not offered", CONFIG, NO_PUSH),
+    Row("ListTaskPushNotificationConfigs", "not offered", {"taskId": "<done>"}, NO_PUSH),
+    Row("DeleteTaskPushNotificationConfig", "not offered", CONFIG, NO_PUSH),
+    Row("GetExtendedAgentCard", "offered", {}, "card of More", where={"described": OFFERED, "extended_card": EXTENDED}),
+    Row("GetExtendedAgentCard", "offered, and not there", {}, NO_EXTENDED_CARD, where={"described": OFFERED}),
+    Row("GetExtendedAgentCard", "not offered", {}, UNSUPPORTED),
+    Row("GetContext", "a context", {"contextId": "<c-done>"}, "context, said: 2"),
+    Row("GetContext", "the last that was said", {"contextId": "<c-done>", "historyLength": 1}, "context, said: 1"),
+    Row("GetContext", "unknown", {"contextId": "nope"}, NOT_FOUND),
+    Row("GetContext", "contextId: missing", {}, PARAMS),
+    Row("GetContext", "contextId: no id", {"contextId": "a b"}, PARAMS),
+    Row("GetContext", "contextId: a list", {"contextId": []}, PARAMS),
+    Row("GetContext", "historyLength: below 0", {"contextId": "<c-done>", "historyLength": -1}, PARAMS),
+    Row("GetContext", "historyOffset: a word", {"contextId": "<c-done>", "historyOffset": "x"}, PARAMS),
+    Row("GetContexts", "where there are none", {}, "0 contexts"),
+    Row("GetContexts", "no params", None, "0 contexts"),
+    Row("GetContexts", "historyLength: below 0", {"historyLength": -1}, PARAMS),
+    Row("GetContexts", "historyLength: too large", {"historyLength": 101}, PARAMS),
+]
+
+FAULTS: dict[tuple[str, str], str] = {}
+"""What the server does not do yet as the table has it, and why; a row that holds must leave this list."""

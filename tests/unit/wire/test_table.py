@@ -1,0 +1,172 @@
+"""Each row of the table, in each version and binding that has its operation; no operation is without a row."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aion_core.protocol.types import AgentExtension
+from aion_core.web.rest import RestV1
+from aion_core.web.rest_v03 import RestV03
+from tests.unit.wire.answers import NO_EXTENSION, VERSION, Error, check_refusal, gist
+from tests.unit.wire.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, Rpc, Sent
+from tests.unit.wire.served import Served
+from tests.unit.wire.table import FAULTS, ROWS, Row
+
+REFUSED = {
+    "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig",
+}
+"""Operations that are only refused as yet."""
+
+
+def as_param(dialect: Dialect, row: Row) -> Any:
+    fault = FAULTS.get((dialect.name, row.name))
+    marks = [pytest.mark.xfail(strict=True, reason=fault)] if fault else []
+    return pytest.param(dialect, row, id=f"{dialect.name}, {row.name}", marks=marks)
+
+
+SAID = [
+    as_param(dialect, row)
+    for dialect in DIALECTS
+    for row in ROWS
+    if dialect.name not in row.not_in and dialect.request(row.operation, row.params) is not None
+]
+
+
+async def filled(served: Served, params: Any) -> Any:
+    """The params with the ids of tasks in the states that they name."""
+    match params:
+        case dict():
+            return {name: await filled(served, value) for name, value in params.items()}
+        case list():
+            return [await filled(served, value) for value in params]
+        case str() if found := re.fullmatch(r"<(c-)?(\w+)>", params):
+            task = await served.prepare(found[2])
+            return task["contextId" if found[1] else "id"]
+    return params
+
+
+@pytest.mark.parametrize(("dialect", "row"), SAID)
+async def test_what_is_sent_gets_what_the_protocol_says(dialect: Dialect, row: Row) -> None:
+    """R9-R18, R23-R25, R44, R45, R95, R98, R99."""
+    served = Served(**row.where)
+    params = await filled(served, row.params)
+    sent = dialect.request(row.operation, params)
+    assert sent is not None
+    answer = await served.ask(dialect, sent)
+    expected = row.but.get(dialect.name, row.gives)
+    if isinstance(expected, Error):
+        check_refusal(dialect, answer, expected)
+    else:
+        assert re.sub(r"(artifact )+", "artifact ", gist(row.operation, dialect, answer)) == expected
+    await served.rest()
+
+
+FIRST = {row.operation: row for row in reversed(ROWS) if isinstance(row.gives, str) or row.operation in REFUSED}
+"""A row for each operation, one that succeeds where there is one."""
+
+
+each_operation = pytest.mark.parametrize(
+    ("dialect", "operation"),
+    [
+        pytest.param(dialect, operation, id=f"{dialect.name}, {operation}")
+        for dialect in DIALECTS
+        for operation, row in FIRST.items()
+        if dialect.request(operation, row.params) is not None
+    ],
+)
+
+
+async def first(served: Served, dialect: Dialect, operation: str) -> Sent:
+    sent = dialect.request(operation, await filled(served, FIRST[operation].params))
+    assert sent is not None
+    return sent
+
+
+@each_operation
+async def test_the_version_is_stated_or_left_out(dialect: Dialect, operation: str) -> None:
+    """D1: the method's name, or the path, says the version; a stated one must not contradict it."""
+    served = Served(**FIRST[operation].where)
+    sent = await first(served, dialect, operation)
+    other = "0.3" if dialect.version == "1.0" else "1.0"
+    for contradicts in (other, "9.9", "1", "abc", "1.1"):
+        check_refusal(dialect, await served.ask(dialect, sent, **{"a2a-version": contradicts}), VERSION)
+        query = f"{sent.target}{'&' if '?' in sent.target else '?'}A2A-Version={contradicts}"
+        check_refusal(dialect, await served.ask(dialect, replace(sent, target=query)), VERSION)
+    for states in ({}, {"a2a-version": dialect.version}, {"a2a-version": f"{dialect.version}.7"}, {"a2a-version": ""}):
+        answer = await served.ask(dialect, sent, **states)
+        # A task that is canceled, or that has ended, is so for the next in line.
+        assert answer.status == 200 or operation in {*REFUSED, "CancelTask", "SubscribeToTask"}
+        assert b"VERSION_NOT_SUPPORTED" not in answer.body, states
+    await served.rest()
+
+
+URI = "https://example.com/extensions/needed"
+
+
+@each_operation
+async def test_an_extension_that_the_card_requires_has_to_be_declared(dialect: Dialect, operation: str) -> None:
+    """Spec 3.2.6, 4.6: -32008 without it; with it the answer says that it is active."""
+    where = {**FIRST[operation].where}
+    where["described"] = {**where.get("described", {}), "extensions": [AgentExtension(uri=URI, required=True)]}
+    header = "a2a-extensions" if dialect.version == "1.0" else "x-a2a-extensions"
+    served = Served(declared=URI, **where)
+    sent = await first(served, dialect, operation)
+    if operation != "GetExtendedAgentCard":  # by which a client learns what is required
+        check_refusal(dialect, await served.ask(dialect, sent), NO_EXTENSION)
+        check_refusal(dialect, await served.ask(dialect, sent, **{header: "https://example.com/another"}), NO_EXTENSION)
+    answer = await served.ask(dialect, sent, **{header: f"https://example.com/another, {URI}"})
+    assert answer.status == 200 or operation in REFUSED
+    assert b"EXTENSION_SUPPORT_REQUIRED" not in answer.body
+    assert answer.headers[header] == URI
+    await served.rest()
+
+
+async def test_no_operation_is_without_a_row() -> None:
+    """An operation that is served, and one that a row is about, is the other too."""
+    unknown = Rpc().request("Nope", {})
+    assert unknown is not None
+    served, operations = Served(), {row.operation for row in ROWS}
+    sentence = json.loads((await served.ask(Rpc(), unknown)).body)["error"]["message"]
+    methods = set(sentence.partition("This server has ")[2].rstrip(".").replace(", and v0.3's ", ", ").split(", "))
+    assert methods == operations | {RPC_V03[operation] for operation in operations if operation in RPC_V03}
+    for operation in operations:
+        gives = {type(row.gives) for row in ROWS if row.operation == operation}
+        assert gives == {str, Error} or operation in REFUSED
+
+
+def test_no_path_is_without_a_row() -> None:
+    """Each path and HTTP method of the two REST bindings is some operation's, within a tenant too."""
+    named = {(method, path) for paths in (REST_V1, REST_V03) for method, path in paths.values()}
+    for binding in (RestV1, RestV03):
+        served = {(method, path) for path, by_method in binding.paths.items() for method in by_method}
+        served = {(method, re.sub(r"^/\{tenant\}", "", path)) for method, path in served}
+        for method, path in served:
+            assert (method, path) in ALSO or any(
+                (method, re.sub(r"\{.*?\}", "…", path)) == (of, re.sub(r"\{.*?\}", "…", known)) for of, known in named
+            ), (method, path)
+
+
+ALSO = {
+    ("GET", "/tasks/{id}:subscribe"),
+    ("GET", "/v1/tasks/{id}:subscribe"),
+    ("GET", "/v1/agent/authenticatedExtendedCard"),
+}
+"""Second names of an operation."""
+
+
+@pytest.mark.parametrize("path", ["/tasks/{id}:subscribe", "/v1/tasks/{id}:subscribe"])
+async def test_a_stream_may_be_subscribed_to_by_get(path: str) -> None:
+    """The specification says POST, its proto file GET."""
+    dialect = DIALECTS[3] if path.startswith("/v1") else DIALECTS[2]
+    served = Served()
+    task = await served.prepare("working")
+    answer = await served.ask(dialect, Sent("GET", path.replace("{id}", task["id"])))
+    assert gist("SubscribeToTask", dialect, answer).startswith("task:working")
+    assert gist("SubscribeToTask", dialect, answer).endswith("status:completed")
+    await served.rest()

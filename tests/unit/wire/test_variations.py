@@ -1,0 +1,72 @@
+"""Thousands of requests that vary at random: each bad one gets its code, each good one its result, and none a 5xx."""
+
+import json
+import os
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.asgi import Answer
+from tests.unit.wire.answers import check_refusal, events_of, result_of
+from tests.unit.wire.dialects import DIALECTS, Dialect
+from tests.unit.wire.equals import equals
+from tests.unit.wire.served import Served
+from tests.unit.wire.variations import Variation, bad
+
+MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 2_000
+"""How many in all."""
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+
+
+def tried(share: float) -> settings:
+    """So many examples for each dialect; the app is the same for all of them, since each has a context of its own."""
+    return settings(
+        max_examples=int(MANY * share / len(DIALECTS)),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@pytest.fixture
+async def served() -> Served:
+    return Served()
+
+
+@each_dialect
+@tried(0.7)
+@given(data=st.data())
+async def test_a_bad_request_gets_its_code(served: Served, dialect: Dialect, data: st.DataObject) -> None:
+    """R9, R98, R99."""
+    variation = data.draw(bad(dialect))
+    answer = await served.ask(dialect, variation.sent)
+    check_refusal(dialect, answer, variation.gives)
+
+
+@each_dialect
+@tried(0.3)
+@given(data=st.data())
+async def test_a_good_request_gets_its_result_however_it_is_written(
+    served: Served, dialect: Dialect, data: st.DataObject
+) -> None:
+    """R9, R40, R42."""
+    variation = data.draw(equals(dialect))
+    assert variation.plain is not None
+    plain = await served.ask(dialect, variation.plain)
+    assert said(dialect, variation, await served.ask(dialect, variation.sent)) == said(dialect, variation, plain)
+
+
+def said(dialect: Dialect, variation: Variation, answer: Answer) -> object:
+    """What the answer says, without its ids and times."""
+    if variation.operation == "SendStreamingMessage":
+        result = events_of(dialect, answer)
+        assert len(result) == 3
+    else:
+        result = result_of(dialect, answer)
+    text = json.dumps(result)
+    for name in ("contextId", "timestamp", "taskId", "id"):
+        text = re.sub(f'"{name}": "[^"]+"', f'"{name}": "…"', text)
+    assert "completed" in text.lower()
+    return json.loads(text)
