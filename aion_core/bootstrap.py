@@ -171,14 +171,18 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
         )
 
     def adk(found: Found, config: AgentConfig) -> Agent:
-        from google.adk.artifacts import InMemoryArtifactService
-        from google.adk.sessions import InMemorySessionService
-
         from aion_core.agents.adk.agent import AdkAgent
+        from aion_core.checkpointing.turn import Fence
+        from aion_core.memory.artifacts import MemoryArtifacts
+        from aion_core.memory.sessions import MemorySessionRecords, MemorySessions
 
-        sessions, artifacts = InMemorySessionService(), InMemoryArtifactService()
+        records, artifacts = MemorySessionRecords(), MemoryArtifacts(clock)
         return AdkAgent(
-            found.agent, lambda asked: sessions, lambda asked: artifacts, name=config.name, resume=config.resume
+            found.agent,
+            lambda asked: MemorySessions(records, tasks, clock, fence=Fence(asked.context, asked.fence)),
+            lambda asked: artifacts,
+            name=config.name,
+            resume=config.resume,
         )
 
     adapters: dict[str, AdapterFactory] = {
@@ -226,8 +230,41 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             module=found.module,
         )
 
+    def adk(found: Found, config: AgentConfig) -> Agent:
+        from aion_core.agents.adk.agent import AdkAgent
+        from aion_core.aws.artifacts import S3Artifacts
+        from aion_core.aws.cipher import KMSCipher
+        from aion_core.aws.sessions import DynamoDBSessions
+        from aion_core.checkpointing.turn import Fence
+
+        if not settings.kms_key:
+            raise ConfigurationError(
+                "An ADK agent's sessions are sealed, and AION_KMS_KEY, the KMS key to seal them with, is missing."
+            )
+        cipher = KMSCipher(Calls("kms", executor), clock, key=settings.kms_key)
+        artifacts = S3Artifacts(Calls("s3", executor), clock, bucket=settings.bucket)
+        return AdkAgent(
+            found.agent,
+            lambda asked: DynamoDBSessions(
+                dynamodb,
+                blobs,
+                cipher,
+                clock,
+                table=settings.table,
+                fence=Fence(asked.context, asked.fence),
+                retention=retention,
+            ),
+            lambda asked: artifacts,
+            name=config.name,
+            resume=config.resume,
+        )
+
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)
-    adapters = {"langgraph": langgraph, "executor": _executor_adapter(tasks)}
+    adapters: dict[str, AdapterFactory] = {
+        "langgraph": langgraph,
+        "adk": adk,
+        "executor": _executor_adapter(tasks),
+    }
     return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), adapters)
 
 

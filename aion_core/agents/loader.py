@@ -11,9 +11,10 @@ import inspect
 import logging
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -182,14 +183,27 @@ def _search(module: ModuleType, path: str) -> Any:
 
 
 def _each_once(agents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agents by their first names, without the builders of those that are compiled there too."""
-    seen = {id(getattr(agent, "builder", None)) for agent in agents.values()}
+    """Return the agents by their first names, without those that are part of another one there."""
+    seen = {id(part) for agent in agents.values() for part in _parts(agent)}
     once: dict[str, Any] = {}
     for name, agent in agents.items():
         if id(agent) not in seen:
             seen.add(id(agent))
             once[name] = agent
     return once
+
+
+def _parts(agent: Any) -> Iterator[Any]:
+    """Yield what is an agent by itself, and served as part of this one: a graph's builder, an App's root, sub-agents."""
+    yield getattr(agent, "builder", None)
+    # Of an App: an agent's own `root_agent` is the one above it.
+    root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
+    nodes = getattr(getattr(agent, "graph", None), "nodes", ())
+    tools = [getattr(tool, "agent", None) for tool in getattr(agent, "tools", None) or ()]
+    inner = [each for each in (root, *getattr(agent, "sub_agents", ()), *nodes, *tools) if kind_of(each)]
+    for each in inner:
+        yield each
+        yield from _parts(each)
 
 
 def _imported(module: ModuleType) -> set[str]:
@@ -203,7 +217,11 @@ def _imported(module: ModuleType) -> set[str]:
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
-def _call(factory: Callable[[], Any], path: str) -> Any:
+def _call(factory: Callable[..., Any], path: str) -> Any:
+    named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
+    if named is not None and named.is_required():
+        # A class of ADK's: an agent's name is the first thing that it needs.
+        factory = partial(factory, name=getattr(factory, "__name__", ""))
     try:
         made = factory()
         # Loaded in a thread of its own, where no event loop runs.

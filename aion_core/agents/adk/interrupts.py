@@ -23,6 +23,9 @@ CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
 """ADK's error code of an event that answers the calls of an invocation that nobody goes on with."""
 
+_DEFAULT_HINT = "Please approve or reject the tool call "
+"""What ADK says where the tool's author says nothing: it speaks of its own types, to a developer."""
+
 _YES = frozenset({"yes", "y", "ok", "okay", "confirm", "confirmed", "approve", "approved", "true"})
 _NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false"})
 
@@ -151,7 +154,8 @@ def _shown(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
             if wanted.get("payload") is not None:
                 shown["payload"] = wanted["payload"]
             text = f"May the agent call {_call(shown['name'], shown['args'])}? Answer yes or no."
-            return "\n".join(filter(None, [wanted.get("hint"), text])), shown
+            hint = str(wanted.get("hint") or "")
+            return "\n".join(filter(None, ["" if hint.startswith(_DEFAULT_HINT) else hint, text])), shown
         case "adk_request_credential":
             return credentials.shown(args)
         case "adk_request_input":

@@ -206,7 +206,8 @@ async def test_a_tool_that_has_to_be_confirmed_asks_first(dialect: str, tool: st
     async with http(parts(served(root)).app()) as client:
         asked = await ask(client, dialect)
         assert state(asked) == "INPUT_REQUIRED"
-        assert str(said(asked)).endswith(f"May the agent call {tool}(amount=5)? Answer yes or no.")
+        hint = "" if tool == "pay" else "That is a lot.\n"
+        assert said(asked) == f"{hint}May the agent call {tool}(amount=5)? Answer yes or no."
         assert data(asked)[0]["args"] == {"amount": 5}
         assert paid == []
         given = "yes" if tool == "pay" else {"confirmed": True, "payload": {"amount": 3}}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SURFACE = ["aion.langgraph", "aion.langgraph.stream", "aion.shared.types"]
+SURFACE = ["aion.adk", "aion.langgraph", "aion.langgraph.stream", "aion.shared.types"]
 
 
 def run(program: str, *path: Path) -> str:
@@ -75,6 +75,8 @@ def test_the_tree_only_gives_names() -> None:
     found = [path.relative_to(ROOT / "aion") for path in (ROOT / "aion").rglob("*") if path.is_file()]
     files = {str(path) for path in found if path.suffix != ".pyc"}
     assert files == {
+        "adk/__init__.py",
+        "adk/py.typed",
         "langgraph/__init__.py",
         "langgraph/py.typed",
         "langgraph/stream.py",
@@ -88,16 +90,18 @@ def test_the_tree_only_gives_names() -> None:
 
 def test_another_distribution_may_live_in_the_same_namespace(tmp_path: Path) -> None:
     """D20: `aion.other`, `aion.shared.other` and `aion.langgraph.other` of a neighbour, before and behind ours."""
-    for folder in ("other", "shared", "langgraph"):
+    for folder in ("other", "shared", "langgraph", "adk"):
         (tmp_path / "aion" / folder).mkdir(parents=True)
     (tmp_path / "aion/other/__init__.py").write_text("name = 'a package'")
     (tmp_path / "aion/shared/other.py").write_text("name = 'beside types'")
     (tmp_path / "aion/langgraph/other.py").write_text("name = 'beside stream'")
+    (tmp_path / "aion/adk/other.py").write_text("name = 'beside the context'")
     program = (
-        "import aion.other, aion.shared.other, aion.langgraph.other, aion.shared.types\n"
+        "import aion.other, aion.shared.other, aion.langgraph.other, aion.adk.other, aion.shared.types\n"
         "from aion.langgraph import AionContext\n"
-        "print(aion.other.name, aion.shared.other.name, aion.langgraph.other.name, AionContext.__name__, sep=', ')"
+        "names = [each.name for each in (aion.other, aion.shared.other, aion.langgraph.other, aion.adk.other)]\n"
+        "print(*names, AionContext.__name__, sep=', ')"
     )
-    said = "a package, beside types, beside stream, AionContext\n"
+    said = "a package, beside types, beside stream, beside the context, AionContext\n"
     assert run(program, tmp_path, ROOT) == said
     assert run(program, ROOT, tmp_path) == said

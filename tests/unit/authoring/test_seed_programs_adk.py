@@ -1,0 +1,103 @@
+"""For each code block of the ADK seed, a program with the same imports, calls, signatures and outcome (D21).
+
+S1 has two: 1.3, an agent that reads its inbox, and 2 (1), one that fills its outbox; each is served through HTTP.
+"""
+
+from typing import Any
+
+import pytest
+from a2a.types import Message, Part, Role, Task
+from google.adk.agents import BaseAgent
+from google.adk.events import Event, EventActions
+
+from aion.shared.types import A2AInbox, A2AOutbox
+from tests.support.adk import served
+from tests.support.adk_http import DIALECTS, ask, ask_parts, history, said
+from tests.support.service import http, parts
+
+read: list[Any] = []
+
+
+class Reader(BaseAgent):
+    async def _run_async_impl(self, ctx):  # type: ignore[no-untyped-def]
+        inbox = ctx.a2a_inbox
+        read.append(inbox)
+        task = inbox.task
+        message = inbox.message
+        metadata = inbox.metadata
+        read.extend([task, message, metadata])
+        return
+        yield
+
+
+class Announcer(BaseAgent):
+    async def _run_async_impl(self, ctx):  # type: ignore[no-untyped-def]
+        # first a message, as the outbox
+        yield Event(
+            author=self.name,
+            actions=EventActions(
+                state_delta={
+                    "a2a_outbox": A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="It is done.")]))
+                }
+            ),
+        )
+
+        # then a task, as a patch
+        yield Event(
+            author=self.name,
+            actions=EventActions(
+                state_delta={
+                    "a2a_outbox": A2AOutbox(task=Task(history=[], artifacts=[], metadata={"progress": "all of it"}))
+                }
+            ),
+        )
+
+
+@pytest.fixture(params=DIALECTS, ids=["v1", "v0.3"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def test_s1_an_agent_reads_its_inbox(dialect: str) -> None:
+    """R86, and the table that follows the block: task, message with its non-text parts, the request's metadata."""
+    read.clear()
+    async with http(parts(served(Reader(name="reader"))).app()) as client:
+        file = {"url": "https://example.com/minutes.pdf", "mediaType": "application/pdf"}
+        task = await ask_parts(client, dialect, {"text": "Read this."}, file)
+    inbox, known, message, metadata = read
+    assert isinstance(inbox, A2AInbox)
+    assert isinstance(known, Task)
+    assert (known.id, known.context_id) == (task["id"], task["contextId"])
+    assert isinstance(message, Message)
+    assert [part.WhichOneof("content") for part in message.parts] == ["text", "url"]
+    assert (message.role, message.parts[0].text) == (Role.ROLE_USER, "Read this.")
+    assert metadata == {}
+    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
+
+
+async def test_s1_the_requests_metadata_reaches_the_inbox() -> None:
+    """R86: distribution, network, trace; what begins with `aion:` only the server says."""
+    read.clear()
+    async with http(parts(served(Reader(name="reader"))).app()) as client:
+        request = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "SendMessage",
+            "params": {
+                "message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hi"}]},
+                "metadata": {"traceId": "t-1", "hops": 2},
+            },
+        }
+        assert "result" in (await client.post("/", json=request)).json()
+    assert read[-1] == {"traceId": "t-1", "hops": 2}
+
+
+async def test_s1_an_agent_fills_its_outbox_with_a_message_and_a_patch(dialect: str) -> None:
+    """R87, R88, R77, R78: both are heard; a message without an id gets one, a patch without one is of this task."""
+    async with http(parts(served(Announcer(name="announcer"))).app()) as client:
+        task = await ask(client, dialect)
+    assert (task["status"]["state"], said(task), history(task)) == ("TASK_STATE_COMPLETED", "It is done.", ["hi"])
+    assert task["metadata"] == {"progress": "all of it"}
+    answer = task["status"]["message"]
+    assert answer["messageId"]
+    assert (answer["taskId"], answer["contextId"], answer["role"]) == (task["id"], task["contextId"], "ROLE_AGENT")
