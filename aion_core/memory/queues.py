@@ -7,11 +7,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Bell, Clock, PushBell
 
 logger = logging.getLogger(__name__)
+
+B = TypeVar("B", Bell, PushBell)
 
 LONGEST_DELAY = 900.0
 """As on SQS."""
@@ -23,7 +26,7 @@ FIRST_BACKOFF = 1.0
 """Seconds until a bell is heard again that could not be answered; each further try waits twice as long."""
 
 
-class _Queue[B]:
+class _Queue(Generic[B]):
     """A queue for one process, and the function behind it."""
 
     def __init__(self, clock: Clock, *, tries: int = TRIES) -> None:
@@ -98,7 +101,7 @@ class _Queue[B]:
                 await self._answer(bell)
                 return
             except Exception:  # whatever it was, the bell was not answered
-                logger.exception("A bell was not answered: %s", bell)
+                logger.exception("A bell was not answered.", extra=_labels(bell))
         self.dead.append(bell)
 
 
@@ -108,6 +111,10 @@ class MemoryBells(_Queue[Bell]):
 
 class MemoryPushBells(_Queue[PushBell]):
     """`ports.PushBells` for one process."""
+
+
+def _labels(bell: Bell | PushBell) -> dict[str, str]:
+    return {"context_id": bell.context.context_id} if isinstance(bell, Bell) else {"task_id": bell.task.task_id}
 
 
 async def _nobody(bell: object) -> None:
