@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from standardwebhooks import Webhook
 
@@ -23,13 +24,14 @@ class Post:
         return self.headers["webhook-id"]
 
     def is_signed_by(self, secret: str) -> bool:
-        """Whether a receiver that knows this secret takes it for ours; by the library that it would use."""
+        """Whether a receiver that knows this secret takes it for ours, by the library that it would use.
+
+        Its `verify` knows the machine's time only, and the sender's may be a test's.
+        """
         known: str | bytes = secret if secret.startswith("whsec_") else secret.encode()
-        try:
-            Webhook(known).verify(self.body, dict(self.headers), json_parse=False)
-        except Exception:
-            return False
-        return True
+        at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), UTC)
+        expected = Webhook(known).sign(self.id, at, self.body.decode())
+        return expected in self.headers["webhook-signature"].split(" ")
 
 
 Behaviour = Callable[[Post, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
