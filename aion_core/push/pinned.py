@@ -81,9 +81,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
             },
         )
         # One for each request: a connection that was made for one name is no other's of the same address.
-        transport = httpx.AsyncHTTPTransport(
-            verify=self._trusted(request.url.scheme), trust_env=False
-        )
+        transport = httpx.AsyncHTTPTransport(verify=self._trusted(request.url.scheme), trust_env=False)
         try:
             response = await transport.handle_async_request(pinned)
         except BaseException:
