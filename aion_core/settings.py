@@ -29,8 +29,10 @@ class Settings:
     """AION_BUCKET: where large payloads lie."""
     task_queue_url: str
     """AION_TASK_QUEUE_URL: the queue of the bells that wake the function which runs turns."""
+    push_queue_url: str
+    """AION_PUSH_QUEUE_URL: the queue of the bells that wake the function which delivers push notifications."""
     kms_key: str
-    """AION_KMS_KEY: the KMS key that seals ADK's sessions, by its ARN, id or alias; needed where an agent is ADK's."""
+    """AION_KMS_KEY: the KMS key that seals ADK's sessions and push configs, by its ARN, id or alias."""
     lease_seconds: float
     """AION_LEASE_SECONDS: how long a turn may go unheard before another instance takes it over."""
     max_tries: int
@@ -63,6 +65,7 @@ class Settings:
             table=read.text("AION_TABLE", None if needs_aws else ""),
             bucket=read.text("AION_BUCKET", None if needs_aws else ""),
             task_queue_url=read.text("AION_TASK_QUEUE_URL", None if needs_aws else ""),
+            push_queue_url=read.text("AION_PUSH_QUEUE_URL", ""),
             kms_key=read.text("AION_KMS_KEY", ""),
             lease_seconds=read.seconds("AION_LEASE_SECONDS", 30.0),
             max_tries=read.count("AION_MAX_TRIES", 3),
