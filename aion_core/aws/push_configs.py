@@ -25,14 +25,14 @@ class DynamoDBPushConfigs:
     def __init__(
         self,
         dynamodb: Calls,
-        cipher: Cipher,
+        cipher: Cipher | None,
         clock: Clock,
         *,
         table: str,
         lease_seconds: float = 30.0,
         retention: timedelta = timedelta(days=30),
     ) -> None:
-        """The options are the task store's."""
+        """The options are the task store's; without a `cipher` no config itself can be kept, or read."""
         self._dynamodb, self._clock, self._table = dynamodb, clock, table
         self._reads = Table(dynamodb, clock, name=table)
         self._tasks = TaskWrites(table, clock, lease_seconds=lease_seconds, retention=retention)
