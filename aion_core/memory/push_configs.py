@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import ClaimLost, TaskNotFound
+from aion_core.errors import TaskNotFound
 from aion_core.ports import Claim, Clock, Delivery, OverduePush, PushConfig, TaskKey
-from aion_core.tasks import pushed
+from aion_core.tasks import deliveries, pushed
 from aion_core.tasks.contexts import CLAIM_TERMS
 
 if TYPE_CHECKING:
@@ -28,16 +28,20 @@ class Listeners:
     def add(self, task: TaskKey, config: PushConfig, *, after: int, due_at: datetime | None) -> Delivery:
         """Keep the config, in the place of one of its id; raises TooManyPushConfigs."""
         pushed.check_room(self.configs, config)
-        before = self.deliveries.get(config.id)
         self.configs[config.id] = config
-        after, cursor = (before.after, before.cursor) if before else (after, after)
-        return self.keep(Delivery(task, config.id, after, cursor, due_at=due_at))
+        before = self.deliveries.get(config.id)
+        return self.keep(deliveries.registered(task, config.id, before, after=after, due_at=due_at))
 
     def keep(self, delivery: Delivery) -> Delivery:
         """Keep how far a config has come, under a revision of its own."""
         kept = replace(delivery, revision=str(uuid7()))
         self.deliveries[delivery.config_id] = kept
         return kept
+
+    def stands(self, delivery: Delivery) -> bool:
+        """Tell whether nothing has happened to the config since it was read."""
+        now = self.deliveries.get(delivery.config_id)
+        return now is not None and now.revision == delivery.revision
 
 
 class MemoryPushConfigs:
@@ -82,53 +86,32 @@ class MemoryPushConfigs:
     async def claim(self, delivery: Delivery, *, until: datetime) -> Claim | None:
         """See `ports.PushConfigs.claim`."""
         with self._tasks.listeners(delivery.task) as listeners:
-            now = listeners.deliveries.get(delivery.config_id)
-            if now is None or now.revision != delivery.revision:
+            if not listeners.stands(delivery):
                 return None
-            claimed = listeners.keep(replace(now, claimed_until=until, due_at=until))
+            claimed = listeners.keep(deliveries.claimed(delivery, until))
             return Claim(claimed, listeners.configs[delivery.config_id])
 
     async def advance(self, claim: Claim, *, cursor: int, until: datetime) -> Claim:
         """See `ports.PushConfigs.advance`."""
-        return self._change(
-            claim,
-            cursor=cursor,
-            tries=0,
-            next_at=None,
-            failure="",
-            claimed_until=until,
-            due_at=until,
-        )
+        return self._change(claim, deliveries.advanced(claim.delivery, cursor, until))
 
     async def settle(
         self, claim: Claim, *, cursor: int, delivered: bool = False, due_at: datetime | None = None
     ) -> None:
         """See `ports.PushConfigs.settle`."""
-        success = {"tries": 0, "next_at": None, "failure": ""} if delivered else {}
-        self._change(claim, cursor=cursor, claimed_until=None, due_at=due_at, **success)
+        self._change(claim, deliveries.settled(claim.delivery, cursor, delivered=delivered, due_at=due_at))
 
     async def fail(self, claim: Claim, *, failure: str, next_at: datetime, due_at: datetime) -> None:
         """See `ports.PushConfigs.fail`."""
-        tries = claim.delivery.tries + 1
-        self._change(claim, tries=tries, failure=failure, next_at=next_at, claimed_until=None, due_at=due_at)
+        self._change(claim, deliveries.failed(claim.delivery, failure, next_at, due_at))
 
     async def bury(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
         """See `ports.PushConfigs.bury`."""
-        before = claim.delivery
-        return self._change(
-            claim,
-            cursor=cursor,
-            failure=failure,
-            next_at=None,
-            dead=before.dead + 1,
-            dead_from=before.dead_from or cursor,
-            claimed_until=until,
-            due_at=until,
-        )
+        return self._change(claim, deliveries.buried(claim.delivery, cursor, failure, until))
 
     async def disable(self, claim: Claim, *, failure: str) -> None:
         """See `ports.PushConfigs.disable`."""
-        self._change(claim, failure=failure, disabled=True, next_at=None, claimed_until=None, due_at=None)
+        self._change(claim, deliveries.disabled(claim.delivery, failure))
 
     async def clear(self, task: TaskKey, generation: int) -> None:
         """See `ports.PushConfigs.clear`."""
@@ -141,9 +124,7 @@ class MemoryPushConfigs:
             before = listeners.deliveries.get(config_id)
             if before is None:
                 return None
-            cursor = before.dead_from - 1 if before.dead_from else before.cursor
-            now = self._clock.now()
-            return listeners.keep(Delivery(task, config_id, before.after, cursor, due_at=now))
+            return listeners.keep(deliveries.redriven(before, self._clock.now()))
 
     # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -171,9 +152,8 @@ class MemoryPushConfigs:
             listeners.deliveries[overdue.config_id] = replace(delivery, due_at=again)
             return True
 
-    def _change(self, claim: Claim, **changes: object) -> Claim:
-        with self._tasks.listeners(claim.delivery.task) as listeners:
-            now = listeners.deliveries.get(claim.delivery.config_id)
-            if now is None or now.revision != claim.delivery.revision:
-                raise ClaimLost("Another delivers for this config, or it is gone.")
-            return Claim(listeners.keep(replace(now, **changes)), claim.config)  # type: ignore[arg-type]
+    def _change(self, claim: Claim, after: Delivery) -> Claim:
+        with self._tasks.listeners(after.task) as listeners:
+            if not listeners.stands(claim.delivery):
+                raise deliveries.lost()
+            return Claim(listeners.keep(after), claim.config)
