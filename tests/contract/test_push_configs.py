@@ -205,15 +205,6 @@ async def test_what_is_cleared_is_due_no_more_and_may_be_cleared_again(push: Pus
     assert await push.due_events() == set()
 
 
-async def test_to_clear_an_event_that_is_gone_makes_none(push: Pushes) -> None:
-    begun = await starts(push, a_config())
-    await push.configs.clear(push.key(), 3)
-    head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
-    log = await push.chat.store.log(push.key())
-    assert log is not None
-    assert [entry.generation for entry in log.events] == [1, 2, head.generation]
-
-
 # ── Deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -248,8 +239,13 @@ async def disable(push: Pushes, claim: Any) -> None:
     await push.configs.disable(claim, failure="gone")
 
 
-@pytest.mark.parametrize("act", [settle, fail, bury, advance, disable])
-@pytest.mark.parametrize("how", ["deleted", "replaced", "another's", "deleted and made anew"])
+@pytest.mark.parametrize(
+    ("act", "how"),
+    [
+        *((act, "deleted") for act in (settle, fail, bury, advance, disable)),
+        *((settle, how) for how in ("replaced", "another's", "deleted and made anew")),
+    ],
+)
 async def test_who_has_lost_its_claim_changes_nothing(push: Pushes, act: Any, how: str) -> None:
     await starts(push, a_config())
     claim = await push.claimed()

@@ -78,17 +78,13 @@ class Pushes:
 def in_memory(clock: ManualClock) -> Pushes:
     """A context in memory."""
     tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
-    return Pushes(
-        Conversation(tasks, clock), MemoryPushConfigs(tasks, clock, lease_seconds=LEASE_SECONDS), clock
-    )
+    return Pushes(Conversation(tasks, clock), MemoryPushConfigs(tasks, clock, lease_seconds=LEASE_SECONDS), clock)
 
 
 def on_dynamodb(stack: Stack, clock: ManualClock, like: Pushes | None = None) -> Pushes:
     """A context on the stack; the same one as `like`, in another process so to speak."""
     environment = stack.environment("ApiFunction")
     dynamodb = Calls("dynamodb", ThreadPoolExecutor(8), client=stack.client("dynamodb"))
-    configs = DynamoDBPushConfigs(
-        dynamodb, CIPHER, clock, table=environment["AION_TABLE"], lease_seconds=LEASE_SECONDS
-    )
+    configs = DynamoDBPushConfigs(dynamodb, CIPHER, clock, table=environment["AION_TABLE"], lease_seconds=LEASE_SECONDS)
     store = dynamodb_store(stack, clock, cipher=CIPHER)
     return Pushes(Conversation(store, clock, like.chat.context if like else None), configs, clock)
