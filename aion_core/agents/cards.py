@@ -9,11 +9,11 @@ from aion_core.protocol.types import AgentCard, AgentExtension, AgentProvider, A
 
 
 def public_card(
-    agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool, delivers: bool = False
+    agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool, delivers: bool = True
 ) -> AgentCard:
     """Return the card that everybody may read, of an agent reached below `base_url`.
 
-    `delivers`: whether the deployment has what delivers push notifications.
+    `delivers`: whether the deployment has what delivers push notifications, as the template's has.
     """
     return build_card(
         name=config.name or agent_id,
