@@ -98,6 +98,40 @@ async def test_params_that_hold_no_message(client: httpx.AsyncClient, method: st
     assert refused(await client.post("/", json=body), PARAMS)["id"] == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "params", "sentence"),
+    [
+        ("SendMessage", {}, "message is missing: send"),
+        ("message/send", None, "params is missing: it has to be given."),
+        ("message/send", {}, "message is missing: it has to be given."),
+        ("tasks/get", None, "params is missing: it has to be given."),
+        ("tasks/get", {}, "id is missing: it has to be given."),
+        ("message/send", {"message": {"messageId": "m", "role": "user"}}, "message.parts is missing: it has to be"),
+        (
+            "message/send",
+            {"message": {"messageId": 3, "role": "user", "parts": []}},
+            "message.messageId cannot be used",
+        ),
+        ("GetTask", {}, "id is missing: it is the task's id"),
+        (
+            "SendMessage",
+            {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a", "url": "b"}]}},
+            "message.parts[0] cannot be used: it has more than one content, and may have one.",
+        ),
+    ],
+)
+async def test_the_sentence_names_the_field_as_the_details_do(
+    client: httpx.AsyncClient, method: str, params: Any, sentence: str
+) -> None:
+    """R98, R99."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, **({} if params is None else {"params": params})}
+    error = refused(await client.post("/", json=body), PARAMS)["error"]
+    assert error["message"].startswith(sentence)
+    [violation, *_] = error["data"][1]["fieldViolations"]
+    assert sentence.startswith(f"{violation['field']} ")
+    assert violation["description"].startswith(sentence)
+
+
 BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
     ({"messageId": ""}, "messageId"),
     ({"messageId": "x" * 10_000}, "messageId"),
