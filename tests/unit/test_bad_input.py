@@ -78,6 +78,20 @@ async def test_what_is_no_request(client: httpx.AsyncClient, body: bytes, code: 
     assert refused(answer, code, word)["id"] is None or b'"id": 1,' in body
 
 
+@pytest.mark.parametrize("request_id", [7, "r-7", ""])
+@pytest.mark.parametrize(
+    "text", ['"\\ud83d"', "9007199254740993", "9" * 5000, "1e999", "[" * 40 + "]" * 40], ids=lambda text: text[:12]
+)
+async def test_whoever_sent_params_that_cannot_be_used_is_answered_by_its_id(
+    client: httpx.AsyncClient, request_id: str | int, text: str
+) -> None:
+    """R98: JSON-RPC 2.0, 5: the id is null only where it cannot be told."""
+    body = f'{{"params": {{"x": {text}}}, "method": "SendMessage", "id": {json.dumps(request_id)}, "jsonrpc": "2.0"}}'
+    assert refused(await client.post("/", content=body, headers=JSON), PARAMS)["id"] == request_id
+    body = f'{{"jsonrpc": "2.0", "id": {text}, "method": "SendMessage", "params": {{}}}}'
+    assert refused(await client.post("/", content=body, headers=JSON), PARAMS)["id"] is None
+
+
 @pytest.mark.parametrize("method", ["Nope", "message/nope", "sendMessage", "", "__init__"])
 async def test_an_unknown_method_is_told_the_known_ones(client: httpx.AsyncClient, method: str) -> None:
     """R98."""
