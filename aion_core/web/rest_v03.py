@@ -36,11 +36,8 @@ from aion_core.web.versions import V03
 _TASK = "/v1/tasks/{id}"
 _CONFIGS = f"{_TASK}/pushNotificationConfigs"
 
-_STATES = {
-    "TASK_STATE_CANCELLED": "TASK_STATE_CANCELED",
-    **{state.value: f"TASK_STATE_{state.name.upper()}" for state in v03.TaskState if state.name != "unknown"},
-}
-"""v0.3's own names of states, in its proto file and in its types, where they are not those of v1.0."""
+_CANCELED = {"TASK_STATE_CANCELLED": "TASK_STATE_CANCELED"}
+"""The one state that v0.3's proto file spells otherwise than v1.0's."""
 
 
 def _encode(event: Event) -> str:
@@ -106,8 +103,8 @@ async def _list_tasks(handler: AionRequestHandler, request: StrictRequest, conte
     # v0.3 lists tasks over REST only, and says no more of it: it is asked for as in v1.0, and answered in its own types.
     # A state may be asked for by the name that it is answered by.
     params = read_query(request.query_params, ListTasksRequest)
-    if params.get("status") in _STATES:
-        params["status"] = _STATES[params["status"]]
+    if "status" in params:
+        params["status"] = _CANCELED.get(params["status"], params["status"])
     asked = read_params(params, ListTasksRequest)
     page = await handler.on_list_tasks(asked, context)
     return {

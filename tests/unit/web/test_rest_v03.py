@@ -99,9 +99,7 @@ async def test_a_question_ends_a_stream_too() -> None:
     [
         ("TASK_STATE_CANCELLED", 1),
         ("TASK_STATE_CANCELED", 1),
-        ("canceled", 1),
         ("TASK_STATE_INPUT_REQUIRED", 0),
-        ("input-required", 0),
     ],
 )
 async def test_tasks_are_listed_by_the_state_that_they_are_shown_in(status: str, found: int) -> None:
@@ -111,7 +109,7 @@ async def test_tasks_are_listed_by_the_state_that_they_are_shown_in(status: str,
         await client.post(f"/v1/tasks/{task['id']}:cancel")
         listed = await client.get("/v1/tasks", params={"status": status})
         assert [each["id"] for each in listed.json()["tasks"]] == [task["id"]] * found
-        refused(await client.get("/v1/tasks?status=unknown"), 400, -32602, "status")
+        refused(await client.get("/v1/tasks?status=canceled"), 400, -32602, "status")
 
 
 @pytest.mark.parametrize(
