@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
@@ -52,19 +53,24 @@ class AionRequestHandler(RequestHandler):
     async def batches(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[list[Spoken], None]:
-        """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`."""
+        """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`.
+
+        The task that a message's stream begins with has as long a history as the message asks for.
+        """
         with wire_errors():
             if not self._offers.streaming:
                 raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
             call = _call(context)
+            asked: pb.SendMessageConfiguration | None = None
             if isinstance(params, pb.SendMessageRequest):
                 batches = self._service.stream(call, self._taken(params, context))
+                asked = params.configuration if params.configuration.HasField("history_length") else None
             else:
                 _require_id(params.id)
                 batches = self._service.subscribe(call, params.id)
             async with aclosing(batches):
                 async for batch in batches:
-                    yield batch
+                    yield batch if asked is None else [_shortened(spoken, asked) for spoken in batch]
 
     async def on_message_send_stream(
         self, params: pb.SendMessageRequest, context: ServerCallContext
@@ -166,6 +172,12 @@ class AionRequestHandler(RequestHandler):
                         yield as_event(spoken.what, task)
                     elif not isinstance(spoken.what, Resumed):
                         yield spoken.what
+
+
+def _shortened(spoken: Spoken, asked: pb.SendMessageConfiguration) -> Spoken:
+    if not isinstance(spoken.what, Task):
+        return spoken
+    return replace(spoken, what=apply_history_length(spoken.what, asked))
 
 
 def as_event(delta: Delta, task: Task | Resumed) -> pb.TaskArtifactUpdateEvent:
