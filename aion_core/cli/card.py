@@ -48,14 +48,14 @@ Examples:
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
     """Print the card that aion.yaml gives AGENT, or the agent that answers at the root."""
     from aion_core.agents.cards import extended_card, public_card
-    from aion_core.agents.config import read_config
+    from aion_core.agents.config import default_agent, read_config
 
     agents = read_config(config.expanduser())
-    first = next(iter(agents))
-    agent = agent or first
+    at_root = default_agent(agents)
+    agent = agent or at_root
     if agent not in agents:
         raise ConfigurationError(f"{config} has no agent {agent!r}; it has {', '.join(agents)}.")
-    found = public_card(agent, agents[agent], base_url.rstrip("/"), at_root=agent == first)
+    found = public_card(agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root)
     if extended:
         more = extended_card(found, agents[agent])
         if more is None:

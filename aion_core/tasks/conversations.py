@@ -44,7 +44,7 @@ class Conversations:
         """Return the conversation of the context with its `length` newest messages, after the `offset` newest.
 
         Without a length, with all of them. Artifacts are those of all tasks. So is what 100 tasks hold, the newest, and
-        4 MiB, one task in any case; older messages are reached by `offset`. Raises ContextNotFound, for a context of
+        4 MiB, but one task is whole; older messages are reached by `offset`. Raises ContextNotFound, for a context of
         another caller too.
         """
         window = _Window(length, offset)
@@ -53,10 +53,12 @@ class Conversations:
         seen: set[str] = set()
         for _ in range(MOST_TASKS // LOADS + 1):
             places = await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))
-            for task in await asyncio.gather(*(self._load(tasks, place) for place in places)):
-                if task is not None and task.id not in seen:
+            # A list that is just being brought up to date may name a task twice.
+            found = [task_id for task_id in dict.fromkeys(place.task_id for place in places) if task_id not in seen]
+            seen.update(found)
+            for task in await asyncio.gather(*(self._load(tasks, task_id) for task_id in found)):
+                if task is not None:
                     window.add(task)
-            seen.update(place.task_id for place in places)
             if len(places) < LOADS or window.is_full() or len(seen) >= MOST_TASKS:
                 break
             after = places[-1]
@@ -70,24 +72,24 @@ class Conversations:
         after: Place | None = None
         found: dict[str, None] = {}
         for _ in range(MOST_TASKS_LISTED // LISTED_AT_ONCE):
-            if len(found) >= offset + length:
-                break
             places = await self._list.page(tasks, after=after, limit=LISTED_AT_ONCE)
             for some in (places[start : start + LOADS] for start in range(0, len(places), LOADS)):
                 heads = await asyncio.gather(*(self._store.head(TaskKey(call.owner, place.task_id)) for place in some))
                 found |= dict.fromkeys(_contexts(heads, tasks))
+                if len(found) >= offset + length:
+                    return list(found)[offset : offset + length]
             if len(places) < LISTED_AT_ONCE:
                 break
             after = places[-1]
-        return list(found)[offset : offset + length]
+        return list(found)[offset:]
 
-    async def _load(self, tasks: TaskFilter, place: Place) -> Task | None:
+    async def _load(self, tasks: TaskFilter, task_id: str) -> Task | None:
         """Return the task, None where it is gone since it was listed."""
         try:
-            log = await self._store.log(TaskKey(tasks.owner, place.task_id))
+            log = await self._store.log(TaskKey(tasks.owner, task_id))
         except StoreCorrupt as error:
             # The operator's to mend; the rest of the conversation is whole.
-            logger.error("Task %s is left out of its conversation: %s", place.task_id, error)
+            logger.error("Task %s is left out of its conversation: %s", task_id, error)
             return None
         return projection.fold(log.events) if log is not None and matches(log.head, tasks) else None
 
@@ -104,18 +106,17 @@ class _Window:
 
     def add(self, task: Task) -> None:
         """Take what is asked for of the task, which comes before those that were added."""
-        is_first = self.status is None
         if self.is_full():
             return
         messages = self._of(answers.said_in(task))
         size = sum(each.ByteSize() for each in (*messages, *task.artifacts))
-        if size > self._bytes_left and not is_first:
+        if size > self._bytes_left and (self.history or self.artifacts):
             self._bytes_left = 0
             return
         self._bytes_left -= size
         self.history += messages
         self.artifacts += reversed(task.artifacts)
-        if is_first:
+        if self.status is None:
             self.status = TaskStatus(state=task.status.state, timestamp=task.status.timestamp)
 
     def is_full(self) -> bool:

@@ -14,7 +14,7 @@ from a2a.utils.errors import (
     InvalidRequestError,
     JSONParseError,
 )
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
@@ -46,7 +46,7 @@ class StrictRequest(Request):
         self._media_types = media_types or (JSON,)
 
     async def body(self) -> bytes:
-        """Return the whole body; raises BodyRefused as soon as it is too large, and for one that is compressed."""
+        """Return the whole body; raises BodyRefused as soon as it is too large, is cut, or is compressed."""
         if not hasattr(self, "_body"):
             encoding = self.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
@@ -56,14 +56,16 @@ class StrictRequest(Request):
                 )
             chunks: list[bytes] = []
             size = 0
-            async for chunk in self.stream():
-                size += len(chunk)
-                if size > MAX_BODY_BYTES:
-                    sentence = (
-                        f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
-                    )
-                    raise BodyRefused(413, InvalidRequestError(sentence))
-                chunks.append(chunk)
+            try:
+                async for chunk in self.stream():
+                    size += len(chunk)
+                    if size > MAX_BODY_BYTES:
+                        sentence = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
+                        raise BodyRefused(413, InvalidRequestError(sentence))
+                    chunks.append(chunk)
+            except ClientDisconnect as error:
+                # Nobody hears it; and it is nothing that the operator could mend.
+                raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error
             self._body = b"".join(chunks)
         return self._body
 

@@ -32,6 +32,9 @@ class CallContextBuilder(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         """Return the call's context, in no tenant."""
         context = self._inner.build(request)
+        declared = negotiate(request, self._card).declared
+        # The SDK reads the one name of the header only.
+        context.requested_extensions = set(declared)
         context.state[CALL] = Call(
             _ANONYMOUS,
             self._agent_id,
@@ -40,7 +43,7 @@ class CallContextBuilder(ServerCallContextBuilder):
             # A structured header puts its text in quotes (draft-ietf-httpapi-idempotency-key-header).
             idempotency_key=request.headers.get("Idempotency-Key", "").strip().strip('"'),
             last_heard=request.headers.get("Last-Event-ID", ""),
-            extensions=frozenset(negotiate(request, self._card).declared),
+            extensions=frozenset(declared),
         )
         return context
 

@@ -64,6 +64,8 @@ class HttpBinding(ABC):
         except Exception as error:  # the outermost edge: what nobody expected is logged, and told as such
             response = self.refuse(error)
         response.headers.update(headers)
+        # What is said to one caller, a task or an extended card, is no cache's to keep for another.
+        response.headers.setdefault("Cache-Control", "private, no-store")
         return response
 
     @abstractmethod

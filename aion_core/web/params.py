@@ -17,7 +17,8 @@ from aion_core.protocol.errors import invalid_params
 
 M = TypeVar("M", bound=AnyMessage)
 
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
+BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
+"""What is base64, of either alphabet, padded or not."""
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", "Timestamp", "Value"))
 
@@ -101,7 +102,7 @@ def _check_value(value: Any, field: Any, where: str) -> None:
         _check_int32(value, where)
     elif not isinstance(value, str):
         _refuse(where, "a text", value)
-    elif field.type == field.TYPE_BYTES and not _BASE64.fullmatch(value):
+    elif field.type == field.TYPE_BYTES and not BASE64.fullmatch(value):
         raise invalid_params(f"{where} is no base64.", where)
 
 

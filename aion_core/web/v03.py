@@ -1,6 +1,7 @@
 """v0.3's own request types as the domain's, and a sentence for what is none of them."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from a2a.compat.v0_3 import conversions
@@ -8,20 +9,24 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError, InvalidParamsError
 from pydantic import BaseModel, ValidationError
 
+from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.limits import check_history_length
+from aion_core.web.params import BASE64
 from aion_core.web.request_handler import wire_errors
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def read_v03(given: Any, model: type[M]) -> M:
+def read_v03(given: Mapping[str, Any], model: type[M]) -> M:
     """Return what is given as one of v0.3's types; raises InvalidParamsError that names each field that is wrong."""
+    params = given.get("params", given)
+    _check_files(params.get("message") if isinstance(params, dict) else None)
     try:
         read = model.model_validate(given)
     except ValidationError as error:
         raise _bad_params(error) from error
-    params = getattr(read, "params", read)
-    for holder, before in ((params, ""), (getattr(params, "configuration", None), "configuration.")):
+    asked = getattr(read, "params", read)
+    for holder, before in ((asked, ""), (getattr(asked, "configuration", None), "configuration.")):
         length = getattr(holder, "history_length", None)
         if length is not None:
             with wire_errors():
@@ -40,6 +45,23 @@ def core_request(request: Any) -> pb.SendMessageRequest:
         raise
     except Exception as error:  # binascii, protobuf and the SDK each raise their own
         raise InvalidParamsError(f"A part of params.message cannot be read: {error}.") from error
+
+
+def _check_files(message: Any) -> None:
+    """Refuse a file of a v0.3 message that the SDK's models read as another one than was sent.
+
+    They take what is no base64 for less than it is, and one of bytes and uri where both are given. Raises
+    InvalidParamsError; whatever else may be wrong with the message is theirs to say.
+    """
+    parts = message.get("parts") if isinstance(message, dict) else None
+    for index, part in enumerate(parts if isinstance(parts, list) else ()):
+        file = part.get("file") if isinstance(part, dict) else None
+        given = file if isinstance(file, dict) else {}
+        where = f"message.parts[{index}].file"
+        if given.get("bytes") is not None and given.get("uri") is not None:
+            raise invalid_params(f"{where} has both bytes and uri: give it one of them.", where)
+        if isinstance(given.get("bytes"), str) and not BASE64.fullmatch(given["bytes"]):
+            raise invalid_params(f"{where}.bytes is no base64.", f"{where}.bytes")
 
 
 def _bad_params(error: ValidationError) -> InvalidParamsError:

@@ -15,13 +15,9 @@ from tests.support.server import ROOT, Server
 Heard = dict[tuple[str, str], dict[str, Any]]
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 250
-NO_REST_YET = pytest.mark.xfail(strict=True, reason="the card does not offer HTTP+JSON yet", raises=KeyError)
-CLIENTS = [
-    "JSONRPC 1.0",
-    "JSONRPC 0.3",
-    pytest.param("HTTP+JSON 1.0", marks=NO_REST_YET),
-    pytest.param("HTTP+JSON 0.3", marks=NO_REST_YET),
-]
+CLIENTS = ["JSONRPC 1.0", "JSONRPC 0.3", "HTTP+JSON 1.0", "HTTP+JSON 0.3"]
+LOSSY = "HTTP+JSON 0.3"
+"""Where the client itself drops a file's name, and whether a chunk is to be appended."""
 each_client = pytest.mark.parametrize("client", CLIENTS)
 
 
@@ -50,7 +46,7 @@ def texts(message: dict[str, Any]) -> str:
     return "".join(part["text"] for part in message["parts"])
 
 
-def check_stream(heard: list[dict[str, Any]], *, first_state: str, text: str) -> None:
+def check_stream(heard: list[dict[str, Any]], client: str, *, first_state: str, text: str) -> None:
     """First a task, last a final status; the text adds up once, by one artifact that is opened and closed once."""
     kinds = [next(iter(response)) for response in heard]
     assert kinds[0] == "task"
@@ -64,7 +60,8 @@ def check_stream(heard: list[dict[str, Any]], *, first_state: str, text: str) ->
         (update,) = response.values()
         assert (update["taskId"], update["contextId"]) == (task["id"], task["contextId"])
     chunks = [response["artifactUpdate"] for response in heard if "artifactUpdate" in response]
-    assert [chunk.get("append", False) for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
+    if client != LOSSY:
+        assert [chunk.get("append", False) for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
     assert [chunk.get("lastChunk", False) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert text.endswith("".join(texts(chunk["artifact"]) for chunk in chunks))
 
@@ -81,31 +78,36 @@ def test_it_reads_the_card_as_one_of_version_0_3(heard: Heard) -> None:
     assert said(heard, "by its card's v0.3 part", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-@each_client
+@pytest.mark.parametrize(
+    "client",
+    [
+        *CLIENTS[:3],
+        pytest.param(
+            LOSSY,
+            marks=pytest.mark.xfail(
+                strict=True, reason="a file's content is in base64 twice, as v0.3's Python SDK reads it"
+            ),
+        ),
+    ],
+)
 def test_it_gets_the_whole_task(heard: Heard, client: str) -> None:
     """R10, R12, R20, R40, R47."""
     answer = said(heard, client, "send")
     sent, asked = answer["sent"], answer["sent"]["history"][0]
+    name = {} if client == LOSSY else {"filename": "three.bin"}
     assert sent["status"]["state"] == "TASK_STATE_COMPLETED"
     assert texts(sent["status"]["message"]) == "Hello, \U0001f600 \u202e\u05e9\u05dc\u05d5\u05dd"
-    assert asked["parts"][1] == {"raw": "AAEC", "filename": "three.bin", "mediaType": "application/octet-stream"}
+    assert asked["parts"][1] == {"raw": "AAEC", "mediaType": "application/octet-stream", **name}
     assert asked["parts"][2]["data"] == {"n": [1, 2.5, None]}
     assert answer["stored"] == sent
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        CLIENTS[0],
-        pytest.param(CLIENTS[1], marks=pytest.mark.xfail(strict=True, reason="the SDK's conversion drops a 0")),
-        *CLIENTS[2:],
-    ],
-)
+@each_client
 def test_it_asks_for_no_history(heard: Heard, client: str) -> None:
-    """R12."""
+    """R12: in v0.3 only a positive number is a limit."""
     answer = said(heard, client, "send")
-    assert not answer["short"].pop("history", [])
-    assert answer["short"] == {name: of for name, of in answer["sent"].items() if name != "history"}
+    expected = answer["sent"] if client.endswith("0.3") else {**answer["sent"], "history": []}
+    assert {"history": [], **answer["short"]} == expected
 
 
 @each_client
@@ -121,7 +123,7 @@ def test_a_task_goes_on_when_the_answer_does_not_wait(heard: Heard, client: str)
 def test_it_sees_the_answer_stream(heard: Heard, client: str) -> None:
     """R11, R22, R25, R27, R28, R32-R35, R103, D9-D11."""
     responses = said(heard, client, "stream")
-    check_stream(responses, first_state="TASK_STATE_SUBMITTED", text="one two \U0001f600 four")
+    check_stream(responses, client, first_state="TASK_STATE_SUBMITTED", text="one two \U0001f600 four")
     chunks = [response["artifactUpdate"] for response in responses if "artifactUpdate" in response]
     assert "".join(texts(chunk["artifact"]) for chunk in chunks) == "one two \U0001f600 four"
     assert responses[1]["statusUpdate"]["status"]["state"] == "TASK_STATE_WORKING"
@@ -131,7 +133,7 @@ def test_it_sees_the_answer_stream(heard: Heard, client: str) -> None:
 def test_it_hears_the_rest_of_a_task_that_runs(heard: Heard, client: str) -> None:
     """R14."""
     answer = said(heard, client, "resubscribe")
-    check_stream(answer["heard"], first_state="TASK_STATE_WORKING", text=LONG)
+    check_stream(answer["heard"], client, first_state="TASK_STATE_WORKING", text=LONG)
     assert answer["ended"]["status"] == answer["heard"][-1]["statusUpdate"]["status"]
 
 
@@ -143,7 +145,7 @@ def test_it_cancels(heard: Heard, client: str) -> None:
     assert answer["stored"] == answer["canceled"]
 
 
-@pytest.mark.parametrize("client", [client for client in CLIENTS if client not in ("JSONRPC 0.3", CLIENTS[3])])
+@pytest.mark.parametrize("client", ["JSONRPC 1.0", "HTTP+JSON 1.0"])
 def test_it_lists_a_conversation(heard: Heard, client: str) -> None:
     answer = said(heard, client, "list")
     page, rest = answer["page"], answer["rest"]

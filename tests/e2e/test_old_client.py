@@ -1,8 +1,7 @@
-"""The official client of v0.3's own time (a2a-sdk 0.3) against `make dev`: nothing was changed for it."""
+"""The official client of v0.3's own time (a2a-sdk 0.3) against `make dev`, on both bindings: nothing was changed for it."""
 
 import json
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,37 +12,101 @@ from tests.support.server import ROOT, Server
 REQUIREMENTS = ROOT / "tests" / "support" / "a2a-sdk-0.3.txt"
 PROGRAM = ROOT / "tests" / "support" / "v03_client.py"
 
+LONG = "The quick brown fox jumps over the lazy dog. " * 250
+FILE = {"bytes": "AAEC", "mimeType": "application/octet-stream", "name": "three.bin"}
 
-@pytest.fixture(scope="session")
-def old_python() -> Path:
-    """The interpreter of an environment with a2a-sdk 0.3."""
-    return python_with(REQUIREMENTS)
+Heard = dict[str, dict[str, Any]]
 
 
-def heard(python: Path, server: Server, how: str, text: str) -> list[dict[str, Any]]:
-    ran = subprocess.run([python, PROGRAM, server.url, how, text], capture_output=True, text=True, timeout=100)
+@pytest.fixture(scope="session", params=["JSONRPC", "HTTP+JSON"])
+def heard(request: pytest.FixtureRequest, server: Server) -> Heard:
+    """What the client heard at each step, on one binding."""
+    python = python_with(REQUIREMENTS)
+    command = [python, PROGRAM, server.url, request.param, LONG]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert ran.returncode == 0, ran.stderr
-    return [json.loads(line) for line in ran.stdout.splitlines()]
+    steps = {line["step"]: line for line in map(json.loads, ran.stdout.splitlines())}
+    return {"binding": request.param, **steps}
 
 
-def test_it_sees_the_answer_stream(old_python: Path, server: Server) -> None:
-    """R11, R18, R22, R29-R35, R107."""
-    *events, task = heard(old_python, server, "stream", "one two \U0001f600 four")
-    assert [event["kind"] for event in events[:2]] == ["task", "status-update"]
+def said(heard: Heard, step: str) -> Any:
+    assert "error" not in heard[step], heard[step]
+    return heard[step]["heard"]
+
+
+def check_stream(events: list[dict[str, Any]], text: str) -> None:
+    assert {event["kind"] for event in events[1:]} == {"status-update", "artifact-update"}
+    assert events[0]["kind"] == "task"
     chunks = [event for event in events if event["kind"] == "artifact-update"]
-    assert "".join(chunk["artifact"]["parts"][0]["text"] for chunk in chunks) == "one two \U0001f600 four"
+    assert text.endswith("".join(chunk["artifact"]["parts"][0]["text"] for chunk in chunks))
     assert [chunk["append"] for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
-    assert events[-1]["final"] is True
-    assert events[-1]["status"]["state"] == task["status"]["state"] == "completed"
-    assert events[-1]["status"]["message"]["parts"][0]["text"] == "one two \U0001f600 four"
-    assert "artifacts" not in task
+    assert [chunk["lastChunk"] for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert [event["final"] for event in events if event["kind"] == "status-update"][-1] is True
+    assert events[-1]["status"]["state"] == "completed"
+    assert events[-1]["status"]["message"]["parts"][0]["text"] == text
 
 
-def test_it_gets_the_whole_task(old_python: Path, server: Server) -> None:
+def test_it_sees_the_answer_stream(heard: Heard) -> None:
+    """R11, R18, R22, R29-R35, R107."""
+    events, task = said(heard, "stream")["heard"], said(heard, "stream")["stored"]
+    text = "one two \U0001f600 four"
+    check_stream(events, text)
+    assert events[0]["status"]["state"] == "submitted"
+    assert events[1]["status"]["state"] == "working"
+    chunks = [event for event in events if event["kind"] == "artifact-update"]
+    assert "".join(chunk["artifact"]["parts"][0]["text"] for chunk in chunks) == text
+    assert task["status"] == events[-1]["status"]
+    assert not task.get("artifacts")
+
+
+def test_it_gets_the_whole_task(heard: Heard) -> None:
     """R10, R12, R20, R40."""
-    answer, task = heard(old_python, server, "send", "hello")
-    assert answer == task
-    assert [part["kind"] for part in task["history"][0]["parts"]] == ["text", "file"]
-    assert task["history"][0]["parts"][1]["file"] == {
-        "bytes": "AAEC", "mimeType": "application/octet-stream", "name": "three.bin",
-    }  # fmt: skip
+    answer = said(heard, "send")
+    assert answer["sent"] == answer["stored"]
+    assert answer["sent"]["status"]["state"] == "completed"
+    text, file, data = answer["sent"]["history"][0]["parts"]
+    assert (text["kind"], text["text"]) == ("text", "hello")
+    assert (file["kind"], file["file"]) == ("file", FILE)
+    assert (data["kind"], data["data"]) == ("data", {"n": [1, 2.5, None]})
+
+
+def test_it_hears_the_rest_of_a_task_that_runs(heard: Heard) -> None:
+    """R14, R21."""
+    events = said(heard, "resubscribe")
+    check_stream(events, LONG)
+    assert events[0]["status"]["state"] == "working"
+
+
+def test_it_cancels(heard: Heard) -> None:
+    """R13."""
+    answer = said(heard, "cancel")
+    assert answer["canceled"]["status"]["state"] == "canceled"
+    assert answer["stored"] == answer["canceled"]
+
+
+def test_it_has_the_card(heard: Heard) -> None:
+    """R1-R4, R6."""
+    card = said(heard, "card")
+    assert card["preferredTransport"] == "JSONRPC"
+    assert {interface["transport"] for interface in card["additionalInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
+    assert card["capabilities"]["streaming"] is True
+    assert card["capabilities"].get("pushNotifications", False) is False
+    assert card["skills"][0]["id"] == "echo"
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "http"),
+    [
+        ("cancel_an_ended_task", -32002, 400),
+        ("unknown_task", -32001, 404),
+        ("set_push_config", -32003, 400),
+        ("get_push_config", -32003, 400),
+    ],
+)
+def test_it_hears_why_it_is_refused(heard: Heard, step: str, code: int, http: int) -> None:
+    """R95, R98, R99: over REST it looks at the status alone."""
+    error = heard[step]["error"]
+    if heard["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]
+        assert (error["name"], error["code"]) == ("A2AClientJSONRPCError", code)
+    else:
+        assert (error["name"], error["http"]) == ("A2AClientHTTPError", http)

@@ -10,16 +10,20 @@ from a2a.types import AgentCard
 
 
 @asynccontextmanager
-async def official_client(url: str, *, version: str = "1.0", streaming: bool = True) -> AsyncIterator[Client]:
-    """The a2a-sdk's client for the server's card, told to speak one version of the protocol."""
+async def official_client(
+    url: str, *, version: str = "1.0", streaming: bool = True, binding: str = "JSONRPC"
+) -> AsyncIterator[Client]:
+    """The a2a-sdk's client for the server's card, told to speak one version of the protocol, on one binding."""
     async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         only = AgentCard()
         only.CopyFrom(card)
         del only.supported_interfaces[:]
         only.supported_interfaces.extend(
-            interface for interface in card.supported_interfaces if interface.protocol_version == version
+            interface
+            for interface in card.supported_interfaces
+            if (interface.protocol_version, interface.protocol_binding) == (version, binding)
         )
-        assert only.supported_interfaces, f"the card offers no {version}"
-        client = ClientFactory(ClientConfig(httpx_client=http, streaming=streaming)).create(only)
-        yield client
+        assert only.supported_interfaces, f"the card offers no {version} on {binding}"
+        config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
+        yield ClientFactory(config).create(only)

@@ -130,6 +130,8 @@ async def test_the_extended_card_is_signed_in_each_of_its_dialects(tmp_path: Pat
         assert verify_card(await asked("agent/getAuthenticatedExtendedCard"), lambda _: [key]) == {"v0.3": key.id}
     old = await read(app, "/agent/authenticatedExtendedCard")
     assert len(verified_by_hand(old, jwk)) == 1
+    assert len(verified_by_hand(await read(app, "/extendedAgentCard"), jwk)) == 1
+    assert verify_card(await read(app, "/v1/card"), lambda _: [key]) == {"v0.3": key.id}
     assert verify_card(old, lambda _: [key]) == {"v1.0": key.id, "v0.3": key.id}
 
 

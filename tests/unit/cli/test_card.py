@@ -76,6 +76,12 @@ async def test_show_prints_the_card_that_the_server_serves(config: Path, tmp_pat
     assert "Hélper" in shown(config)
 
 
+def test_show_takes_the_agent_that_is_marked_as_the_default(config: Path) -> None:
+    config.write_text(AION_YAML.replace("    quiet:\n", "    quiet:\n      default: true\n"), encoding="utf-8")
+    card = json.loads(shown(config))
+    assert (card["name"], card["url"]) == ("quiet", f"{BASE_URL}/")
+
+
 def test_show_says_what_there_is_not(config: Path) -> None:
     assert "has no agent 'nobody'; it has helper, quiet, unready" in refusal("show", "nobody", "--config", config)
     assert "no extended card" in refusal("show", "quiet", "--extended", "--config", config)

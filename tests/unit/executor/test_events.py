@@ -11,6 +11,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.authoring.context import get_aion_context
+from aion_core.ports import ReplyAs
 from aion_core.protocol.types import (
     Artifact,
     Message,
@@ -423,3 +424,25 @@ async def test_unspecified_is_on_the_way() -> None:
     task = await made.send()
     assert states(await made.heard(task.id)) == ["submitted", "working", "working", "completed"]
     assert [said(message) for message in task.history] == ["hi", "hm"]
+
+
+@pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"])
+async def test_media_types_are_negotiated_on_the_rest_binding_too(path: str) -> None:
+    """-32005 in both versions."""
+    made = served(QuickReply())
+    old = path.startswith("/v1")
+    message = {"messageId": "m-1", "role": "ROLE_USER", ("content" if old else "parts"): [{"text": "hi"}]}
+    body = {"message": message, "configuration": {"acceptedOutputModes": ["image/png"]}}
+    async with http(made.parts.app()) as client:
+        answer = await client.post(path, json=body, headers={"A2A-Version": "0.3" if old else "1.0"})
+    assert answer.status_code in (400, 415), answer.text
+    assert "text/plain" in answer.text
+    assert not made.store._tasks
+
+
+async def test_a_quick_reply_may_be_a_plain_message() -> None:
+    """R23: `reply: message`, by the executor that the SDK's users would write for it."""
+    made = served(QuickReply(), reply=ReplyAs.MESSAGE)
+    async with http(made.parts.app()) as client:
+        result = (await client.post("/", json=send())).json()["result"]
+    assert result["message"]["parts"] == [{"text": "Hello World"}]

@@ -73,20 +73,26 @@ async def test_a_message_holds_all_that_the_client_sent() -> None:
     made = served(doing, configuration={"model": "small"})
     mine = await made.send(message_id="m-0", context_id="c-0")
     foreign = await made.parts.service.send(Call("somebody-else", "test"), request(message_id="m-0"))
+    another_agents = await made.parts.service.send(Call("anonymous", "another"), request(message_id="m-0"))
     async with http(made.parts.app()) as client:
         # Over HTTP nobody is asked who they are: the caller is another owner than the two above.
         mine_too = (await client.post("/", json=send(message_id="m-1"))).json()["result"]["task"]
         body = send(
             "look",
             message_id="m-2",
-            referenceTaskIds=[mine_too["id"], mine.id, foreign.id, "no-such-task"],
+            referenceTaskIds=[mine_too["id"], mine.id, foreign.id, another_agents.id, "no-such-task"],
             extensions=["urn:in-the-message"],
         )
         body["params"]["metadata"] = {"trace": {"id": 7}, "aion:acceptedOutputModes": ["made/up"]}
         body["params"]["configuration"] = {"acceptedOutputModes": ["text/plain", "image/png"]}
         answer = await client.post("/", json=body, headers={"A2A-Extensions": "urn:in-the-header"})
         assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    context = doing.contexts[-1]
+        made_up = send(message_id="m-3")
+        made_up["params"]["metadata"] = {"aion:acceptedOutputModes": ["made/up"], "aion:requestedExtensions": ["urn:x"]}
+        await client.post("/", json=made_up)
+    *_, context, without = doing.contexts
+    assert without.configuration is not None
+    assert (list(without.configuration.accepted_output_modes), without.requested_extensions) == ([], set())
     assert context.get_user_input() == "look"
     assert context.metadata == {"trace": {"id": 7}}
     assert context.configuration is not None
@@ -123,6 +129,15 @@ async def test_an_authorization_that_is_given_elsewhere_is_waited_for_in_the_tur
         "Log in at https://example.org",
         "Thank you",
     ]
+
+
+async def test_an_executor_that_went_on_after_an_authorization_no_longer_waits_for_it() -> None:
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        await updater.requires_auth()
+        await updater.start_work(updater.new_agent_message(text("Thank you")))
+
+    task = await served(execute).send()
+    assert (task.status.state, said(task.status.message)) == (COMPLETED, "Thank you")
 
 
 async def test_a_message_to_a_task_at_work_finds_it_at_work() -> None:

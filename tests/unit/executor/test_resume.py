@@ -103,6 +103,25 @@ async def test_what_it_says_differently_the_second_time_is_said_too() -> None:
     assert [said_part.text for said_part in task.artifacts[0].parts] == ["another"]
 
 
+async def test_an_artifact_is_whole_again_and_holds_nothing_of_what_was_lost() -> None:
+    """Also where its first chunk is the same, and where none of them opens it."""
+    clock = ManualClock()
+
+    def adding(*chunks: str) -> Execute:
+        async def adds(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+            for place, chunk in enumerate(chunks):
+                await updater.add_artifact(text(chunk), "opened", append=place > 0)
+                await updater.add_artifact(text(chunk), "appended", append=True)
+
+        return adds
+
+    dying = Dying(adding("same ", "lost"))
+    made = served(Doing(dying, adding("same ", "found")), clock=clock, resume=AfterCrash.RESTART)
+    task = await lost_and_found(clock, made, dying)
+    for artifact in task.artifacts:
+        assert "".join(part.text for part in artifact.parts) == "same found", artifact.artifact_id
+
+
 async def test_an_answer_without_an_end_keeps_the_id_under_which_it_was_said() -> None:
     clock = ManualClock()
 

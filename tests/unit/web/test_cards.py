@@ -8,16 +8,19 @@ from typing import Any
 
 import httpx
 import pytest
+from a2a.client import ClientConfig, ClientFactory
 from a2a.client.card_resolver import A2ACardResolver
 from a2a.client.transports.rest import RestTransport
 from a2a.compat.v0_3.rest_transport import CompatRestTransport
-from a2a.types import AgentCard, GetExtendedAgentCardRequest
+from a2a.types import AgentCard, GetExtendedAgentCardRequest, GetTaskRequest
+from a2a.utils.errors import TaskNotFoundError
 from fastapi import FastAPI
 
 from aion_core import __version__
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
 
+EXTENSION = "https://example.com/ext"
 PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
 
 
@@ -72,14 +75,13 @@ async def test_the_card_says_all_that_aion_yaml_does(app: FastAPI, prefix: str, 
     capabilities = card["capabilities"]
     assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, False)
     assert capabilities["extendedAgentCard"] is card["supportsAuthenticatedExtendedCard"] is True
-    assert capabilities["extensions"] == [
-        {
-            "uri": "https://example.com/ext",
-            "description": "More.",
-            "required": True,
-            "params": {"n": 1, "deep": {"empty": "", "x": [1.5]}},
-        }
-    ]
+    # After those that aion itself declares.
+    assert capabilities["extensions"][-1] == {
+        "uri": EXTENSION,
+        "description": "More.",
+        "required": True,
+        "params": {"n": 1, "deep": {"empty": "", "x": [1.5]}},
+    }
     # JSON has one kind of number; an author's 1 does not become 1.0 on its way through protobuf.
     assert b'"n":1}' in answer.content
 
@@ -116,7 +118,9 @@ async def test_the_urls_are_the_configured_ones_whatever_host_is_asked(
 async def test_what_is_off_is_not_offered(app: FastAPI) -> None:
     """R3, R5."""
     card = (await read(app, f"/agents/quiet{PATHS[0]}")).json()
-    assert card["capabilities"] == {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}
+    switches = {name: value for name, value in card["capabilities"].items() if name != "extensions"}
+    assert switches == {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}
+    assert EXTENSION not in {its["uri"] for its in card["capabilities"]["extensions"]}
     assert "supportsAuthenticatedExtendedCard" not in card
     assert card["name"] == "quiet"
     assert card["skills"]
@@ -131,7 +135,7 @@ async def test_the_official_client_reads_the_same_card_from_either_document(app:
         async with at(app, "http://test") as client:
             cards.append(await A2ACardResolver(client, "http://test").get_agent_card(http_kwargs={"headers": headers}))
     assert cards[0] == cards[1]
-    assert cards[0].capabilities.extensions[0].params["n"] == 1
+    assert cards[0].capabilities.extensions[-1].params["n"] == 1
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.3"])
@@ -242,6 +246,40 @@ async def test_the_extended_card_has_what_the_public_one_has_and_more(app: FastA
     assert {name: card[name] for name in ("name", "version", "provider")} == {
         name: public[name] for name in ("name", "version", "provider")
     }
+
+
+@pytest.mark.parametrize("path", ["/extendedAgentCard", "/agents/helper/extendedAgentCard", "/v1/card"])
+async def test_the_extended_card_is_there_over_rest(app: FastAPI, path: str) -> None:
+    """R7, D4."""
+    answer = await read(app, path)
+    card = answer.json()
+    assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
+    assert ("supportedInterfaces" in card, "url" in card) == ("/v1" not in path, "/v1" in path)
+    assert answer.headers["cache-control"] == "private, no-store"
+
+
+@pytest.mark.parametrize(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])
+async def test_the_official_client_finds_each_interface_where_the_card_says(
+    tmp_path: Path, version: str, binding: str
+) -> None:
+    """R107: it resolves the card, and calls by what it read there."""
+    app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")
+    async with at(app, "http://test") as http:
+        # The agent requires it, by either version's name.
+        http.headers.update({"A2A-Extensions": EXTENSION, "X-A2A-Extensions": EXTENSION})
+        card = await A2ACardResolver(http, "http://test/agents/helper").get_agent_card()
+        only = [
+            its
+            for its in card.supported_interfaces
+            if (its.protocol_version, its.protocol_binding) == (version, binding)
+        ]
+        del card.supported_interfaces[:]
+        card.supported_interfaces.extend(only)
+        client = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])).create(card)
+        extended = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+        assert [skill.id for skill in extended.skills] == ["find", "plain", "secret"]
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task(GetTaskRequest(id="nothing"))
 
 
 @pytest.mark.parametrize("prefix", ["", "/agents/helper"])

@@ -12,6 +12,7 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import TaskNotFoundError
 from fastapi import FastAPI
 from starlette.applications import Starlette
+from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.memory.task_store import MemoryTaskStore
@@ -74,7 +75,7 @@ async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
     """R22, R25, R28: a StreamResponse each, without an envelope; and a stream that is cut says why in the same words."""
     store = Breaking(ManualClock())
     made = parts(Held() if fails else talking(3), store)
-    handler = AionRequestHandler(made.service, made.lister)
+    handler = AionRequestHandler(made.service, made.lister, made.card)
     sdk = RestsBeforeItReturns(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
     async with http(made.app()) as ours, http(sdk) as theirs:  # type: ignore[arg-type]
@@ -205,6 +206,26 @@ async def test_a_body_too_large_or_compressed_has_a_status_of_its_own(client: ht
     assert "Content-Encoding" in packed.json()["error"]["message"]
     plain = await client.post(path, json={}, headers={"Content-Encoding": "identity"})
     assert plain.status_code != 415
+
+
+@pytest.mark.parametrize("path", ["/message:send", "/"])
+async def test_a_client_that_leaves_within_the_body_is_no_fault_of_the_server(
+    app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def receive() -> Message:
+        return unread.pop()
+
+    async def send(message: Message) -> None:
+        """Nobody hears it."""
+
+    unread: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+    scope = {
+        "type": "http", "method": "POST", "path": path, "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+    }  # fmt: skip
+    await app(scope, receive, send)
+    assert not unread
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 PARTS: list[tuple[dict[str, Any], str]] = [

@@ -1,5 +1,6 @@
 """The HTTP+JSON binding of v0.3: the shape that its SDKs read and send."""
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -66,7 +67,7 @@ async def test_a_message_and_its_task(client: httpx.AsyncClient, where: str) -> 
 async def test_frames_say_what_the_sdk_says(how: str) -> None:
     """R22, R29-R31, R35: and the last one is final."""
     made = parts(talking(3))
-    handler = AionRequestHandler(made.service, made.lister)
+    handler = AionRequestHandler(made.service, made.lister, made.card)
     routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
     kinds: dict[str, Any] = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
     given = old_body(contextId="c-1") if how == "proto" else body(contextId="c-1", **kinds)
@@ -118,6 +119,17 @@ async def test_a_message_that_cannot_be_used(
 ) -> None:
     """R98, R99."""
     refused(await client.post(path, json=given), 400, -32602, word)
+
+
+@pytest.mark.parametrize("once_more", [True, False], ids=["python", "javascript"])
+async def test_a_files_bytes_are_read_as_either_sdk_sends_them(client: httpx.AsyncClient, once_more: bool) -> None:
+    """R40: the one encodes them twice."""
+    content = b"\0\xff no base64"
+    sent = base64.b64encode(base64.b64encode(content) if once_more else content).decode()
+    file = {"fileWithBytes": sent, "mimeType": "application/octet-stream", "name": "f"}
+    task = (await client.post("/v1/message:send", json=old_body(content=[{"file": file}]))).json()["task"]
+    [part] = (await client.get(f"/tasks/{task['id']}")).json()["history"][0]["parts"]
+    assert base64.b64decode(part["raw"]) == content
 
 
 async def test_the_deepest_data_that_is_taken_can_be_read_back(client: httpx.AsyncClient) -> None:
@@ -213,7 +225,7 @@ async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, A
     from aion_core.web.rest_v03 import RestV03
 
     made = parts(talking(1))
-    handler = KeepsConfigs(made.service, made.lister)
+    handler = KeepsConfigs(made.service, made.lister, made.card)
     app: Any = RestsBeforeItReturns(Starlette(routes=RestV03(handler, "test", made.card).routes("")))
     configs = "/v1/tasks/t-1/pushNotificationConfigs"
     async with http(app) as client:

@@ -88,7 +88,7 @@ async def test_push_configs_arrive_and_their_answers_are_whole(
 ) -> None:
     """R15, R16, R92: v0.3's get needs no config id, and its delete answers with a result, which is null."""
     made = parts(talking(1))
-    handler = NotesConfigs(made.service, made.lister)
+    handler = NotesConfigs(made.service, made.lister, made.card)
     app: Any = RestsBeforeItReturns(Starlette(routes=Dispatcher(handler, "test", made.card).routes("")))
     async with http(app) as client:
         body = {"jsonrpc": "2.0", "id": "r-1", "method": method, "params": params}

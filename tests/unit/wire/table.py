@@ -9,6 +9,7 @@ from typing import Any
 
 from aion_core.protocol.card import build_card
 from tests.unit.wire.answers import (
+    CONTENT_TYPE,
     METHOD,
     NO_EXTENDED_CARD,
     NO_PUSH,
@@ -131,6 +132,21 @@ MESSAGES: list[tuple[str, Any, str | Error]] = [
     ("a push config", configured(taskPushNotificationConfig={"url": "https://example.com/"}), NO_PUSH),
 ]
 
+_FILE = in_parts({"text": "look"}, {"raw": "AAEC", "filename": "a.png", "mediaType": "image/png"})
+_DATA = in_parts({"text": "look"}, {"data": {"a": [1]}})
+TEXT_ONLY = {"input_modes": ["text/plain"], "output_modes": ["text/plain"]}
+MEDIA_TYPES: list[tuple[str, Any, str | Error]] = [
+    ("text, where it takes text", message(), "completed"),
+    ("text of another kind", in_parts({"text": "a page", "mediaType": "text/html"}), CONTENT_TYPE),
+    ("a file, where it takes text", _FILE, CONTENT_TYPE),
+    ("data, where it takes text", _DATA, CONTENT_TYPE),
+    ("an answer in text", configured(acceptedOutputModes=["image/png", "text/plain"]), "completed"),
+    ("an answer in some text", configured(acceptedOutputModes=["text/*"]), "completed"),
+    ("an answer in anything", configured(acceptedOutputModes=[]), "completed"),
+    ("an answer as an image", configured(acceptedOutputModes=["image/png"]), CONTENT_TYPE),
+    ("an answer in what is no media type", configured(acceptedOutputModes=["no type"]), CONTENT_TYPE),
+]
+
 UNKNOWN_TO = {"referenceTaskIds": (OLD_REST,)}
 """Fields that a dialect does not know, and so ignores."""
 
@@ -148,6 +164,19 @@ _STREAMS = {
     "completed": "task:submitted status:working status:completed",
     "input-required": "task:submitted status:working status:input-required",
 }
+NEGOTIATED = [
+    Row(
+        operation,
+        f"media types: {what}",
+        params,
+        gives if isinstance(gives, Error) else "task:completed" if operation == SEND else _STREAMS[gives],
+        where={"described": TEXT_ONLY},
+        # v0.3's text has no media type of its own.
+        not_in=OLDER if "another kind" in what else (),
+    )
+    for operation in (SEND, STREAM)
+    for what, params, gives in MEDIA_TYPES
+]
 _ANSWERED = "task:working status:completed"
 STREAMS = [
     Row(
@@ -185,6 +214,7 @@ ROWS: list[Row] = [
     Row(SEND, "raw and url: both", in_parts({"raw": "AAEC", "url": "https://example.com"}), PARAMS),
     Row(SEND, "text and data: both", in_parts({"text": "hi", "data": {"a": 1}}), PARAMS, not_in=OLDER),
     *STREAMS,
+    *NEGOTIATED,
     Row(STREAM, "where the card offers no streams", message(), UNSUPPORTED, where={"streaming": False}),
     Row("GetTask", "one that ended", {"id": "<done>"}, "task:completed, said: 1"),
     Row("GetTask", "without its history", {"id": "<done>", "historyLength": 0}, "task:completed, said: 0", NO_LIMIT),
@@ -267,8 +297,5 @@ ROWS: list[Row] = [
     Row("GetContexts", "historyLength: too large", {"historyLength": 101}, PARAMS),
 ]
 
-FAULTS = {
-    (OLD_RPC, "SendMessage: raw and url: both"): "the SDK's models take the one and leave out the other",
-    (OLD_RPC, "GetTask: historyLength: too large"): "the SDK's conversion raises ValueError: -32603",
-}
+FAULTS: dict[tuple[str, str], str] = {}
 """What the server does not do yet as the table has it, and why; a row that holds must leave this list."""

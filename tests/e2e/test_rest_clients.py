@@ -1,0 +1,143 @@
+"""The official client over HTTP+JSON against `make dev`, in both versions; and what it is refused, on both bindings."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from a2a.client import Client
+from a2a.types import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    Part,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+    TaskState,
+)
+from a2a.utils import errors
+from google.protobuf.json_format import ParseDict
+
+from tests.e2e.test_dev import LONG, ODD, message, said, text_of
+from tests.e2e.test_tasks import begun
+from tests.support.clients import official_client
+from tests.support.server import Server
+
+VERSIONS = ["1.0", "0.3"]
+REST = "HTTP+JSON"
+
+
+@pytest.fixture(params=VERSIONS)
+async def streaming(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Client]:
+    async with official_client(server.url, version=request.param, binding=REST) as client:
+        yield client
+
+
+@pytest.fixture(params=VERSIONS)
+async def client(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Client]:
+    async with official_client(server.url, version=request.param, binding=REST, streaming=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize("text", ["Hello, who is there?", ODD], ids=["short", "odd characters"])
+async def test_it_sees_the_answer_stream(streaming: Client, text: str) -> None:
+    """R11, R22, R27, R28, R32-R35, R103, D9-D11."""
+    responses = await said(streaming, message(Part(text=text)))
+    kinds = [response.WhichOneof("payload") for response in responses]
+    assert kinds[:2] == ["task", "status_update"]
+    assert set(kinds[2:-1]) == {"artifact_update"}
+    assert kinds[-1] == "status_update"
+    chunks = [response.artifact_update for response in responses[2:-1]]
+    assert [chunk.append for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
+    assert [chunk.last_chunk for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert "".join(chunk.artifact.parts[0].text for chunk in chunks) == text
+    assert text_of(responses[-1].status_update.status.message) == text
+
+
+async def test_it_gets_the_whole_task(client: Client) -> None:
+    """R10, R12, R20, R40, R42."""
+    file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
+    data = ParseDict({"data": {"numbers": [1, 2.5], "none": None}}, Part())
+    (response,) = await said(client, message(Part(text=ODD), file, data))
+    assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
+    stored = await client.get_task(GetTaskRequest(id=response.task.id))
+    assert list(stored.history[0].parts) == [Part(text=ODD), file, data]
+    assert stored.status == response.task.status
+
+
+async def test_it_hears_the_rest_of_a_task_that_runs(client: Client, streaming: Client) -> None:
+    """R14, R21: of whichever version the two clients are."""
+    task = await begun(client)
+    heard = [response async for response in streaming.subscribe(SubscribeToTaskRequest(id=task.id))]
+    assert heard[0].task.id == task.id
+    text = "".join(
+        response.artifact_update.artifact.parts[0].text for response in heard if response.HasField("artifact_update")
+    )
+    assert LONG.endswith(text)
+    assert heard[-1].status_update.status.state == TaskState.TASK_STATE_COMPLETED
+
+
+async def test_it_cancels(client: Client) -> None:
+    """R13."""
+    task = await begun(client, LONG * 20)
+    canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
+    assert canceled.status.state == TaskState.TASK_STATE_CANCELED
+    assert await client.get_task(GetTaskRequest(id=task.id)) == canceled
+
+
+async def test_it_lists_a_conversation(server: Server) -> None:
+    context_id = f"c-{uuid.uuid4()}"
+    async with official_client(server.url, binding=REST, streaming=False) as client:
+        ids = [(await said(client, message(Part(text=text), context_id=context_id)))[0].task.id for text in "abc"]
+        asked = {"contextId": context_id, "pageSize": 2, "status": "TASK_STATE_COMPLETED"}
+        page = await client.list_tasks(ParseDict(asked, ListTasksRequest()))
+        rest = await client.list_tasks(ParseDict({**asked, "pageToken": page.next_page_token}, ListTasksRequest()))
+    assert [task.id for task in [*page.tasks, *rest.tasks]] == ids[::-1]
+    assert (page.total_size, rest.next_page_token) == (3, "")
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", REST])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_it_knows_a_refusal_for_what_it_is(server: Server, version: str, binding: str) -> None:
+    """R95, R98, R99: the client's own class of error."""
+    async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
+        (response,) = await said(client, message(Part(text="done")))
+        task_id = response.task.id
+        with pytest.raises(errors.TaskNotFoundError):
+            await client.get_task(GetTaskRequest(id="nope"))
+        with pytest.raises(errors.TaskNotCancelableError):
+            await client.cancel_task(CancelTaskRequest(id=task_id))
+        async with official_client(server.url, version=version, binding=binding) as streaming:
+            with pytest.raises(errors.UnsupportedOperationError):
+                _ = [event async for event in streaming.subscribe(SubscribeToTaskRequest(id=task_id))]
+        with pytest.raises(errors.InvalidParamsError):
+            await said(client, message())
+        with pytest.raises(errors.PushNotificationNotSupportedError):
+            await client.create_task_push_notification_config(
+                TaskPushNotificationConfig(task_id=task_id, id="p", url="https://example.com/hook")
+            )
+        with pytest.raises(errors.PushNotificationNotSupportedError):
+            await client.get_task_push_notification_config(
+                GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+            )
+        if (version, binding) == ("0.3", REST):
+            return  # the client does not list or delete there
+        with pytest.raises(errors.PushNotificationNotSupportedError):
+            await client.list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest(task_id=task_id))
+        with pytest.raises(errors.PushNotificationNotSupportedError):
+            await client.delete_task_push_notification_config(
+                DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="p")
+            )
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", REST])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_it_has_the_card_where_there_is_no_extended_one(server: Server, version: str, binding: str) -> None:
+    """R2, R3, R6."""
+    async with official_client(server.url, version=version, binding=binding) as client:
+        card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+    assert card.name == "Echo"
+    assert [skill.id for skill in card.skills] == ["echo"]
