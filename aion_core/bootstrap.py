@@ -183,6 +183,7 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             lambda asked: artifacts,
             name=config.name,
             resume=config.resume,
+            configuration=config.configuration,
         )
 
     adapters: dict[str, AdapterFactory] = {
@@ -257,6 +258,7 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             lambda asked: artifacts,
             name=config.name,
             resume=config.resume,
+            configuration=config.configuration,
         )
 
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)

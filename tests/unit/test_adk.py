@@ -534,3 +534,16 @@ async def test_an_agent_transfers_to_another_which_goes_on_with_the_next_turn(di
         first = await ask(client, dialect)
         second = await ask(client, dialect, "and?", message_id="m-2", contextId=first["contextId"])
     assert (said(first), said(second)) == ("I help.", "Still me.")
+
+
+async def test_the_configuration_is_in_the_state_and_is_never_stored(dialect: str) -> None:
+    """aion.yaml: an instruction's {placeholder} finds it; what the agent sets itself outranks it."""
+    sessions = InMemorySessionService()
+    model = saying(["Fine."], ["Fine."])
+    root = LlmAgent(name="root", model=model, instruction="Use {provider}, in {tone}.")
+    adk = served(root, sessions, configuration={"provider": "maps", "tone": {"of": ["voice"]}})
+    async with http(parts(adk).app()) as client:
+        await ask(client, dialect)
+    assert "Use maps, in {'of': ['voice']}." in str(model.instructions[0])
+    (stored,) = [session for user in sessions.sessions["test"].values() for session in user.values()]
+    assert stored.state == {}

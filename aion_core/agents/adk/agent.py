@@ -1,8 +1,9 @@
 """An ADK agent as an agent: its Runner's events are a turn, from its start, or from where an earlier try has stopped."""
 
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App, ResumabilityConfig
@@ -41,10 +42,14 @@ class AdkAgent:
         *,
         name: str = "",
         resume: AfterCrash = AfterCrash.FAIL,
+        configuration: Mapping[str, Any] | None = None,
         memory: BaseMemoryService | None = None,
         credentials: BaseCredentialService | None = None,
     ) -> None:
-        """`name` is the agent's own; `resume` is for an agent that ADK does not take up again where it was."""
+        """`name` is the agent's own; `resume` is for an agent that ADK does not take up again where it was.
+
+        `configuration` is what the session's state holds from the beginning.
+        """
         app = agent if isinstance(agent, App) else App(name="aion", root_agent=agent)
         if app.resumability_config is None:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
@@ -55,6 +60,7 @@ class AdkAgent:
             name=name,
             app=app,
             root=app.root_agent,
+            configuration=configuration or {},
             sessions=sessions,
             artifacts=artifacts,
             memory=memory,

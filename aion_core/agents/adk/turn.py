@@ -1,9 +1,9 @@
 """One turn of an ADK agent: where it is kept, what ADK's Runner is called with, and what comes of it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK names it here
@@ -21,7 +21,7 @@ from google.adk.sessions import BaseSessionService, Session
 from google.adk.workflow import BaseNode
 from google.genai import types as genai
 
-from aion_core.agents.adk.envelope import WithoutOutboxes
+from aion_core.agents.adk.envelope import TurnSessions
 from aion_core.agents.adk.going_on import can_go_on, is_finished, may_stop
 from aion_core.agents.adk.handover import Handover, reading
 from aion_core.agents.adk.observed import Observer
@@ -71,6 +71,8 @@ class Given:
     """The App's root: an agent, or a workflow."""
     sessions: Sessions
     artifacts: Artifacts | None = None
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    """The author's own settings; they are in the session's state."""
     memory: BaseMemoryService | None = None
     credentials: BaseCredentialService | None = None
 
@@ -82,7 +84,7 @@ class AdkTurn:
         self._asked, self._given = asked, given
         self._handover = Handover()
         self._observer = Observer(asked.task.id, given.root.name, self._handover.hand)
-        self._sessions = WithoutOutboxes(given.sessions(asked))
+        self._sessions = TurnSessions(given.sessions(asked), given.configuration)
         self._artifacts = given.artifacts(asked) if given.artifacts is not None else None
         self._abort = asyncio.Event()
         self._runner = TurnRunner(
