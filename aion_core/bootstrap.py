@@ -184,6 +184,7 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             name=config.name,
             resume=config.resume,
             configuration=config.configuration,
+            module=found.module,
         )
 
     adapters: dict[str, AdapterFactory] = {
@@ -259,6 +260,7 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             name=config.name,
             resume=config.resume,
             configuration=config.configuration,
+            module=found.module,
         )
 
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)

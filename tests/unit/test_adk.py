@@ -5,17 +5,20 @@ import base64
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
 from a2a.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
 from google.adk.events import Event
+from google.adk.memory import InMemoryMemoryService
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins import BasePlugin
 from google.adk.sessions import InMemorySessionService
-from google.adk.tools import ToolContext, exit_loop
+from google.adk.tools import ToolContext, exit_loop, load_memory
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types as genai
 
@@ -547,3 +550,20 @@ async def test_the_configuration_is_in_the_state_and_is_never_stored(dialect: st
     assert "Use maps, in {'of': ['voice']}." in str(model.instructions[0])
     (stored,) = [session for user in sessions.sessions["test"].values() for session in user.values()]
     assert stored.state == {}
+
+
+async def test_what_an_agent_adds_to_its_memory_it_finds_in_another_conversation(dialect: str) -> None:
+    """Section 3: memory, of the module's own service where it holds one."""
+
+    async def remember(callback_context: CallbackContext) -> None:
+        await callback_context.add_session_to_memory()
+
+    module = ModuleType("an_agents_module")
+    module.__dict__["memory_service"] = memory = InMemoryMemoryService()
+    model = saying(["Noted."], [call("load_memory", query="milk")], [lambda request: texts(request.contents)[-1]])
+    root = LlmAgent(name="root", model=model, tools=[load_memory], after_agent_callback=remember)
+    async with http(parts(served(root, module=module)).app()) as client:
+        await ask(client, dialect, "Buy milk.")
+        found = await ask(client, dialect, "What was I to buy?", message_id="m-2")
+    assert "Buy milk." in str(said(found))
+    assert (await memory.search_memory(app_name="test", user_id="somebody else", query="milk")).memories == []

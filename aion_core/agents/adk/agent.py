@@ -3,13 +3,12 @@
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from types import ModuleType
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App, ResumabilityConfig
-from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.events import Event
-from google.adk.memory import BaseMemoryService
 from google.adk.sessions import Session
 
 from aion_core.agents.adk.going_on import NOT_RESUMABLE, can_go_on, goes_on, is_finished
@@ -17,6 +16,7 @@ from aion_core.agents.adk.inbound import content_of
 from aion_core.agents.adk.interrupts import answer, pending, question, sealing
 from aion_core.agents.adk.marks import missing
 from aion_core.agents.adk.outbound import Outbound
+from aion_core.agents.adk.services import credentials_of, memory_of
 from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
 from aion_core.agents.asked import Unfit, asked_before
 from aion_core.agents.guard import guarded
@@ -43,12 +43,12 @@ class AdkAgent:
         name: str = "",
         resume: AfterCrash = AfterCrash.FAIL,
         configuration: Mapping[str, Any] | None = None,
-        memory: BaseMemoryService | None = None,
-        credentials: BaseCredentialService | None = None,
+        module: ModuleType | None = None,
     ) -> None:
         """`name` is the agent's own; `resume` is for an agent that ADK does not take up again where it was.
 
-        `configuration` is what the session's state holds from the beginning.
+        `configuration` is what the session's state holds from the beginning; `module` is where the agent was found: a
+        memory service and a credential service there are its own. Raises ConfigurationError.
         """
         app = agent if isinstance(agent, App) else App(name="aion", root_agent=agent)
         if app.resumability_config is None:
@@ -63,8 +63,8 @@ class AdkAgent:
             configuration=configuration or {},
             sessions=sessions,
             artifacts=artifacts,
-            memory=memory,
-            credentials=credentials,
+            memory=memory_of(module),
+            credentials=credentials_of(module),
         )
 
     def load(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK names it here
@@ -70,11 +70,11 @@ class Given:
     root: BaseNode
     """The App's root: an agent, or a workflow."""
     sessions: Sessions
-    artifacts: Artifacts | None = None
-    configuration: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Artifacts | None
+    configuration: Mapping[str, Any]
     """The author's own settings; they are in the session's state."""
-    memory: BaseMemoryService | None = None
-    credentials: BaseCredentialService | None = None
+    memory: BaseMemoryService
+    credentials: BaseCredentialService
 
 
 class AdkTurn:
