@@ -567,3 +567,31 @@ async def test_what_an_agent_adds_to_its_memory_it_finds_in_another_conversation
         found = await ask(client, dialect, "What was I to buy?", message_id="m-2")
     assert "Buy milk." in str(said(found))
     assert (await memory.search_memory(app_name="test", user_id="somebody else", query="milk")).memories == []
+
+
+async def test_an_agent_does_not_run_ahead_of_what_is_recorded() -> None:
+    """Fixed decision 2, section 3: when the agent goes on after an event, the log holds what the event says."""
+    seen: list[list[str]] = []
+
+    async def recorded() -> list[str]:
+        ((key, _),) = made.store._tasks.items()  # type: ignore[attr-defined]
+        log = await made.store.log(key)
+        assert log is not None
+        return [entry.event.artifact.name for entry in log.events if hasattr(entry.event, "artifact")]
+
+    class Saves(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            where = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": ctx.session.id}
+            for name in ("one", "two"):
+                part = genai.Part(text=name)
+                version = await ctx.artifact_service.save_artifact(**where, filename=name, artifact=part)
+                event = says(artifact_delta={name: version})
+                yield event.model_copy(update={"author": self.name})
+                seen.append(
+                    [*await recorded(), *(event.id for event in ctx.session.events[-1:] if event.author != self.name)]
+                )
+
+    made = parts(served(Saves(name="saves")))
+    async with http(made.app()) as client:
+        await ask(client, "SendMessage")
+    assert seen == [["one"], ["one", "two"]]

