@@ -13,7 +13,10 @@ from a2a.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
-from google.adk.events import Event
+from google.adk.apps.app import EventsCompactionConfig
+from google.adk.apps.base_events_summarizer import BaseEventsSummarizer
+from google.adk.events import Event, EventActions
+from google.adk.events.event_actions import EventCompaction
 from google.adk.memory import InMemoryMemoryService
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins import BasePlugin
@@ -595,3 +598,28 @@ async def test_an_agent_does_not_run_ahead_of_what_is_recorded() -> None:
     async with http(made.app()) as client:
         await ask(client, "SendMessage")
     assert seen == [["one"], ["one", "two"]]
+
+
+class Summary(BaseEventsSummarizer):
+    """Sums up so many events, without a model."""
+
+    async def maybe_summarize_events(self, *, events: list[Event]) -> Event:
+        times = [event.timestamp for event in events]
+        summed = EventCompaction(
+            start_timestamp=min(times),
+            end_timestamp=max(times),
+            compacted_content=content(genai.Part(text="SUMMED UP")),
+        )
+        return Event(author="user", invocation_id=Event.new_id(), actions=EventActions(compaction=summed))
+
+
+async def test_an_apps_compaction_works(dialect: str) -> None:
+    """Section 3: what is said next stands on the summary."""
+    model = saying(["One."], ["Two."])
+    compaction = EventsCompactionConfig(summarizer=Summary(), compaction_interval=1, overlap_size=0)
+    app = App(name="mine", root_agent=LlmAgent(name="root", model=model), events_compaction_config=compaction)
+    async with http(parts(served(app)).app()) as client:
+        first = await ask(client, dialect)
+        second = await ask(client, dialect, "and?", message_id="m-2", contextId=first["contextId"])
+    assert (said(first), said(second)) == ("One.", "Two.")
+    assert texts(model.seen[1]) == ["model: SUMMED UP", "user: and?"]
