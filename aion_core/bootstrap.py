@@ -183,6 +183,8 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             lambda asked: artifacts,
             name=config.name,
             resume=config.resume,
+            configuration=config.configuration,
+            module=found.module,
         )
 
     adapters: dict[str, AdapterFactory] = {
@@ -257,6 +259,8 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             lambda asked: artifacts,
             name=config.name,
             resume=config.resume,
+            configuration=config.configuration,
+            module=found.module,
         )
 
     bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)

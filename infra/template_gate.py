@@ -19,7 +19,7 @@ from samtranslator.model.exceptions import InvalidDocumentException
 from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
 
-from infra.template import BUCKET, FUNCTION, QUEUE, TABLE, Place, Template, TemplateError
+from infra.template import BUCKET, FUNCTION, KEY, QUEUE, TABLE, Place, Template, TemplateError
 
 REGION = "us-east-1"
 LONGEST_RESPONSE = 900_000
@@ -168,7 +168,7 @@ def _queues(template: Template) -> Iterator[str]:
 def _state(plain: dict[str, Any]) -> Iterator[str]:
     """What people keep outlives the stack; what is logged does not outlive its use."""
     for name, resource in plain["Resources"].items():
-        if resource["Type"] in (TABLE, BUCKET):
+        if resource["Type"] in (TABLE, BUCKET, KEY):
             policies = {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")}
             if policies != {"Retain"}:
                 yield f"{name} goes with the stack: DeletionPolicy and UpdateReplacePolicy have to be Retain"

@@ -53,10 +53,12 @@ class Conversations:
         seen: set[str] = set()
         for _ in range(MOST_TASKS // LOADS + 1):
             places = await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))
-            for task in await asyncio.gather(*(self._load(tasks, place) for place in places)):
-                if task is not None and task.id not in seen:
+            # A list that is just being brought up to date may name a task twice.
+            found = [task_id for task_id in dict.fromkeys(place.task_id for place in places) if task_id not in seen]
+            seen.update(found)
+            for task in await asyncio.gather(*(self._load(tasks, task_id) for task_id in found)):
+                if task is not None:
                     window.add(task)
-            seen.update(place.task_id for place in places)
             if len(places) < LOADS or window.is_full() or len(seen) >= MOST_TASKS:
                 break
             after = places[-1]
@@ -81,13 +83,13 @@ class Conversations:
             after = places[-1]
         return list(found)[offset:]
 
-    async def _load(self, tasks: TaskFilter, place: Place) -> Task | None:
+    async def _load(self, tasks: TaskFilter, task_id: str) -> Task | None:
         """Return the task, None where it is gone since it was listed."""
         try:
-            log = await self._store.log(TaskKey(tasks.owner, place.task_id))
+            log = await self._store.log(TaskKey(tasks.owner, task_id))
         except StoreCorrupt as error:
             # The operator's to mend; the rest of the conversation is whole.
-            logger.error("Task %s is left out of its conversation: %s", place.task_id, error)
+            logger.error("Task %s is left out of its conversation: %s", task_id, error)
             return None
         return projection.fold(log.events) if log is not None and matches(log.head, tasks) else None
 

@@ -180,6 +180,8 @@ class TurnUnderWay:
             if self._run.ends_as_message:
                 self._run.ends_as_message = False
                 del event.metadata[replies.REPLY]
+                if not event.metadata:
+                    event.ClearField("metadata")
             await self._finish(event, go_on=go_on)
         # Whoever waits for the answer does not wait for what the agent does after it.
         self._run.end()

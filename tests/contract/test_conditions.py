@@ -114,6 +114,15 @@ CAUGHT_BY = {
     ),
     "task_list._query: IS_IN_STATE": "test_task_list.py::test_a_state_is_found_however_far_apart_its_tasks_are",
     "threads._check: FENCE_IS_MINE": "test_checkpoints.py::test_under_a_stale_fence_nothing_is_written",
+    "sessions._make: FIRST_TIME_IN_ITS_LIFE": "test_sessions.py::test_a_session_is_created_once",
+    "sessions._move_head: SESSION_IS_AS_READ: made = :made": "test_sessions.py::test_a_session_that_is_made_again_is_another",
+    "sessions._move_head: SESSION_IS_AS_READ: revision = :known": (
+        "test_sessions.py::test_what_was_read_before_another_wrote_is_refused"
+    ),
+    "session_rows._check: FENCE_IS_MINE": "test_sessions.py::test_a_late_workers_write_is_refused",
+    "session_rows._keep: ROW_IS_THERE": (
+        "test_dynamodb_sessions.py::test_a_session_that_is_deleted_while_it_is_renewed_stays_deleted"
+    ),
 }
 """The test that fails without the condition, or without the part of it; one for a part is tried for the whole too."""
 

@@ -1,7 +1,8 @@
 """GetContext and GetContexts over JSON-RPC: a caller's conversations, in either dialect."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 from aion_core.errors import ContextNotFound, StoreCorrupt
 from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import AnswerAs, Log, ReplyAs, TaskKey
+from aion_core.ports import AnswerAs, Log, Place, ReplyAs, TaskFilter, TaskKey
 from aion_core.tasks import conversations
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.service import Call
@@ -115,7 +116,7 @@ async def test_the_older_name_answers_in_its_own_dialect(desk: Desk) -> None:
         ({"historyLength": 100, "historyOffset": 5}, ["one"]),
         ({"historyOffset": 6}, []),
         ({"historyLength": 0}, []),
-        ({"historyLength": None, "historyOffset": None, "metadata": {"any": 1}, "tenant": "t"}, None),
+        ({"historyLength": None, "historyOffset": None, "metadata": {"any": 1}}, None),
     ],
 )
 async def test_the_history_is_counted_from_its_newest_message(
@@ -233,6 +234,33 @@ async def test_contexts_are_looked_for_among_so_many_tasks(desk: Desk, monkeypat
     assert (await desk.call("GetContexts"))["result"] == ["c", "b", "a", "old"]
     await desk.say("again", context_id="c")
     assert (await desk.call("GetContexts"))["result"] == ["c", "b", "a"]
+
+
+# ── A list that lags behind ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_the_list_says_wrongly_is_in_no_conversation(clock: ManualClock) -> None:
+    """The index follows the table by a moment: it may name a task twice, one that is gone, one that is elsewhere's."""
+
+    class Stale(MemoryTaskList):
+        extra: tuple[Place, ...] = ()
+
+        async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
+            places = [*self.extra, *await super().page(tasks, after=None, limit=1000)]
+            return places[places.index(after) + 1 if after else 0 :][:limit]
+
+    store = MemoryTaskStore(clock)
+    stale = Stale(store)
+    made = parts(Teller(), store, clock, task_list=stale)
+    async with http(made.app()) as client:
+        desk = Desk(client, made, clock)
+        other = await desk.say("elsewhere", context_id="another")
+        task = await desk.say("hi")
+        at = clock.now() + timedelta(seconds=1)
+        stale.extra = tuple(Place(at, task_id) for task_id in (task["id"], "gone", other["id"]))
+        assert await desk.said() == ["hi", "answer to hi"]
+        elsewhere = parts(Teller(), store, clock, task_list=stale).conversations
+        assert await elsewhere.ids(Call("anonymous", "another agent"), length=50, offset=0) == []
 
 
 # ── What cannot be served ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,19 +1,24 @@
 """What a client gets for its message, by `reply` in aion.yaml: its task, or the answer as a plain Message."""
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
+from aion_core.bootstrap import build_app
 from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Head, Lease, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.settings import Settings
 from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.run import Spoken
 from aion_core.tasks.service import SETTLED_SECONDS, Call
@@ -21,7 +26,7 @@ from aion_core.tasks.time_up import TimeUp
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.support.service import Parts, http, parts
+from tests.support.service import Parts, http, parts, send
 from tests.support.wire import DIALECTS, Client, texts
 
 both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
@@ -83,6 +88,22 @@ async def test_by_message_a_stream_is_one_message_whatever_came_before(text: str
         ((sse_id, kind, message),) = await client.stream(text)
     assert (sse_id, kind) == ("", "message")
     assert texts(message["parts"])[0] == f"answer to {text}"
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
+    """R23: both versions of the HTTP binding wrap it."""
+    parts_of = {("content" if prefix else "parts"): [{"text": "hi"}]}
+    body = {"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c", **parts_of}}
+    async with http(made_with(ReplyAs.AUTO).app()) as client:
+        headers = {"A2A-Version": "0.3" if prefix else "1.0"}
+        sent = (await client.post(f"{prefix}/message:send", json=body, headers=headers)).json()
+        streamed = (await client.post(f"{prefix}/message:stream", json=body, headers=headers)).text
+    (frame,) = [line.removeprefix("data: ") for line in streamed.splitlines() if line.startswith("data: ")]
+    assert sent.keys() == {"message"}
+    assert json.loads(frame) == sent
+    assert sent["message"]["messageId"] == "a-hi"
+    assert "taskId" not in sent["message"]
 
 
 async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> None:
@@ -350,7 +371,7 @@ async def test_a_turn_that_waits_behind_another_is_answered_alike(reply: ReplyAs
 
 
 async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
-    """Whoever asks again gets the Message: so does this client, however long the store takes."""
+    """Whoever asks again gets the Message: so does this client, however long the store takes, and a reader of the log."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
 
@@ -360,14 +381,51 @@ async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
             await go.wait()
             return await super().finish(lease, head, event, **options)
 
-    made = parts(Teller(), Slow(clock), clock, reply=ReplyAs.AUTO)
+    store = Slow(clock)
+    made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
+    other = another_process(made, store, clock, ReplyAs.AUTO)
     listening = asyncio.create_task(heard(made, "hi"))
     await recording.wait()
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS)
+    elsewhere = asyncio.create_task(heard(other, "hi"))
+    await asyncio.sleep(0.01)
+    clock.move(QUICK_SECONDS + SETTLED_SECONDS / 2)
     await asyncio.sleep(0.01)
     go.set()
-    assert kinds(await listening) == ["Message"]
+    await asyncio.sleep(0.01)
+    while not elsewhere.done():
+        clock.move(0.01)
+        await asyncio.sleep(0.001)
+    assert kinds(await listening) == kinds(elsewhere.result()) == ["Message"]
     assert isinstance(await made.service.send(caller(), request("hi")), Message)
+
+
+async def test_by_message_a_stream_is_open_before_there_is_anything_to_say() -> None:
+    """R25: its head leaves at once, and a comment with it, so that no front takes it for dead; then the one frame."""
+    agent = Teller()
+    app = made_with(ReplyAs.MESSAGE, agent).app()
+    said: list[Any] = []
+    asking = json.dumps(send("slow", method="SendStreamingMessage")).encode()
+
+    async def receive() -> Any:
+        if asking in said:
+            await asyncio.Event().wait()
+        said.append(asking)
+        return {"type": "http.request", "body": asking}
+
+    async def note(message: Any) -> None:
+        said.append(message)
+
+    headers = [(b"content-type", b"application/json"), (b"host", b"test")]
+    scope = {"type": "http", "method": "POST", "path": "/", "raw_path": b"/", "query_string": b"", "headers": headers}
+    call = asyncio.create_task(app({**scope, "http_version": "1.1", "scheme": "http"}, receive, note))
+    await until(lambda: len(said) >= 3)
+    assert said[1]["status"] == 200
+    assert said[2]["body"] == b": \n\n"
+    assert said[2]["more_body"]
+    agent.go.set()
+    await call
+    bodies = [message["body"] for message in said[3:]]
+    assert [body.count(b"data: ") for body in bodies] == [1, 0]
 
 
 # ── Asked again ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -457,4 +515,36 @@ async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> Non
     assert isinstance(first.result(), Task)
     assert [message.parts[0].text for message in first.result().history] == ["slow", "answer to slow", "more"]
     assert first.result().status.message.parts[0].text == "answer to more"
-    assert not first.result().HasField("metadata") or not len(first.result().metadata)
+    assert not first.result().HasField("metadata")
+
+
+# ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_each_agent_of_a_file_has_its_own_way(tmp_path: Path) -> None:
+    """R23, D22: the documentation's own lines, and an agent that says nothing."""
+    (tmp_path / "agent.py").write_text(AGENT)
+    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)
+    (tmp_path / "aion.yaml").write_text(example + "    plain:\n      path: agent.py:graph\n")
+    environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}
+    async with http(build_app(Settings.from_environ(environ))) as client:
+        results = {
+            agent: (await client.post(f"/agents/{agent}", json=send())).json()["result"]
+            for agent in ("helper", "plain")
+        }
+        listed = {"jsonrpc": "2.0", "id": 7, "method": "ListTasks", "params": {"includeArtifacts": True}}
+        (behind,) = (await client.post("/agents/helper", json=listed)).json()["result"]["tasks"]
+    assert texts(results["helper"]["message"]["parts"]) == ["an answer"]
+    assert texts(results["plain"]["task"]["status"]["message"]["parts"]) == ["an answer"]
+    assert texts(behind["artifacts"][0]["parts"]) == ["an answer"]
+    assert "message" not in behind["status"]
+
+
+ROOT = Path(__file__).parents[2]
+AGENT = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+graph = StateGraph(MessagesState).add_node("say", lambda state: {"messages": [AIMessage("an answer")]})
+graph.add_edge(START, "say")
+"""
