@@ -9,11 +9,13 @@ import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from aion_core.agents.card_config import (
+    LISTABLE,
     MEDIA_TYPE,
     STRICT,
     WEB_ADDRESS,
     ExtendedCard,
     Extension,
+    Extensions,
     MediaType,
     Provider,
     Said,
@@ -37,7 +39,7 @@ class Capabilities(_Strict):
 
     streaming: bool = True
     extended_agent_card: bool = False
-    extensions: list[Extension] = []
+    extensions: Extensions = []
 
 
 class AgentConfig(_Strict):
@@ -76,6 +78,12 @@ class AgentConfig(_Strict):
     @model_validator(mode="after")
     def _skills_differ(self) -> Self:
         unlike([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
+        return self
+
+    @model_validator(mode="after")
+    def _extended_card_is_offered(self) -> Self:
+        if self.extended_card is not None and not self.capabilities.extended_agent_card:
+            raise ValueError("extended_card is given to nobody without capabilities.extended_agent_card: true")
         return self
 
 
@@ -159,6 +167,9 @@ _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("too_short", None): lambda _: "is empty.",
     ("string_type", None): lambda said: f"is {said!r}, which YAML does not take for text: put it in quotes.",
     ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
+    ("string_pattern_mismatch", LISTABLE): lambda said: (
+        f"is {said!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
+    ),
     ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
 }
 """Where pydantic's own words say nothing of the mend."""
