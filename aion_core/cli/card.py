@@ -6,12 +6,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from aion_core.errors import ConfigurationError
 
 _TIMEOUT_SECONDS = 10
+
+_CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtendedCard")
+"""How the URL of a card ends, where it is not that of an agent."""
 
 
 @click.group()
@@ -188,7 +192,9 @@ def _is_url(source: str) -> bool:
 
 
 def _card_url(source: str) -> str:
-    return source if source.endswith(".json") else f"{source.rstrip('/')}/.well-known/agent-card.json"
+    return (
+        source if urlsplit(source).path.endswith(_CARD_PATHS) else f"{source.rstrip('/')}/.well-known/agent-card.json"
+    )
 
 
 def _fetched(url: str) -> str:

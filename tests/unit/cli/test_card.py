@@ -19,6 +19,8 @@ from aion_core.errors import AionError
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
 
+CARDS = (".well-known/agent-card.json", ".well-known/agent-card.json?v=2", "extendedAgentCard", "v1/card")
+
 
 def run(*arguments: object, stdin: str | None = None) -> Result:
     return CliRunner().invoke(aion, ["card", *map(str, arguments)], input=stdin, catch_exceptions=True)
@@ -116,7 +118,10 @@ def test_a_card_on_the_web_is_verified_by_a_set_of_keys(config: Path, private: P
     public = json.loads((tmp_path / "public.jwk").read_text())
     other = {"kty": "oct", "k": "AAAA", "kid": "other"}
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other, public]}), encoding="utf-8")
-    for source in (web, f"{web}/", f"{web}/.well-known/agent-card.json"):
+    for own in ("extendedAgentCard", "v1/card"):
+        (tmp_path / own).parent.mkdir(exist_ok=True)
+        (tmp_path / own).write_text(json.dumps(signed), encoding="utf-8")
+    for source in (web, f"{web}/", *(f"{web}/{own}" for own in CARDS)):
         assert run("verify", source, "--jwks", f"{web}/jwks.json").exit_code == 0
     # A key that the set calls otherwise is not the one that the card names.
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "another"}]}), encoding="utf-8")
