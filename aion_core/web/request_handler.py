@@ -58,8 +58,10 @@ class AionRequestHandler(RequestHandler):
         The task that a message's stream begins with has as long a history as the message asks for.
         """
         with wire_errors():
+            sends = isinstance(params, pb.SendMessageRequest)
             if not self._offers.streaming:
-                raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
+                instead = "Send the message without streaming" if sends else "Ask for the task until it has ended"
+                raise NotSupported(f"This agent does not stream; its card says so. {instead}.")
             call = _call(context)
             asked: pb.SendMessageConfiguration | None = None
             if isinstance(params, pb.SendMessageRequest):

@@ -159,3 +159,23 @@ async def test_a_stream_begins_with_as_much_history_as_is_asked_for(path: str, l
         assert "completed" in str(last).lower(), "the rest is as ever"
         stored = await client.get(f"/tasks/{task['id']}")
         assert len(stored.json()["history"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "mend"),
+    [
+        ("SendStreamingMessage", None, "Send the message without streaming."),
+        ("message/stream", None, "Send the message without streaming."),
+        ("SubscribeToTask", {"id": "t"}, "Ask for the task until it has ended."),
+        ("tasks/resubscribe", {"id": "t"}, "Ask for the task until it has ended."),
+    ],
+)
+async def test_an_agent_that_does_not_stream_says_what_to_do_instead(method: str, params: Any, mend: str) -> None:
+    """R3: -32004, for each operation that streams."""
+    made = parts(talking(1))
+    made.described = {"streaming": False}
+    async with http(made.app()) as client:
+        request = send(method=method)
+        request["params"] = params or request["params"]
+        error = (await client.post("/", json=request)).json()["error"]
+        assert (error["code"], error["message"].endswith(mend)) == (-32004, True), error
