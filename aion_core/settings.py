@@ -12,6 +12,9 @@ from typing import Self
 
 from aion_core.errors import ConfigurationError
 
+WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+"""Where a server, or what it serves, is reached: an http or https URL without a query."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -88,7 +91,7 @@ class _Reader:
 
     def url(self, name: str, default: str) -> str:
         value = self.text(name, default)
-        if value and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
+        if value and not WEB_ADDRESS.fullmatch(value):
             raise ConfigurationError(f"{name} is {value!r}; it has to be an http or https URL without a query.")
         return value
 

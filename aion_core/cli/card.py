@@ -11,11 +11,18 @@ from urllib.parse import urlsplit
 import click
 
 from aion_core.errors import ConfigurationError
+from aion_core.settings import WEB_ADDRESS
 
 _TIMEOUT_SECONDS = 10
 
 _CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtendedCard")
 """How the URL of a card ends, where it is not that of an agent."""
+
+
+def _web_address(_: click.Context, __: click.Parameter, given: str) -> str:
+    if given and not WEB_ADDRESS.fullmatch(given):
+        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
+    return given
 
 
 @click.group()
@@ -46,6 +53,7 @@ Examples:
     envvar="AION_BASE_URL",
     show_default=True,
     show_envvar=True,
+    callback=_web_address,
     help="Where clients reach the server.",
 )
 @click.option("--extended", is_flag=True, help="The extended card, which the server gives to authenticated callers.")
@@ -80,7 +88,9 @@ Examples:
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--key", "key_file", type=click.Path(path_type=Path), required=True, help="The private key, PEM or JWK.")
 @click.option("--key-id", default="", help="What the signatures call the key; its thumbprint where nothing is said.")
-@click.option("--key-url", default="", help="Where the public key can be read, as a JWK set (`jku`).")
+@click.option(
+    "--key-url", default="", callback=_web_address, help="Where the public key can be read, as a JWK set (`jku`)."
+)
 def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     """Print the card in FILE (- reads it from standard input) with signatures, after those it has.
 

@@ -149,6 +149,17 @@ def test_signing_needs_a_card_and_a_private_key(config: Path, private: Path, tmp
     assert "no agent card" in refusal("sign", "-", "--key", private, stdin="{}")
 
 
+@pytest.mark.parametrize("bad", ["example.com", "ftp://example.com", "https://", "https://example.com/?a=b"])
+def test_where_a_server_is_has_to_be_a_web_address(config: Path, private: Path, bad: str) -> None:
+    for arguments in (
+        ("show", "--config", config, "--base-url", bad),
+        ("sign", "-", "--key", private, "--key-url", bad),
+    ):
+        failed = run(*arguments, stdin="{}")
+        assert failed.exit_code == 2
+        assert f"{bad!r} has to be an http or https URL without a query." in " ".join(failed.stderr.split())
+
+
 def test_verify_asks_whom_you_trust(tmp_path: Path) -> None:
     for arguments in ((), ("--key", "a", "--jwks", "b")):
         failed = run("verify", tmp_path, *arguments)
