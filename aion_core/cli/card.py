@@ -103,13 +103,16 @@ def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     epilog="""\b
 Examples:
   aion card verify https://agents.example.com --jwks https://agents.example.com/.well-known/jwks.json
-  aion card verify signed.json --key public.jwk"""
+  aion card verify signed.json --key public.jwk
+  aion card show | aion card sign - --key private.pem | aion card verify - --key public.jwk"""
 )
 @click.argument("source", metavar="URL|FILE")
 @click.option("--key", "key_file", metavar="FILE", help="The public key that you trust, PEM or JWK.")
 @click.option("--jwks", metavar="URL|FILE", help="The set of keys that you trust, of which signatures name one.")
 def verify(source: str, key_file: str | None, jwks: str | None) -> None:
-    """Check the signatures of the card at URL (an agent's, or the card's own) or in FILE; exit 1 where none holds.
+    """Check the signatures of the card at URL (an agent's, or the card's own) or in FILE (- reads it from standard input).
+
+    It exits 1 where none holds.
 
     Which keys you trust is yours to say: one that a card names itself proves nothing.
     """
@@ -193,13 +196,18 @@ def _fetched(url: str) -> str:
 
     try:
         return httpx.get(url, timeout=_TIMEOUT_SECONDS, follow_redirects=True).raise_for_status().text
+    except httpx.HTTPStatusError as error:
+        answered = f"{error.response.status_code} {error.response.reason_phrase}".strip()
+        raise ConfigurationError(f"{url} cannot be read: the server answers {answered}.") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigurationError(f"{url} cannot be read: {error}") from error
 
 
 def _text(file: Path) -> str:
     try:
-        return file.expanduser().read_text(encoding="utf-8")
+        with click.open_file(str(file.expanduser()), encoding="utf-8") as opened:  # `-` is standard input
+            text: str = opened.read()
+            return text
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}.") from error
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.config import AgentConfig, default_agent, read_config
 from aion_core.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
@@ -82,7 +82,7 @@ def dev(port: int, config: Path, store: str) -> None:
 
         where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve(app, listener, _greeting(agents, base_url, where), stack, environment))
+            asyncio.run(_serve(app, listener, greeting(agents, base_url, where), stack, environment))
 
 
 def find_project() -> Path:
@@ -135,7 +135,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop) -> Callable[[Any, Any], An
 
 
 async def _serve(
-    app: Any, listener: socket.socket, greeting: str, stack: Any | None, environment: Mapping[str, str]
+    app: Any, listener: socket.socket, hello: str, stack: Any | None, environment: Mapping[str, str]
 ) -> None:
     import uvicorn
 
@@ -145,7 +145,7 @@ async def _serve(
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            click.echo(greeting)
+            click.echo(hello)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await super().shutdown(sockets)
@@ -157,11 +157,13 @@ async def _serve(
     await server.serve([listener])
 
 
-def _greeting(agents: dict[str, AgentConfig], base_url: str, where: str) -> str:
+def greeting(agents: dict[str, AgentConfig], base_url: str, where: str) -> str:
+    """Return what is printed once the server answers: where each agent does, and what to say to the one at the root."""
     lines = []
-    for position, (agent_id, agent) in enumerate(agents.items()):
+    at_root = default_agent(agents)
+    for agent_id, agent in agents.items():
         places = [f"{base_url}/agents/{agent_id}/"]
-        if position == 0:
+        if agent_id == at_root:
             places.insert(0, f"{base_url}/")
         lines.append(f"{agent.name or agent_id} answers at {' and '.join(places)}")
     request = {

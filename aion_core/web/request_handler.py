@@ -196,7 +196,7 @@ def _call(context: ServerCallContext) -> Call:
 
 def _require_id(task_id: str) -> None:
     if not task_id:
-        raise InvalidMessage("params.id is missing: it is the task's id, from the answer to the message.", field="id")
+        raise InvalidMessage("id is missing: it is the task's id, from the answer to the message.", field="id")
     if not is_id(task_id):
         raise TaskNotFound(task_id)
 

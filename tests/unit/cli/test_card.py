@@ -103,6 +103,7 @@ def test_what_is_signed_verifies_until_it_is_changed(config: Path, private: Path
     assert len(json.loads(again.stdout)["signatures"]) == 2 * len(json.loads(signed.stdout)["signatures"])
     card.write_text(signed.stdout.replace("Answers", "Refuses"), encoding="utf-8")
     assert "does not verify" in refusal("verify", card, "--key", tmp_path / "public.jwk")
+    assert run("verify", "-", "--key", tmp_path / "public.jwk", stdin=signed.stdout).exit_code == 0
     card.write_text(shown(config), encoding="utf-8")
     assert "is not signed" in refusal("verify", card, "--key", tmp_path / "public.jwk")
 
@@ -122,7 +123,8 @@ def test_a_card_on_the_web_is_verified_by_a_set_of_keys(config: Path, private: P
     assert "does not verify" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other]}), encoding="utf-8")
     assert "holds no key that signs cards" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
-    assert "cannot be read" in refusal("verify", web, "--jwks", f"{web}/nothing.json")
+    refused = refusal("verify", web, "--jwks", f"{web}/nothing.json")
+    assert refused == f"{web}/nothing.json cannot be read: the server answers 404 File not found."
 
 
 @pytest.mark.parametrize(
