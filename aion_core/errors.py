@@ -18,6 +18,7 @@ AionError
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
 │   ├── StoreCorrupt             the log has a gap, or a record cannot be read
 │   └── UnreadableBell           a message of the queue is no bell, or one of another version
+├── WebhookBlocked               nobody may call this webhook: the guard says why
 ├── ClaimLost                    another delivers to this webhook, or its config is gone: stop
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
 ├── MoreAsked                    a message waits for the task that was about to end: it goes on
@@ -112,6 +113,10 @@ class StoreCorrupt(StoreError):
 
 class UnreadableBell(StoreError, ValueError):
     """A message of the queue is no bell, or one that this version cannot read; the dead letter queue keeps it."""
+
+
+class WebhookBlocked(AionError):
+    """The webhook's URL or address may not be called; the text is what is said of it after "url:", or "blocked:"."""
 
 
 class ClaimLost(AionError):

@@ -8,8 +8,13 @@ from aion_core.protocol.card import build_card, extend_card
 from aion_core.protocol.types import AgentCard, AgentExtension, AgentProvider, AgentSkill
 
 
-def public_card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool) -> AgentCard:
-    """Return the card that everybody may read, of an agent reached below `base_url`."""
+def public_card(
+    agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool, delivers: bool = False
+) -> AgentCard:
+    """Return the card that everybody may read, of an agent reached below `base_url`.
+
+    `delivers`: whether the deployment has what delivers push notifications.
+    """
     return build_card(
         name=config.name or agent_id,
         description=config.description,
@@ -24,6 +29,7 @@ def public_card(agent_id: str, config: AgentConfig, base_url: str, *, at_root: b
         provider=AgentProvider(**config.provider.model_dump()) if config.provider else None,
         extensions=[AgentExtension(**extension.as_declared()) for extension in config.capabilities.extensions],
         extended=config.capabilities.extended_agent_card,
+        push_notifications=delivers and config.capabilities.push_notifications,
     )
 
 

@@ -25,7 +25,7 @@ from aion_core.agents.card_config import (
     unlike,
 )
 from aion_core.errors import ConfigurationError
-from aion_core.ports import AfterCrash, AnswerAs, ReplyAs, WhenBusy
+from aion_core.ports import AfterCrash, AnswerAs, PushEvents, ReplyAs, WhenBusy
 
 _TEXT = ["text/plain"]
 
@@ -38,8 +38,17 @@ class Capabilities(_Strict):
     """What the card promises beyond a plain answer (R3)."""
 
     streaming: bool = True
+    push_notifications: bool = True
+    """Whether clients may have webhooks told of their tasks, where the deployment delivers to them."""
     extended_agent_card: bool = False
     extensions: Extensions = []
+
+
+class Push(_Strict):
+    """What the webhooks are told that clients have registered."""
+
+    events: PushEvents = PushEvents.STATUS
+    """Of which events: `status`, `status+artifact`, or `all`."""
 
 
 class AgentConfig(_Strict):
@@ -64,6 +73,7 @@ class AgentConfig(_Strict):
     ]
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     capabilities: Capabilities = Capabilities()
+    push: Push = Push()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
@@ -182,6 +192,7 @@ def _known_keys() -> set[str]:
         AgentConfig,
         Skill,
         Capabilities,
+        Push,
         Provider,
         Extension,
         ExtendedCard,

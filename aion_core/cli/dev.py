@@ -70,6 +70,9 @@ def dev(port: int, config: Path, store: str) -> None:
             "AION_BASE_URL": base_url,
             "AION_STORE": store,
             "AION_REVEAL_ERRORS": "true",
+            # A developer's webhook listens on this machine.
+            "AION_PUSH_HTTP": "true",
+            "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
         }
         stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
         # It may name a profile that is not on this machine, which boto3 would not forgive.

@@ -51,6 +51,7 @@ def build_card(
     provider: AgentProvider | None = None,
     extensions: Sequence[AgentExtension] = (),
     extended: bool = False,
+    push_notifications: bool = False,
 ) -> AgentCard:
     """Return the card of an agent that answers at `url`, in both versions and both bindings of the protocol.
 
@@ -73,7 +74,7 @@ def build_card(
         icon_url=icon_url or None,
         capabilities=AgentCapabilities(
             streaming=streaming,
-            push_notifications=False,
+            push_notifications=push_notifications,
             extended_agent_card=extended,
             extensions=_with_aions(extensions),
         ),

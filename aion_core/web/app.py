@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
+from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
@@ -50,10 +51,11 @@ def build_app(
     *,
     default: str = "",
     keys: Sequence[Mapping[str, str]] = (),
+    registry: PushRegistry | None = None,
 ) -> FastAPI:
     """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
 
-    `keys` are those that sign the cards.
+    `keys` are those that sign the cards. Without a `registry` no agent sends push notifications, whatever its card says.
     """
     at_root = default or next(iter(agents))
     since = datetime.now(UTC)
@@ -72,7 +74,9 @@ def build_app(
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
-        handler = AionRequestHandler(service, lister, served.card, extended_card=served.extended_card)
+        handler = AionRequestHandler(
+            service, lister, served.card, extended_card=served.extended_card, registry=registry
+        )
         routes.extend(card_routes(prefix, served.card, since=since))
         routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
         routes.extend(Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix))

@@ -34,7 +34,7 @@ class HttpBinding(ABC):
 
     def __init__(self, handler: AionRequestHandler, agent_id: str, card: AgentCard) -> None:
         self._handler, self._card = handler, card
-        self._builder = CallContextBuilder(agent_id, card)
+        self._builder = CallContextBuilder(agent_id, card, self.version)
 
     def routes(self, prefix: str) -> list[Route]:
         """Return where the agent answers below the prefix."""
