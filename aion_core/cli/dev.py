@@ -52,7 +52,16 @@ GRACE_SECONDS = 3
     show_default=True,
     help="dynamodb: the production adapters on an embedded emulator. memory: a dict, for measuring.",
 )
-def dev(port: int, config: Path, store: str) -> None:
+@click.option(
+    "--auth",
+    type=click.Choice(["off", "on"]),
+    default="off",
+    envvar="AUTH",
+    show_default=True,
+    show_envvar=True,
+    help="on: callers are asked for what aion.yaml declares. off: everybody on this machine may call.",
+)
+def dev(port: int, config: Path, store: str, auth: str) -> None:
     """Serve the agents on loopback: no AWS account, no docker, no key. Ctrl-C stops it and leaves nothing behind."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("aion_core").setLevel(logging.INFO)
@@ -69,6 +78,9 @@ def dev(port: int, config: Path, store: str) -> None:
             "AION_CONFIG": str(config.resolve()),
             "AION_BASE_URL": base_url,
             "AION_STORE": store,
+            "AION_AUTH": auth,
+            # Nothing stands before this server that could check signatures.
+            "AION_FRONTS": "",
             "AION_REVEAL_ERRORS": "true",
         }
         stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
@@ -78,8 +90,10 @@ def dev(port: int, config: Path, store: str) -> None:
             os.environ.update(stack.environment("ApiFunction"))
         # The handlers read their settings when they are imported, as they do on Lambda.
         os.environ.update(environment)
-        from handlers.api import app
+        from aion_core.web.loopback import LoopbackOnly
+        from handlers.api import app as served
 
+        app = LoopbackOnly(served)
         where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(_serve(app, listener, _greeting(agents, base_url, where), stack, environment))
