@@ -56,8 +56,8 @@ class BasicVerifier:
         """`users`: reads the hashes, once; it may raise ConfigurationError."""
         self._users = users()
         self._hasher = PasswordHasher()
-        # Of a user whom there is not: it takes as long to find out.
-        self._nobodys = self._hasher.hash(secrets.token_urlsafe(32))
+        # Compared with where there is no such user: it takes as long to find out. Whose it is does not matter then.
+        self._nobodys = next(iter(self._users.values()), "")
         self._seal = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._hashing = asyncio.Semaphore(AT_ONCE)

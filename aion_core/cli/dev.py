@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from aion_core.agents.config import AgentConfig, read_config
+from aion_core.cli.key import development_header
 from aion_core.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
@@ -94,9 +95,10 @@ def dev(port: int, config: Path, store: str, auth: str) -> None:
         from handlers.api import app as served
 
         app = LoopbackOnly(served)
+        credentials = development_header(agents, os.environ["AION_TABLE"]) if stack and auth == "on" else ""
         where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve(app, listener, _greeting(agents, base_url, where), stack, environment))
+            asyncio.run(_serve(app, listener, _greeting(agents, base_url, where, credentials), stack, environment))
 
 
 def find_project() -> Path:
@@ -171,7 +173,7 @@ async def _serve(
     await server.serve([listener])
 
 
-def _greeting(agents: dict[str, AgentConfig], base_url: str, where: str) -> str:
+def _greeting(agents: Mapping[str, AgentConfig], base_url: str, where: str, credentials: str) -> str:
     lines = []
     for position, (agent_id, agent) in enumerate(agents.items()):
         places = [f"{base_url}/agents/{agent_id}/"]
@@ -193,6 +195,7 @@ def _greeting(agents: dict[str, AgentConfig], base_url: str, where: str) -> str:
             "Say something:",
             "",
             f"  curl -sN {base_url}/ -H 'Content-Type: application/json' \\",
+            *([f"    -H '{credentials}' \\"] if credentials else []),
             f"    -d '{json.dumps(request)}'",
             "",
             "Ctrl-C stops it.",

@@ -41,8 +41,8 @@ class Caller:
 
     agent_id: str
     principal: Principal
-    skills: frozenset[str] = frozenset()
-    """The skills with requirements of their own that the caller fulfils."""
+    skills: frozenset[str] | None = None
+    """The skills with requirements of their own that the caller fulfils; None where the agent has no such skill."""
 
 
 class Authentication:
@@ -75,7 +75,7 @@ class Authentication:
             logger.exception("Credentials were not checked, for a reason nobody expected.")
             decided = Refused(500)
         if isinstance(decided, Allowed):
-            caller = Caller(agent_id, decided.principal, decided.skills)
+            caller = Caller(agent_id, decided.principal, decided.skills if guard.security.skills else None)
             await self._app({**scope, CALLER: caller}, receive, send)
         else:
             await refusal(decided, guard)(scope, receive, send)

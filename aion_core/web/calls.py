@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from aion_core.errors import TaskNotFound
 from aion_core.protocol.errors import to_wire
+from aion_core.protocol.extensions import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.service import Call
 from aion_core.web.auth import CALLER, Caller
@@ -59,6 +60,8 @@ class CallContextBuilder(ServerCallContextBuilder):
             last_heard=request.headers.get("Last-Event-ID", ""),
             extensions=frozenset(declared),
         )
+        if caller and caller.skills is not None:
+            context.state[ALLOWED_SKILLS] = sorted(caller.skills)
         return context
 
     def _caller(self, request: Request) -> Caller | None:
