@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
 """`type/subtype`, as RFC 6838 has it; a range, such as `image/*`, too."""
@@ -19,6 +19,18 @@ MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
 WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """What a card has to say: a field that the specification requires is not empty."""
+
+
+def _named(require: object) -> object:
+    """Read the name of a scheme for the scheme without scopes."""
+    return {require: []} if isinstance(require, str) else require
+
+
+Scope = Annotated[str, StringConstraints(pattern=r"^[!#-\[\]-~]+$")]
+"""RFC 6749, 3.3."""
+SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_named), Field(min_length=1)]
+"""Schemes that are needed together, each with its scopes; a name alone is the scheme without."""
 
 
 def unlike(skills: list["Skill"]) -> list["Skill"]:
@@ -68,6 +80,8 @@ class Skill(_Strict):
     input_modes: list[MediaType] = []
     """What it takes, where that is not what the agent takes."""
     output_modes: list[MediaType] = []
+    require: list[RequirementConfig] = []
+    """What its callers need beyond what the agent requires; one of them is enough."""
 
 
 Skills = Annotated[list[Skill], AfterValidator(unlike)]

@@ -24,6 +24,14 @@ from aion_core.agents.card_config import (
     WebAddress,
     unlike,
 )
+from aion_core.agents.security_config import (
+    ApiKeyConfig,
+    AwsIamConfig,
+    BasicConfig,
+    BearerJwtConfig,
+    OidcConfig,
+    SecurityConfig,
+)
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, PushEvents, ReplyAs, WhenBusy
 
@@ -64,6 +72,8 @@ class AgentConfig(_Strict):
     documentation_url: WebAddress | None = None
     icon_url: WebAddress | None = None
     provider: Provider | None = None
+    security: SecurityConfig | None = None
+    """Who may call this agent, where that is not what `aion.security` says of all."""
     skills: Skills = []
     extended_card: ExtendedCard | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
@@ -101,7 +111,26 @@ AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0
 
 
 class _Aion(_Strict):
+    security: SecurityConfig | None = None
+    """Who may call, and how they say who they are."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
+
+    def with_security(self) -> dict[str, AgentConfig]:
+        """Return the agents, each with what the deployment says of security beside what it says itself."""
+        ours = self.security
+        if ours is None:
+            return self.agents
+        agents = {}
+        for agent_id, agent in self.agents.items():
+            own = agent.security or SecurityConfig()
+            schemes = {**ours.schemes, **own.schemes}
+            require = own.require
+            if require is None:
+                require = [{name: []} for name in own.schemes] or ours.require
+            agents[agent_id] = agent.model_copy(
+                update={"security": SecurityConfig.model_construct(schemes=schemes, require=require)}
+            )
+        return agents
 
 
 class _File(_Strict):
@@ -135,7 +164,7 @@ def read_config(path: Path) -> dict[str, AgentConfig]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no YAML: {error}") from error
     try:
-        return _File.model_validate(content).aion.agents
+        return _File.model_validate(content).aion.with_security()
     except ValidationError as error:
         raise ConfigurationError("\n".join(_sentences(path, error))) from error
 
@@ -196,5 +225,11 @@ def _known_keys() -> set[str]:
         Provider,
         Extension,
         ExtendedCard,
+        SecurityConfig,
+        BearerJwtConfig,
+        OidcConfig,
+        ApiKeyConfig,
+        BasicConfig,
+        AwsIamConfig,
     ]
     return {field for model in models for field in model.model_fields}

@@ -61,15 +61,17 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     """Print the card that aion.yaml gives AGENT, or the agent that answers at the root."""
     from aion_core.agents.cards import extended_card, public_card
     from aion_core.agents.config import default_agent, read_config
+    from aion_core.agents.security import declared_securities
 
     agents = read_config(config.expanduser())
     at_root = default_agent(agents)
     agent = agent or at_root
     if agent not in agents:
         raise ConfigurationError(f"{config} has no agent {agent!r}; it has {', '.join(agents)}.")
-    found = public_card(agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root)
+    security = declared_securities(agents).get(agent)
+    found = public_card(agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, security=security)
     if extended:
-        more = extended_card(found, agents[agent])
+        more = extended_card(found, agents[agent], security)
         if more is None:
             raise ConfigurationError(
                 f"{agent} has no extended card: aion.yaml needs `capabilities.extended_agent_card: true` "

@@ -17,7 +17,7 @@ from aion_core.protocol.aion.trace import from_headers
 from aion_core.protocol.aion.uris import TRACEABILITY, older
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
-from aion_core.protocol.extensions import without_reserved_metadata
+from aion_core.protocol.extensions import ALLOWED_SKILLS, without_reserved_metadata
 from aion_core.protocol.limits import check_history_length, check_request, is_id
 from aion_core.protocol.media_types import modes_of, negotiate
 from aion_core.protocol.types import AgentCard, Event, Message, Task
@@ -183,6 +183,8 @@ class AionRequestHandler(RequestHandler):
         trace = from_headers(context.state.get("headers", {}))
         if trace and not {TRACEABILITY, older(TRACEABILITY)} & taken.metadata.fields.keys():
             taken.metadata.update({TRACEABILITY: trace})
+        if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
+            taken.metadata.update({ALLOWED_SKILLS: allowed})
         read_extensions(taken.message, MessageToDict(taken.metadata))
         negotiate(taken, self._modes, context.requested_extensions)
         return taken
