@@ -36,6 +36,9 @@ from aion_core.web.versions import V03
 _TASK = "/v1/tasks/{id}"
 _CONFIGS = f"{_TASK}/pushNotificationConfigs"
 
+_CANCELED = {"TASK_STATE_CANCELLED": "TASK_STATE_CANCELED"}
+"""The one state that v0.3's proto file spells otherwise than v1.0's."""
+
 
 def _encode(event: Event) -> str:
     return json.dumps(MessageToDict(ToProto.stream_response(v03_event(event).result)), ensure_ascii=False)
@@ -98,7 +101,11 @@ async def _get_task(handler: AionRequestHandler, request: StrictRequest, context
 
 async def _list_tasks(handler: AionRequestHandler, request: StrictRequest, context: ServerCallContext) -> Any:
     # v0.3 lists tasks over REST only, and says no more of it: it is asked for as in v1.0, and answered in its own types.
-    asked = read_params(read_query(request.query_params, ListTasksRequest), ListTasksRequest)
+    # A state may be asked for by the name that it is answered by.
+    params = read_query(request.query_params, ListTasksRequest)
+    if "status" in params:
+        params["status"] = _CANCELED.get(params["status"], params["status"])
+    asked = read_params(params, ListTasksRequest)
     page = await handler.on_list_tasks(asked, context)
     return {
         "tasks": [_task(task) for task in page.tasks],

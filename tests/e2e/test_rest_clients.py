@@ -85,7 +85,7 @@ async def test_it_hears_the_rest_of_a_task_that_runs(client: Client, streaming: 
 
 async def test_it_cancels(client: Client) -> None:
     """R13."""
-    task = await begun(client, LONG * 20)
+    task = await begun(client, LONG * 3)
     canceled = await client.cancel_task(CancelTaskRequest(id=task.id))
     assert canceled.status.state == TaskState.TASK_STATE_CANCELED
     assert await client.get_task(GetTaskRequest(id=task.id)) == canceled

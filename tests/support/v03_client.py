@@ -71,7 +71,7 @@ class Steps:
 
     async def cancel(self) -> Any:
         """A task that is ended."""
-        canceled = shown(await self._send.cancel_task(TaskIdParams(id=await self._begun(self._long * 20))))
+        canceled = shown(await self._send.cancel_task(TaskIdParams(id=await self._begun(self._long * 6))))
         return {"canceled": canceled, "stored": await self._stored(canceled["id"])}
 
     async def cancel_an_ended_task(self) -> Any:

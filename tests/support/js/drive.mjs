@@ -91,7 +91,7 @@ const STEPS = {
     return all(client.resubscribeTask({ tenant: "", id: sent.id }));
   },
   async cancel(client) {
-    const sent = await client.sendMessage(atOnce([text(long.repeat(20))]));
+    const sent = await client.sendMessage(atOnce([text(long.repeat(6))]));
     const canceled = await client.cancelTask({ tenant: "", id: sent.id, metadata: undefined });
     const stored = await client.getTask({ tenant: "", id: sent.id });
     return { canceled: Task.toJSON(canceled), stored: Task.toJSON(stored) };
