@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import AgentConfig, default_agent, read_config
 from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
+from aion_core.agents.security import declared_securities
+from aion_core.auth import fronts
+from aion_core.auth.declaration import Security
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.aws.queues import push_bell_of as push_bell_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
-from aion_core.ports import Agent, Bells, Cipher, Clock, PushBells, PushConfigs, TaskList, TaskStore
+from aion_core.ports import Agent, ApiKeys, Bells, Cipher, Clock, PushBells, PushConfigs, TaskList, TaskStore
 from aion_core.protocol.card import KEYS_PATH
 from aion_core.protocol.types import AgentCard
 from aion_core.settings import Settings
@@ -26,6 +29,7 @@ from aion_core.tasks.sweep import Sweep
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from aion_core.auth.guard import Guard
     from aion_core.protocol.keys import Key
     from aion_core.push.configs import PushRegistry
     from aion_core.push.delivery import PushDelivery
@@ -66,13 +70,14 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
 
         return sign_card(card, key)
 
+    securities = who_may_call(engine.configs, settings)
     default = default_agent(engine.configs)
     served = {}
     for agent_id, config in engine.configs.items():
-        at_root = agent_id == default
+        security, at_root = securities.get(agent_id), agent_id == default
         delivers = engine.stores.push is not None and engine.stores.push.opens
-        card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers)
-        extended = extended_card(card, config)
+        card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
+        extended = extended_card(card, config, security)
         served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
@@ -84,6 +89,8 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         default=default,
         keys=[key.shown()] if key else [],
         registry=_push_registry(settings, engine),
+        guards=build_guards(securities, settings, engine.clock) if securities else None,
+        loopback_only=not settings.auth,
     )
 
 
@@ -261,6 +268,8 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             lambda asked: artifacts,
             name=config.name,
             resume=config.resume,
+            configuration=config.configuration,
+            module=found.module,
         )
 
     adapters: dict[str, AdapterFactory] = {
@@ -355,6 +364,8 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             lambda asked: artifacts,
             name=config.name,
             resume=config.resume,
+            configuration=config.configuration,
+            module=found.module,
         )
 
     bells = SQSBells(sqs, queue_url=settings.task_queue_url)
@@ -387,25 +398,83 @@ def _executor_adapter(tasks: TaskStore) -> AdapterFactory:
     return executor
 
 
+def who_may_call(configs: Mapping[str, AgentConfig], settings: Settings) -> dict[str, Security]:
+    """Return who may call each agent; {} where everybody may: on a developer's machine.
+
+    Raises ConfigurationError where a deployment declares nothing, or what cannot be (R96).
+    """
+    if not settings.auth:
+        return {}
+    declared = declared_securities(configs)
+    if not declared and settings.store == "memory":
+        return {}
+    return fronts.settled(declared, configs.keys(), settings.fronts)
+
+
+def build_guards(securities: Mapping[str, Security], settings: Settings, clock: Clock) -> "dict[str, Guard]":
+    """Return what admits callers to each agent; raises ConfigurationError that names what is missing for it."""
+    from aion_core.auth.verifiers import build_guards as build
+
+    return build(
+        securities,
+        clock=clock,
+        api_keys=lambda: build_api_keys(settings, clock),
+        users=lambda: basic_users(settings),
+    )
+
+
+def build_api_keys(settings: Settings, clock: Clock) -> ApiKeys:
+    """Return where the API keys are."""
+    if settings.store == "memory":
+        from aion_core.memory.api_keys import MemoryApiKeys
+
+        return MemoryApiKeys(clock)
+    from aion_core.aws.api_keys import DynamoDBApiKeys
+    from aion_core.aws.client import Calls
+
+    return DynamoDBApiKeys(
+        Calls("dynamodb", ThreadPoolExecutor(4, thread_name_prefix="keys")), clock, table=settings.table
+    )
+
+
+def basic_users(settings: Settings) -> dict[str, str]:
+    """Return the users' hashes by their names; raises ConfigurationError that names where they lie."""
+    from aion_core.auth.basic import users_in
+
+    if not settings.basic_users_secret and not settings.basic_users_file:
+        raise ConfigurationError(
+            "aion.yaml declares HTTP Basic, and AION_BASIC_USERS_SECRET, which names the secret with the users, is missing."
+        )
+    where = "AION_BASIC_USERS_SECRET" if settings.basic_users_secret else "AION_BASIC_USERS_FILE"
+    text, source = _secret_or_file(settings.basic_users_secret, settings.basic_users_file, where)
+    return users_in(text, source)
+
+
+def _secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
+    """Return the text of the secret, or of the file where there is none, and what to call it.
+
+    Raises ConfigurationError.
+    """
+    if secret:
+        from aion_core.aws.client import Calls
+        from aion_core.aws.secrets import read_secret
+
+        with ThreadPoolExecutor(1) as executor:
+            return read_secret(Calls("secretsmanager", executor), secret), f"the secret {secret} ({variable})"
+    try:
+        return Path(file).read_text(encoding="utf-8"), f"{file} ({variable})"
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file} ({variable}) cannot be read: {error}.") from error
+
+
 def card_key(settings: Settings) -> "Key | None":
     """Return the key that signs the cards, where there is one; raises ConfigurationError that names where it lies."""
     if not settings.card_key_file and not settings.card_key_secret:
         return None
     from aion_core.protocol.keys import signing_key
 
-    if settings.card_key_secret:
-        from aion_core.aws.client import Calls
-        from aion_core.aws.secrets import read_secret
-
-        source = f"the secret {settings.card_key_secret} (AION_CARD_KEY_SECRET)"
-        with ThreadPoolExecutor(1) as executor:
-            text = read_secret(Calls("secretsmanager", executor), settings.card_key_secret)
-    else:
-        source = f"{settings.card_key_file} (AION_CARD_KEY_FILE)"
-        try:
-            text = Path(settings.card_key_file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"The key of {source} cannot be read: {error}.") from error
+    where = "AION_CARD_KEY_SECRET" if settings.card_key_secret else "AION_CARD_KEY_FILE"
+    text, source = _secret_or_file(settings.card_key_secret, settings.card_key_file, where)
     # Where nobody has put the public key elsewhere, this server shows it.
     url = settings.card_key_url or f"{settings.base_url}{KEYS_PATH}"
     return signing_key(text, source, key_id=settings.card_key_id, url=url)

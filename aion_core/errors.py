@@ -51,7 +51,7 @@ class TaskNotFound(ClientError):
     """No task has this id, or it is not the caller's to see; the two are told apart by nobody (spec 3.3.2)."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__("There is no task with this id. Check the id, or send the message without taskId.")
+        super().__init__("There is no task with this id. Check the id; a message without taskId begins a new task.")
         self.task_id = task_id
 
 

@@ -13,6 +13,9 @@ from typing import Self
 
 from aion_core.errors import ConfigurationError
 
+WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+"""Where a server, or what it serves, is reached: an http or https URL without a query."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -58,6 +61,14 @@ class Settings:
     """AION_CARD_KEY_ID: what signatures name the key by; its thumbprint where nothing is said."""
     card_key_url: str
     """AION_CARD_KEY_URL: where clients find the public key; the server's own key set where nothing is said."""
+    fronts: tuple[str, ...]
+    """AION_FRONTS: how each way to the function asks for AWS signatures: `AWS_IAM` or `NONE` (and `OFF` for no way)."""
+    auth: bool
+    """AION_AUTH: `off` lets everybody on this machine call; for development, and refused on Lambda."""
+    basic_users_file: str
+    """AION_BASIC_USERS_FILE: a JSON object of names and argon2 hashes, where HTTP Basic is declared."""
+    basic_users_secret: str
+    """AION_BASIC_USERS_SECRET: the ARN of a Secrets Manager secret that holds it, instead of a file."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
 
@@ -90,6 +101,10 @@ class Settings:
             card_key_secret=read.at_most_one("AION_CARD_KEY_SECRET", "AION_CARD_KEY_FILE"),
             card_key_id=read.text("AION_CARD_KEY_ID", ""),
             card_key_url=read.url("AION_CARD_KEY_URL", ""),
+            fronts=read.fronts("AION_FRONTS"),
+            auth=read.one_of("AION_AUTH", ("on", "off")) == "on" or read.refuse_on_lambda("AION_AUTH"),
+            basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
+            basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
         )
 
@@ -106,15 +121,29 @@ class _Reader:
 
     def url(self, name: str, default: str) -> str:
         value = self.text(name, default)
-        if value and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
+        if value and not WEB_ADDRESS.fullmatch(value):
             raise ConfigurationError(f"{name} is {value!r}; it has to be an http or https URL without a query.")
         return value
+
+    def fronts(self, name: str) -> tuple[str, ...]:
+        """Return how the ways that there are ask for signatures."""
+        value = self.text(name, "")
+        fronts = tuple(value.split(",")) if value else ()
+        if not set(fronts) <= {"AWS_IAM", "NONE", "OFF"}:
+            raise ConfigurationError(f"{name} is {value!r}; it has to be AWS_IAM, NONE or OFF for each way, by commas.")
+        return tuple(front for front in fronts if front != "OFF")
+
+    def refuse_on_lambda(self, name: str) -> bool:
+        """Return False where this is no function of AWS; SAM's local one is none."""
+        if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
+            raise ConfigurationError(f"{name} is off, and this is a deployed function: there nobody calls unasked.")
+        return False
 
     def at_most_one(self, name: str, other: str) -> str:
         """Return what `name` says; of the two only one may say something."""
         value = self.text(name, "")
         if value and self.text(other, ""):
-            raise ConfigurationError(f"{name} and {other} are both set; the cards are signed with one key.")
+            raise ConfigurationError(f"{name} and {other} are both set; leave one of them.")
         return value
 
     def several(self, name: str) -> tuple[str, ...]:

@@ -194,6 +194,21 @@ def secret_key(name: str) -> Key:
     return _key(f"SECRET#{name}", HEAD)
 
 
+LISTING_API_KEYS = "#API-KEYS"
+"""What the API keys have in common in the index `by_agent`: no owner's tasks do, whose "#" is escaped."""
+
+
+def api_key_key(key_id: str) -> Key:
+    """Return the key of the item of an API key."""
+    return _key(f"API-KEY#{key_id}", HEAD)
+
+
+def api_key_of(key: Key) -> str:
+    """Return the id of the API key whose item has this key."""
+    key_id: str = key["pk"]["S"].partition("#")[2]
+    return key_id
+
+
 def thread_partition(thread_id: str) -> str:
     """Return the partition that holds a LangGraph thread: its checkpoints, subgraphs' included."""
     return f"THREAD#{thread_id}"

@@ -28,7 +28,7 @@ def check_request(request: SendMessageRequest, idempotency_key: str = "") -> Non
         raise InvalidMessage(f"The header Idempotency-Key has to be {ID_RULE}.", field="Idempotency-Key")
     if not request.HasField("message"):
         raise InvalidMessage(
-            'params.message is missing: send {"message": {"messageId": …, "role": "ROLE_USER", "parts": [{"text": …}]}}.',
+            'message is missing: send {"message": {"messageId": …, "role": "ROLE_USER", "parts": [{"text": …}]}}.',
             field="message",
         )
     _check_message(request.message)

@@ -39,7 +39,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
     def __init__(self, allowed: Allowed, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
         """`tls`: whom to trust, where it is not the public authorities."""
         self._allowed, self._resolve = allowed, resolve
-        self._tls = tls or httpx.create_ssl_context(trust_env=False)
+        self._tls = tls
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Connect to one of the checked addresses, and return the answer."""
@@ -81,7 +81,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
             },
         )
         # One for each request: a connection that was made for one name is no other's of the same address.
-        transport = httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False)
+        transport = httpx.AsyncHTTPTransport(verify=self._trusted(request.url.scheme), trust_env=False)
         try:
             response = await transport.handle_async_request(pinned)
         except BaseException:
@@ -93,6 +93,15 @@ class PinnedTransport(httpx.AsyncBaseTransport):
             stream=_Closing(response, transport),
             extensions=response.extensions,
         )
+
+    def _trusted(self, scheme: str) -> ssl.SSLContext:
+        if scheme != "https":
+            # Nobody.
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self._tls is None:
+            # Made once, and late: reading the authorities takes its time.
+            self._tls = httpx.create_ssl_context(trust_env=False)
+        return self._tls
 
 
 class _Closing(httpx.AsyncByteStream):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
@@ -16,7 +17,7 @@ from aion_core.protocol.aion.trace import from_headers
 from aion_core.protocol.aion.uris import TRACEABILITY, older
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
-from aion_core.protocol.extensions import without_reserved_metadata
+from aion_core.protocol.extensions import ALLOWED_SKILLS, without_reserved_metadata
 from aion_core.protocol.limits import check_history_length, check_request, is_id
 from aion_core.protocol.media_types import modes_of, negotiate
 from aion_core.protocol.types import AgentCard, Event, Message, Task
@@ -63,19 +64,26 @@ class AionRequestHandler(RequestHandler):
     async def batches(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[list[Spoken], None]:
-        """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`."""
+        """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`.
+
+        The task that a message's stream begins with has as long a history as the message asks for.
+        """
         with wire_errors():
+            sends = isinstance(params, pb.SendMessageRequest)
             if not self._offers.streaming:
-                raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
+                instead = "Send the message without streaming" if sends else "Ask for the task until it has ended"
+                raise NotSupported(f"This agent does not stream; its card says so. {instead}.")
+            asked: pb.SendMessageConfiguration | None = None
             if isinstance(params, pb.SendMessageRequest):
                 taken = self._taken(params, context)
                 batches = self._service.stream(await self._listening(taken, context), taken)
+                asked = params.configuration if params.configuration.HasField("history_length") else None
             else:
                 _require_id(params.id)
                 batches = self._service.subscribe(_call(context), params.id)
             async with aclosing(batches):
                 async for batch in batches:
-                    yield batch
+                    yield batch if asked is None else [_shortened(spoken, asked) for spoken in batch]
 
     async def on_message_send_stream(
         self, params: pb.SendMessageRequest, context: ServerCallContext
@@ -175,6 +183,8 @@ class AionRequestHandler(RequestHandler):
         trace = from_headers(context.state.get("headers", {}))
         if trace and not {TRACEABILITY, older(TRACEABILITY)} & taken.metadata.fields.keys():
             taken.metadata.update({TRACEABILITY: trace})
+        if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
+            taken.metadata.update({ALLOWED_SKILLS: allowed})
         read_extensions(taken.message, MessageToDict(taken.metadata))
         negotiate(taken, self._modes, context.requested_extensions)
         return taken
@@ -193,6 +203,12 @@ class AionRequestHandler(RequestHandler):
                         yield as_event(spoken.what, task)
                     elif not isinstance(spoken.what, Resumed):
                         yield spoken.what
+
+
+def _shortened(spoken: Spoken, asked: pb.SendMessageConfiguration) -> Spoken:
+    if not isinstance(spoken.what, Task):
+        return spoken
+    return replace(spoken, what=apply_history_length(spoken.what, asked))
 
 
 def as_event(delta: Delta, task: Task | Resumed) -> pb.TaskArtifactUpdateEvent:
@@ -227,7 +243,7 @@ def _spoken(context: ServerCallContext) -> PushVersion:
 
 def _require_id(task_id: str) -> None:
     if not task_id:
-        raise InvalidMessage("params.id is missing: it is the task's id, from the answer to the message.", field="id")
+        raise InvalidMessage("id is missing: it is the task's id, from the answer to the message.", field="id")
     if not is_id(task_id):
         raise TaskNotFound(task_id)
 

@@ -58,6 +58,14 @@ class Receiver:
         """The ids of what was posted, in order."""
         return [post.id for post in self.posts]
 
+    async def heard(self, number: int) -> None:
+        """Wait until so many posts have come."""
+        for _ in range(2000):
+            if len(self.posts) >= number:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(self.posts)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:

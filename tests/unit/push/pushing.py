@@ -37,9 +37,12 @@ class Pushing:
 
     async def rpc(self, method: str, params: dict[str, Any]) -> Any:
         """The result, or the error, of a request."""
-        _, body = await post(self.app, {"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
-        answer = json.loads(body)
+        answer = json.loads(await self.post(method, params))
         return answer["result"] if "result" in answer else answer["error"]
+
+    async def post(self, method: str, params: dict[str, Any]) -> bytes:
+        """The body of the answer to a request."""
+        return (await post(self.app, {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}))[1]
 
     async def send(self, config: dict[str, Any] | None = None, text: str = "hi", **more: Any) -> dict[str, Any]:
         """The task that a message makes, told to this webhook."""
@@ -68,6 +71,14 @@ class Pushing:
                 return deliveries[0]
             await asyncio.sleep(0.005)
         raise AssertionError(deliveries)
+
+    async def all_rest(self, task: dict[str, Any], cursor: int) -> None:
+        """Wait until every config has passed that event."""
+        for _ in range(1000):
+            if all(each.cursor == cursor and each.claimed_until is None for each in await self.state(task)):
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(await self.state(task))
 
 
 def ids(task: dict[str, Any], *generations: int, config: str = "p") -> list[str]:
