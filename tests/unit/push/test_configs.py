@@ -8,8 +8,10 @@ from a2a.compat.v0_3 import types as v03
 
 from aion_core.ports import PushEvents
 from aion_core.push import signing
+from aion_core.push.guard import Allowed
 from tests.support.receiver import Post, answers, receiving
 from tests.unit.push.pushing import Pushing, ids
+from tests.unit.push.test_guard import BAD
 
 CREATE, GET, LIST, DELETE = (
     "CreateTaskPushNotificationConfig",
@@ -273,6 +275,25 @@ async def told(config: dict[str, Any]) -> Post:
         task = await pushing.send({"id": "p", "url": receiver.url(), **config})
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
     return receiver.posts[-1]
+
+
+async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_of_its_message() -> None:
+    """R91, R98: created, set, or with a message, in both versions."""
+    pushing = Pushing(allowed=Allowed.beside("https://agents.example.com/a2a"))
+    task = (await pushing.send())["id"]
+    for number, url in enumerate(url for urls in BAD.values() for url in urls):
+        message = {"messageId": f"m-{number}", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+        for method, params in (
+            (CREATE, {"taskId": task, "id": "p", "url": url}),
+            (SET_OLD, {"taskId": task, "pushNotificationConfig": {"id": "p", "url": url}}),
+            ("SendMessage", {"message": message, "configuration": {"taskPushNotificationConfig": {"url": url}}}),
+            ("message/send", old_send(f"{number}", {"url": url})),
+        ):
+            refusal = await pushing.rpc(method, params)
+            assert refusal.get("code") == PARAMS, (method, url)
+            assert refusal["message"].partition("url cannot be called: it")[1], refusal
+    assert (await pushing.rpc(LIST, {"taskId": task})).get("configs", []) == []
+    assert (await pushing.rpc("ListTasks", {}))["totalSize"] == 1
 
 
 async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
