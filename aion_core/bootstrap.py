@@ -15,13 +15,15 @@ from aion_core.agents.security import declared_securities
 from aion_core.auth import fronts
 from aion_core.auth.declaration import Security
 from aion_core.aws.queues import bell_of as bell_of
+from aion_core.aws.queues import push_bell_of as push_bell_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-from aion_core.memory.queues import MemoryBells
-from aion_core.ports import Agent, ApiKeys, Bells, Clock, TaskList, TaskStore
+from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.ports import Agent, ApiKeys, Bells, Cipher, Clock, PushBells, PushConfigs, TaskList, TaskStore
 from aion_core.protocol.card import KEYS_PATH
 from aion_core.protocol.types import AgentCard
 from aion_core.settings import Settings
+from aion_core.tasks.ringing import RingingStore
 from aion_core.tasks.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
     from aion_core.auth.guard import Guard
     from aion_core.protocol.keys import Key
+    from aion_core.push.configs import PushRegistry
+    from aion_core.push.delivery import PushDelivery
+    from aion_core.push.guard import Allowed
     from aion_core.tasks.worker import Worker
 
 
@@ -69,8 +74,9 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     default = default_agent(engine.configs)
     served = {}
     for agent_id, config in engine.configs.items():
-        security = securities.get(agent_id)
-        card = public_card(agent_id, config, settings.base_url, at_root=agent_id == default, security=security)
+        security, at_root = securities.get(agent_id), agent_id == default
+        delivers = engine.stores.push is not None and engine.stores.push.opens
+        card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
         extended = extended_card(card, config, security)
         served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
     tasks = engine.stores.tasks, engine.stores.task_list
@@ -82,9 +88,22 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         served,
         default=default,
         keys=[key.shown()] if key else [],
+        registry=_push_registry(settings, engine),
         guards=build_guards(securities, settings, engine.clock) if securities else None,
         loopback_only=not settings.auth,
     )
+
+
+def _push_registry(settings: Settings, engine: "Engine") -> "PushRegistry | None":
+    """Return what keeps push configs, where they can be delivered."""
+    stores = engine.stores
+    if stores.push is None or not stores.push.opens:
+        return None
+    from aion_core.push.configs import PushRegistry
+
+    events = {agent_id: config.push.events for agent_id, config in engine.configs.items()}
+    allowed = _allowed(settings)
+    return PushRegistry(stores.push.configs, stores.push.bells, stores.tasks, stores.task_list, allowed, events=events)
 
 
 def build_worker(settings: Settings | None = None) -> "Worker":
@@ -96,7 +115,43 @@ def build_sweep(settings: Settings | None = None) -> Sweep:
     """Return what finds overdue work, made once per execution environment; it loads no agent and no framework."""
     settings = settings or Settings.from_environ()
     stores = build_stores(settings, SystemClock())
-    return Sweep(stores.tasks, stores.bells)
+    return Sweep(stores.tasks, stores.bells, *((stores.push.configs, stores.push.bells) if stores.push else ()))
+
+
+def build_push(settings: Settings | None = None) -> "PushDelivery":
+    """Return what delivers push notifications, made once per execution environment; it loads no agent and no framework.
+
+    Raises ConfigurationError that names the setting.
+    """
+    os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    settings = settings or Settings.from_environ()
+    clock = SystemClock()
+    stores = build_stores(settings, clock)
+    if stores.push is None or not stores.push.opens:
+        missing = "AION_KMS_KEY" if settings.push_queue_url else "AION_PUSH_QUEUE_URL"
+        raise ConfigurationError(f"The environment variable {missing} is missing, which push notifications need.")
+    return _push_delivery(settings, stores.tasks, stores.push, clock)
+
+
+def _push_delivery(settings: Settings, tasks: TaskStore, push: "Push", clock: Clock) -> "PushDelivery":
+    from aion_core.push.client import PinnedWebhookClient
+    from aion_core.push.delivery import PushDelivery
+    from aion_core.push.posts import render
+
+    webhooks = PinnedWebhookClient(_allowed(settings), clock)
+    return PushDelivery(tasks, push.configs, push.bells, webhooks, render, clock)
+
+
+def _allowed(settings: Settings) -> "Allowed":
+    from aion_core.push.guard import Allowed
+
+    return Allowed.beside(
+        settings.base_url,
+        http=settings.push_http,
+        ports=settings.push_ports,
+        hosts=settings.push_hosts,
+        networks=settings.push_networks,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +190,19 @@ def build_engine(settings: Settings) -> Engine:
     worker = Worker(stores.tasks, runner, stores.bells, clock)
     if isinstance(stores.bells, MemoryBells):
         stores.bells.answered_by(worker.answer)
+    if stores.push is not None and isinstance(stores.push.bells, MemoryPushBells):
+        stores.push.bells.answered_by(_push_delivery(settings, stores.tasks, stores.push, clock).answer)
     return Engine(clock, configs, stores, agents, worker)
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Who is told of tasks, and what wakes those who tell them."""
+
+    configs: PushConfigs
+    bells: PushBells
+    opens: bool
+    """Whether this function has the key to what is sealed: one that only rings has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +214,8 @@ class Stores:
     task_list: TaskList
     adapters: Mapping[str, AdapterFactory]
     """What makes an agent of a framework's object, by its kind; what the framework keeps lies where the tasks are."""
+    push: Push | None
+    """None where push notifications cannot be delivered."""
 
 
 def build_agents(
@@ -162,6 +231,7 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
 
 
 def _memory_stores(settings: Settings, clock: Clock) -> Stores:
+    from aion_core.memory.push_configs import MemoryPushConfigs
     from aion_core.memory.task_list import MemoryTaskList
     from aion_core.memory.task_store import MemoryTaskStore
 
@@ -198,6 +268,8 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
             lambda asked: artifacts,
             name=config.name,
             resume=config.resume,
+            configuration=config.configuration,
+            module=found.module,
         )
 
     adapters: dict[str, AdapterFactory] = {
@@ -205,13 +277,14 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
         "adk": adk,
         "executor": _executor_adapter(tasks),
     }
-    return Stores(tasks, MemoryBells(clock), MemoryTaskList(tasks), adapters)
+    push = Push(MemoryPushConfigs(tasks, clock, lease_seconds=settings.lease_seconds), MemoryPushBells(clock), True)
+    return Stores(RingingStore(tasks, push.bells), MemoryBells(clock), MemoryTaskList(tasks), adapters, push)
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.client import WORKERS, Calls
-    from aion_core.aws.queues import SQSBells
+    from aion_core.aws.queues import SQSBells, SQSPushBells
     from aion_core.aws.task_list import DynamoDBTaskList
     from aion_core.aws.task_store import DynamoDBTaskStore
 
@@ -219,9 +292,30 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     dynamodb = Calls("dynamodb", executor)
     blobs = S3Blobs(Calls("s3", executor), bucket=settings.bucket)
     retention = timedelta(days=settings.retention_days)
-    tasks = DynamoDBTaskStore(
-        dynamodb, blobs, clock, table=settings.table, lease_seconds=settings.lease_seconds, retention=retention
+    cipher = _cipher(settings, executor, clock)
+    tasks: TaskStore = DynamoDBTaskStore(
+        dynamodb,
+        blobs,
+        clock,
+        table=settings.table,
+        lease_seconds=settings.lease_seconds,
+        retention=retention,
+        cipher=cipher,
     )
+    sqs, push = Calls("sqs", executor), None
+    if settings.push_queue_url:
+        from aion_core.aws.push_configs import DynamoDBPushConfigs
+
+        configs = DynamoDBPushConfigs(
+            dynamodb,
+            cipher,
+            clock,
+            table=settings.table,
+            lease_seconds=settings.lease_seconds,
+            retention=retention,
+        )
+        push = Push(configs, SQSPushBells(sqs, queue_url=settings.push_queue_url), opens=cipher is not None)
+        tasks = RingingStore(tasks, push.bells)
 
     def langgraph(found: Found, config: AgentConfig) -> Agent:
         from aion_core.agents.langgraph.agent import LangGraphAgent
@@ -248,15 +342,13 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     def adk(found: Found, config: AgentConfig) -> Agent:
         from aion_core.agents.adk.agent import AdkAgent
         from aion_core.aws.artifacts import S3Artifacts
-        from aion_core.aws.cipher import KMSCipher
         from aion_core.aws.sessions import DynamoDBSessions
         from aion_core.checkpointing.turn import Fence
 
-        if not settings.kms_key:
+        if cipher is None:
             raise ConfigurationError(
                 "An ADK agent's sessions are sealed, and AION_KMS_KEY, the KMS key to seal them with, is missing."
             )
-        cipher = KMSCipher(Calls("kms", executor), clock, key=settings.kms_key)
         artifacts = S3Artifacts(Calls("s3", executor), clock, bucket=settings.bucket)
         return AdkAgent(
             found.agent,
@@ -272,15 +364,27 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
             lambda asked: artifacts,
             name=config.name,
             resume=config.resume,
+            configuration=config.configuration,
+            module=found.module,
         )
 
-    bells = SQSBells(Calls("sqs", executor), queue_url=settings.task_queue_url)
+    bells = SQSBells(sqs, queue_url=settings.task_queue_url)
     adapters: dict[str, AdapterFactory] = {
         "langgraph": langgraph,
         "adk": adk,
         "executor": _executor_adapter(tasks),
     }
-    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), adapters)
+    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), adapters, push)
+
+
+def _cipher(settings: Settings, executor: ThreadPoolExecutor, clock: Clock) -> Cipher | None:
+    """Return what seals; None where no key is named."""
+    if not settings.kms_key:
+        return None
+    from aion_core.aws.cipher import KMSCipher
+    from aion_core.aws.client import Calls
+
+    return KMSCipher(Calls("kms", executor), clock, key=settings.kms_key)
 
 
 def _executor_adapter(tasks: TaskStore) -> AdapterFactory:

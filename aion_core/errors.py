@@ -12,11 +12,14 @@ AionError
 │   ├── ContentTypeNotSupported  a media type that the agent does not take
 │   ├── NotSupported             the operation is not offered by this agent
 │   ├── NoExtendedCard           the agent offers an extended card, and has none
-│   └── PushNotSupported         this agent sends no push notifications
+│   ├── PushNotSupported         this agent sends no push notifications
+│   └── TooManyPushConfigs       the task has as many push configs as it may have
 ├── StoreError                   the queue delivers again, the operator reads the log
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
 │   ├── StoreCorrupt             the log has a gap, or a record cannot be read
 │   └── UnreadableBell           a message of the queue is no bell, or one of another version
+├── WebhookBlocked               nobody may call this webhook: the guard says why
+├── ClaimLost                    another delivers to this webhook, or its config is gone: stop
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
 ├── MoreAsked                    a message waits for the task that was about to end: it goes on
 ├── IllegalMove                  a task was to enter a state that may not follow the one it is in
@@ -48,7 +51,7 @@ class TaskNotFound(ClientError):
     """No task has this id, or it is not the caller's to see; the two are told apart by nobody (spec 3.3.2)."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__("There is no task with this id. Check the id, or send the message without taskId.")
+        super().__init__("There is no task with this id. Check the id; a message without taskId begins a new task.")
         self.task_id = task_id
 
 
@@ -92,6 +95,10 @@ class PushNotSupported(ClientError):
     """This agent sends no push notifications (R95)."""
 
 
+class TooManyPushConfigs(ClientError):
+    """The task has as many push configs as it may have."""
+
+
 class StoreError(AionError):
     """The store did not do its part."""
 
@@ -106,6 +113,14 @@ class StoreCorrupt(StoreError):
 
 class UnreadableBell(StoreError, ValueError):
     """A message of the queue is no bell, or one that this version cannot read; the dead letter queue keeps it."""
+
+
+class WebhookBlocked(AionError):
+    """The webhook's URL or address may not be called; the text is what is said of it after "url:", or "blocked:"."""
+
+
+class ClaimLost(AionError):
+    """Another delivers for this push config, or it was deleted or replaced: nothing more is posted for it here."""
 
 
 class LeaseLost(AionError):

@@ -22,7 +22,7 @@ from infra.transactions import keep_only_what_is_touched
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-SERVICES = ("dynamodb", "sqs", "s3")
+SERVICES = ("dynamodb", "sqs", "s3", "kms")
 REGION = "us-east-1"
 
 # moto keeps its state in module globals, by account: an account of its own keeps each emulator's state apart.
@@ -34,7 +34,7 @@ class EmulatorError(Exception):
 
 
 class Emulator:
-    """DynamoDB, SQS and S3 behind one address, from `start` to `stop`; a context manager."""
+    """DynamoDB, SQS, S3 and KMS behind one address, from `start` to `stop`; a context manager."""
 
     def __init__(self, listener: socket.socket, host: str) -> None:
         self.account = next(_accounts)

@@ -1,13 +1,14 @@
-"""Makes a template's tables, queues and buckets in the emulator."""
+"""Makes a template's tables, queues, buckets and keys in the emulator."""
 
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from infra.template import BUCKET, QUEUE, TABLE, Template, TemplateError
+from infra.template import BUCKET, KEY, QUEUE, TABLE, Template, TemplateError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_kms import KMSClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
@@ -62,6 +63,8 @@ _BUCKET_UNSAID = {
     "PublicAccessBlockConfiguration",
     "Tags",
 }
+_KEY_SAID = {"Description"}
+_KEY_UNSAID = {"EnableKeyRotation", "KeyPolicy", "PendingWindowInDays", "RotationPeriodInDays", "Tags"}
 
 
 def make(template: Template, client: Callable[[str], Any]) -> None:
@@ -72,6 +75,8 @@ def make(template: Template, client: Callable[[str], Any]) -> None:
         _make_queues(template, queues, client("sqs"))
     if buckets := template.resources(BUCKET):
         _make_buckets(template, buckets, client("s3"))
+    if known := template.resources(KEY):
+        _make_keys(template, known, client("kms"))
 
 
 def _make_tables(template: Template, tables: list[str], dynamodb: "DynamoDBClient") -> None:
@@ -112,6 +117,12 @@ def _make_buckets(template: Template, buckets: list[str], s3: "S3Client") -> Non
         )
         if versioning := properties.get("VersioningConfiguration"):
             s3.put_bucket_versioning(Bucket=name, VersioningConfiguration=versioning)
+
+
+def _make_keys(template: Template, known: list[str], kms: "KMSClient") -> None:
+    for key in known:
+        made = kms.create_key(**_said(template, key, _KEY_SAID, _KEY_UNSAID))
+        kms.create_alias(AliasName=template.attribute(key, None, key), TargetKeyId=made["KeyMetadata"]["KeyId"])
 
 
 def _said(template: Template, logical_id: str, said: set[str], unsaid: set[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ FUNCTION = "AWS::Serverless::Function"
 TABLE = "AWS::DynamoDB::Table"
 QUEUE = "AWS::SQS::Queue"
 BUCKET = "AWS::S3::Bucket"
+KEY = "AWS::KMS::Key"
 
 # What CloudFormation's short tags stand for, where it is not the tag's name behind "Fn::".
 _BARE_TAGS = {"Ref", "Condition"}
@@ -123,7 +124,7 @@ class Template:
         return bool(self.resolve(conditions[condition], f"Conditions.{condition}"))
 
     def _physical_name(self, logical_id: str, kind: str) -> str:
-        given = self.properties(logical_id).get(_NAME_PROPERTY[kind])
+        given = self.properties(logical_id).get(_NAME_PROPERTY.get(kind, ""))
         if given is not None:
             return str(self.resolve(given, f"{logical_id}.{_NAME_PROPERTY[kind]}"))
         name = f"{self.place.stack_name}-{logical_id}"
@@ -264,6 +265,11 @@ _ATTRIBUTES: dict[str, dict[str | None, Callable[[Place, str], str]]] = {
     BUCKET: {
         None: lambda place, name: name,
         "Arn": lambda place, name: f"arn:aws:s3:::{name}",
+    },
+    # A key's own id is given when it is made: here it is known by an alias, as which KMS takes it too.
+    KEY: {
+        None: lambda place, name: f"alias/{name}",
+        "Arn": lambda place, name: f"arn:aws:kms:{place.region}:{place.account}:alias/{name}",
     },
 }
 

@@ -10,6 +10,8 @@ MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
 WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
 SCOPE = r"^[!#-\[\]-~]+$"
 """RFC 6749, 3.3."""
+LISTABLE = r"^[^\s,]+$"
+"""What can stand in a header that lists such things with commas between them."""
 MAX_PARAMS_DEPTH = 32
 
 # An unknown key is an error that names the key, never ignored: a typing slip must not turn a setting off.
@@ -96,7 +98,7 @@ class Provider(_Strict):
 class Extension(_Strict):
     """An extension of A2A that the agent knows, as its card declares it (spec 4.4.4)."""
 
-    uri: Said
+    uri: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=LISTABLE)]
     description: str = ""
     required: bool = False
     """Whether a client that does not declare it in `A2A-Extensions` is refused (-32008)."""
@@ -105,6 +107,16 @@ class Extension(_Strict):
     def as_declared(self) -> dict[str, Any]:
         """Return what is said of it; what is not said is left out of the card, too."""
         return {field: value for field, value in self.model_dump().items() if value}
+
+
+def _each_once(extensions: list[Extension]) -> list[Extension]:
+    uris = [extension.uri for extension in extensions]
+    if twice := sorted({uri for uri in uris if uris.count(uri) > 1}):
+        raise ValueError(f"two extensions have the uri {twice[0]!r}")
+    return extensions
+
+
+Extensions = Annotated[list[Extension], AfterValidator(_each_once)]
 
 
 class ExtendedCard(_Strict):

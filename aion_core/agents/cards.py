@@ -11,9 +11,18 @@ from aion_core.protocol.types import AgentCard, AgentExtension, AgentProvider, A
 
 
 def public_card(
-    agent_id: str, config: AgentConfig, base_url: str, *, at_root: bool, security: Security | None = None
+    agent_id: str,
+    config: AgentConfig,
+    base_url: str,
+    *,
+    at_root: bool,
+    delivers: bool = False,
+    security: Security | None = None,
 ) -> AgentCard:
-    """Return the card that everybody may read, of an agent reached below `base_url` and guarded by `security`."""
+    """Return the card that everybody may read, of an agent reached below `base_url` and guarded by `security`.
+
+    `delivers`: whether the deployment has what delivers push notifications.
+    """
     required = security.skills if security else {}
     return build_card(
         name=config.name or agent_id,
@@ -29,6 +38,7 @@ def public_card(
         provider=AgentProvider(**config.provider.model_dump()) if config.provider else None,
         extensions=[AgentExtension(**extension.as_declared()) for extension in config.capabilities.extensions],
         extended=config.capabilities.extended_agent_card,
+        push_notifications=delivers and config.capabilities.push_notifications,
         security_schemes=card_schemes(security, _described(config)) if security else None,
         security_requirements=card_requirements(security.require) if security else (),
     )

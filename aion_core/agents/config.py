@@ -9,12 +9,14 @@ import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from aion_core.agents.card_config import (
+    LISTABLE,
     MEDIA_TYPE,
     SCOPE,
     STRICT,
     WEB_ADDRESS,
     ExtendedCard,
     Extension,
+    Extensions,
     MediaType,
     Provider,
     Said,
@@ -34,7 +36,7 @@ from aion_core.agents.security_config import (
     SecurityConfig,
 )
 from aion_core.errors import ConfigurationError
-from aion_core.ports import AfterCrash, AnswerAs, ReplyAs, WhenBusy
+from aion_core.ports import AfterCrash, AnswerAs, PushEvents, ReplyAs, WhenBusy
 
 _TEXT = ["text/plain"]
 
@@ -47,8 +49,17 @@ class Capabilities(_Strict):
     """What the card promises beyond a plain answer (R3)."""
 
     streaming: bool = True
+    push_notifications: bool = True
+    """Whether clients may have webhooks told of their tasks, where the deployment delivers to them."""
     extended_agent_card: bool = False
-    extensions: list[Extension] = []
+    extensions: Extensions = []
+
+
+class Push(_Strict):
+    """What the webhooks are told that clients have registered."""
+
+    events: PushEvents = PushEvents.STATUS
+    """Of which events: `status`, `status+artifact`, or `all`."""
 
 
 class AgentConfig(_Strict):
@@ -75,6 +86,7 @@ class AgentConfig(_Strict):
     ]
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     capabilities: Capabilities = Capabilities()
+    push: Push = Push()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
@@ -89,6 +101,12 @@ class AgentConfig(_Strict):
     @model_validator(mode="after")
     def _skills_differ(self) -> Self:
         unlike([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
+        return self
+
+    @model_validator(mode="after")
+    def _extended_card_is_offered(self) -> Self:
+        if self.extended_card is not None and not self.capabilities.extended_agent_card:
+            raise ValueError("extended_card is given to nobody without capabilities.extended_agent_card: true")
         return self
 
 
@@ -198,6 +216,9 @@ _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
     ("string_pattern_mismatch", SCOPE): lambda said: f"is {said!r}: a scope is a word without spaces and quotes.",
     ("string_pattern_mismatch", HEADER): lambda said: f"is {said!r}: it has to be a header's name, such as X-API-Key.",
+    ("string_pattern_mismatch", LISTABLE): lambda said: (
+        f"is {said!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
+    ),
     ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
 }
 """Where pydantic's own words say nothing of the mend."""
@@ -210,6 +231,7 @@ def _known_keys() -> set[str]:
         AgentConfig,
         Skill,
         Capabilities,
+        Push,
         Provider,
         Extension,
         ExtendedCard,

@@ -7,6 +7,7 @@ import asyncio
 import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from weakref import WeakValueDictionary
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,7 +25,7 @@ KEYS_AT_HAND = 256
 CONTEXT = {"application": "aion"}
 """KMS binds each data key to it, and logs it with each use."""
 
-_VERSION, _NONCE = b"\x01", 12
+_VERSION, _NONCE, _NEW = b"\x01", 12, b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,9 @@ class KMSCipher:
         """`key` is the KMS key's ARN, id or alias."""
         self._kms, self._clock, self._key = kms, clock, key
         self._mine: _DataKey | None = None
-        self._making = asyncio.Lock()
         self._at_hand: dict[bytes, AESGCM] = {}
+        self._asking: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        """Whoever asks KMS for a data key, by that; a session's events are opened all at once, and most under one."""
 
     async def seal(self, content: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.seal`."""
@@ -63,7 +65,7 @@ class KMSCipher:
             raise StoreCorrupt("What was sealed cannot be read: it was changed, or is of another thing.") from error
 
     async def _data_key(self) -> _DataKey:
-        async with self._making:
+        async with self._one_at_a_time(_NEW):
             now = self._clock.now()
             if self._mine is None or now - self._mine.made >= KEY_LIFE:
                 made = await self._kms(
@@ -76,13 +78,21 @@ class KMSCipher:
     async def _unwrapped(self, wrapped: bytes) -> AESGCM:
         if not wrapped:
             raise StoreCorrupt("What was sealed names no key.")
-        known = self._at_hand.get(wrapped)
-        if known is None:
-            # The key is named: one of another account that somebody has put there is not even tried.
-            made = await self._kms("decrypt", KeyId=self._key, CiphertextBlob=wrapped, EncryptionContext=CONTEXT)
-            known = AESGCM(made["Plaintext"])
-            self._remember(wrapped, known)
+        async with self._one_at_a_time(wrapped):
+            known = self._at_hand.get(wrapped)
+            if known is None:
+                # The key is named: one of another account that somebody has put there is not even tried.
+                made = await self._kms("decrypt", KeyId=self._key, CiphertextBlob=wrapped, EncryptionContext=CONTEXT)
+                known = AESGCM(made["Plaintext"])
+                self._remember(wrapped, known)
         return known
+
+    def _one_at_a_time(self, wrapped: bytes) -> asyncio.Lock:
+        # Held by those who wait for it, and by nobody else: it belongs to their event loop.
+        lock = self._asking.get(wrapped)
+        if lock is None:
+            lock = self._asking[wrapped] = asyncio.Lock()
+        return lock
 
     def _remember(self, wrapped: bytes, key: AESGCM) -> None:
         while len(self._at_hand) >= KEYS_AT_HAND:

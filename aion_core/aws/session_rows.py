@@ -46,7 +46,7 @@ class SessionRows:
         self._dynamodb, self._reads, self._items = dynamodb, reads, made
         self._table, self._fence = table, fence
         self.renewed: dict[str, int] = {}
-        """When this turn has renewed the rows of a session whose head does not say so yet."""
+        """When this turn has renewed the rows of a session: the head says so with the next append."""
 
     async def transact(self, *changes: Write) -> None:
         """Make the changes, all or nothing; raises LeaseLost, Refused where one's condition does not hold."""

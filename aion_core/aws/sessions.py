@@ -110,7 +110,6 @@ class DynamoDBSessions(StoredSessions):
             await self._commit(key, delta, *changes)
         except Refused:
             await self._kept_already(key, revision, event)
-        self._rows.renewed.pop(thread, None)
         self._states[thread] = revision, state
         return revision
 

@@ -178,7 +178,7 @@ class TaskLog:
         if len(packed) <= LARGE_BYTES:
             return {name: {"B": packed}}
         # The blob first: a row never points at nothing, and a blob that no row names expires with the bucket.
-        blob = f"{task.owner}/{task.task_id}/{place}-{uuid4()}"
+        blob = f"tasks/{task.owner}/{task.task_id}/{place}-{uuid4()}"
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": items.text(blob)}
 

@@ -6,12 +6,23 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from aion_core.errors import ConfigurationError
+from aion_core.settings import WEB_ADDRESS
 
 _TIMEOUT_SECONDS = 10
+
+_CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtendedCard")
+"""How the URL of a card ends, where it is not that of an agent."""
+
+
+def _web_address(_: click.Context, __: click.Parameter, given: str) -> str:
+    if given and not WEB_ADDRESS.fullmatch(given):
+        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
+    return given
 
 
 @click.group()
@@ -42,6 +53,7 @@ Examples:
     envvar="AION_BASE_URL",
     show_default=True,
     show_envvar=True,
+    callback=_web_address,
     help="Where clients reach the server.",
 )
 @click.option("--extended", is_flag=True, help="The extended card, which the server gives to authenticated callers.")
@@ -78,7 +90,9 @@ Examples:
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--key", "key_file", type=click.Path(path_type=Path), required=True, help="The private key, PEM or JWK.")
 @click.option("--key-id", default="", help="What the signatures call the key; its thumbprint where nothing is said.")
-@click.option("--key-url", default="", help="Where the public key can be read, as a JWK set (`jku`).")
+@click.option(
+    "--key-url", default="", callback=_web_address, help="Where the public key can be read, as a JWK set (`jku`)."
+)
 def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     """Print the card in FILE (- reads it from standard input) with signatures, after those it has.
 
@@ -105,13 +119,16 @@ def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     epilog="""\b
 Examples:
   aion card verify https://agents.example.com --jwks https://agents.example.com/.well-known/jwks.json
-  aion card verify signed.json --key public.jwk"""
+  aion card verify signed.json --key public.jwk
+  aion card show | aion card sign - --key private.pem | aion card verify - --key public.jwk"""
 )
 @click.argument("source", metavar="URL|FILE")
 @click.option("--key", "key_file", metavar="FILE", help="The public key that you trust, PEM or JWK.")
 @click.option("--jwks", metavar="URL|FILE", help="The set of keys that you trust, of which signatures name one.")
 def verify(source: str, key_file: str | None, jwks: str | None) -> None:
-    """Check the signatures of the card at URL (an agent's, or the card's own) or in FILE; exit 1 where none holds.
+    """Check the signatures of the card at URL (an agent's, or the card's own) or in FILE (- reads it from standard input).
+
+    It exits 1 where none holds.
 
     Which keys you trust is yours to say: one that a card names itself proves nothing.
     """
@@ -187,7 +204,9 @@ def _is_url(source: str) -> bool:
 
 
 def _card_url(source: str) -> str:
-    return source if source.endswith(".json") else f"{source.rstrip('/')}/.well-known/agent-card.json"
+    return (
+        source if urlsplit(source).path.endswith(_CARD_PATHS) else f"{source.rstrip('/')}/.well-known/agent-card.json"
+    )
 
 
 def _fetched(url: str) -> str:
@@ -195,13 +214,18 @@ def _fetched(url: str) -> str:
 
     try:
         return httpx.get(url, timeout=_TIMEOUT_SECONDS, follow_redirects=True).raise_for_status().text
+    except httpx.HTTPStatusError as error:
+        answered = f"{error.response.status_code} {error.response.reason_phrase}".strip()
+        raise ConfigurationError(f"{url} cannot be read: the server answers {answered}.") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigurationError(f"{url} cannot be read: {error}") from error
 
 
 def _text(file: Path) -> str:
     try:
-        return file.expanduser().read_text(encoding="utf-8")
+        with click.open_file(str(file.expanduser()), encoding="utf-8") as opened:  # `-` is standard input
+            text: str = opened.read()
+            return text
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}.") from error
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.config import AgentConfig, default_agent, read_config
 from aion_core.cli.key import development_header
 from aion_core.errors import ConfigurationError
 
@@ -83,6 +83,9 @@ def dev(port: int, config: Path, store: str, auth: str) -> None:
             # Nothing stands before this server that could check signatures.
             "AION_FRONTS": "",
             "AION_REVEAL_ERRORS": "true",
+            # A developer's webhook listens on this machine.
+            "AION_PUSH_HTTP": "true",
+            "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
         }
         stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
         # It may name a profile that is not on this machine, which boto3 would not forgive.
@@ -98,7 +101,7 @@ def dev(port: int, config: Path, store: str, auth: str) -> None:
         credentials = development_header(agents, os.environ["AION_TABLE"]) if stack and auth == "on" else ""
         where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve(app, listener, _greeting(agents, base_url, where, credentials), stack, environment))
+            asyncio.run(_serve(app, listener, greeting(agents, base_url, where, credentials), stack, environment))
 
 
 def find_project() -> Path:
@@ -151,7 +154,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop) -> Callable[[Any, Any], An
 
 
 async def _serve(
-    app: Any, listener: socket.socket, greeting: str, stack: Any | None, environment: Mapping[str, str]
+    app: Any, listener: socket.socket, hello: str, stack: Any | None, environment: Mapping[str, str]
 ) -> None:
     import uvicorn
 
@@ -161,7 +164,7 @@ async def _serve(
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            click.echo(greeting)
+            click.echo(hello)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await super().shutdown(sockets)
@@ -173,11 +176,13 @@ async def _serve(
     await server.serve([listener])
 
 
-def _greeting(agents: Mapping[str, AgentConfig], base_url: str, where: str, credentials: str) -> str:
+def greeting(agents: Mapping[str, AgentConfig], base_url: str, where: str, credentials: str = "") -> str:
+    """Return what is printed once the server answers: where each agent does, and what to say to the one at the root."""
     lines = []
-    for position, (agent_id, agent) in enumerate(agents.items()):
+    at_root = default_agent(agents)
+    for agent_id, agent in agents.items():
         places = [f"{base_url}/agents/{agent_id}/"]
-        if position == 0:
+        if agent_id == at_root:
             places.insert(0, f"{base_url}/")
         lines.append(f"{agent.name or agent_id} answers at {' and '.join(places)}")
     request = {

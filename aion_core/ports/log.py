@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aion_core.protocol.types import Event, Message, Task, TaskState
+
+if TYPE_CHECKING:
+    from aion_core.ports.push import PushConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,17 @@ class TaskKey:
     task_id: str
 
 
+class PushEvents(StrEnum):
+    """Of which of a task's events those are told who have asked for push notifications: `push.events` in aion.yaml."""
+
+    STATUS = "status"
+    """Its status updates."""
+    STATUS_AND_ARTIFACT = "status+artifact"
+    """Its artifacts too."""
+    ALL = "all"
+    """Every durable event: the task as it was made, and messages too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """What is known of a task without reading its log."""
@@ -40,6 +54,10 @@ class Head:
     """How many durable events the log holds: they are numbered 1..generation without a gap."""
     fence: int
     """The fence of the lease that may append; 0 before the first turn has begun."""
+    push_epoch: int = 0
+    """How often somebody has begun to listen by push notifications: a commit is made only by who knows them all."""
+    push_events: PushEvents = PushEvents.STATUS
+    """Which events they may want to hear of, all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +147,8 @@ class NewTask:
     """The request's metadata, kept with the first event."""
     idempotency_key: str = ""
     """What tells a repeat where the client named no context in which its messageId could be looked up (D17)."""
+    push: "PushConfig | None" = None
+    """Where the client wants to hear of the task, from its first event on; kept with it, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +166,8 @@ class FollowUp:
     asked: Message
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
+    push: "PushConfig | None" = None
+    """Where the client wants to hear of the task from here on; kept with the message, or not at all."""
 
 
 class WhenBusy(StrEnum):
@@ -244,7 +266,9 @@ class TaskStore(Protocol):
     """Where tasks live between invocations: an ordered log for each, and one running turn for each context.
 
     Every method may raise StoreUnavailable; the same call may then be made again. Whatever is promised (a lease, a
-    turn that waits) has a due time, by which `overdue` finds it where nobody has kept the promise.
+    turn that waits) has a due time, by which `overdue` finds it where nobody has kept the promise. An event that who
+    listens by push notifications may want to hear of (`Head.push_epoch`, `Head.push_events`) is due too, from its own
+    commit on: `PushConfigs.overdue` finds it. A commit learns by itself of who has begun to listen meanwhile.
     """
 
     # ── What comes in ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,7 +279,7 @@ class TaskStore(Protocol):
         """Keep a new task with its first events, once per messageId of its context, all or nothing.
 
         Where the context is free its lease is taken in the same step (Begun); where it is busy, or `holder` is None,
-        the turn waits (Waiting). A messageId (or idempotency key) that is known gives the first task's id back and
+        the turn waits (Waiting). Its push config is kept in the same step. A messageId (or idempotency key) that is known gives the first task's id back and
         changes nothing (Repeated); with another content it raises MessageIdReused. Nothing is made where a task of
         the context waits for an answer (Interrupted), and, unless `when_busy` is ENQUEUE, where the context is busy
         (Busy). Raises ContextBusy where too many turns wait.
@@ -270,7 +294,8 @@ class TaskStore(Protocol):
         An interrupted task is set to work: the event is recorded, and the context's lease taken in the same step, or,
         where `holder` is None, its turn is the first that waits. A task at work keeps the message for later: it is
         recorded when its turn begins (Waiting); by INTERRUPT its turn takes the place of the task's running turn
-        (Begun), by REJECT nothing is kept (Busy). Repeats as in `create`. Raises ContextBusy where too many turns wait,
+        (Begun), by REJECT nothing is kept (Busy). Its push config is kept in the same step, in the place of one of its
+        id; TooManyPushConfigs is raised where the task has no room for it. Repeats as in `create`. Raises ContextBusy where too many turns wait,
         or where an interrupted task's context runs another turn; LeaseLost where the task is no longer as
         `follow_up.head` has it: read it again.
         """

@@ -53,6 +53,7 @@ def build_card(
     provider: AgentProvider | None = None,
     extensions: Sequence[AgentExtension] = (),
     extended: bool = False,
+    push_notifications: bool = False,
     security_schemes: Mapping[str, SecurityScheme] | None = None,
     security_requirements: Sequence[SecurityRequirement] = (),
 ) -> AgentCard:
@@ -77,7 +78,7 @@ def build_card(
         icon_url=icon_url or None,
         capabilities=AgentCapabilities(
             streaming=streaming,
-            push_notifications=False,
+            push_notifications=push_notifications,
             extended_agent_card=extended,
             extensions=_with_aions(extensions),
         ),

@@ -19,6 +19,7 @@ from aion_core.errors import (
     TaskFinished,
     TaskNotCancelable,
     TaskNotFound,
+    TooManyPushConfigs,
 )
 
 
@@ -43,6 +44,7 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     NotSupported: a2a.UnsupportedOperationError,
     NoExtendedCard: a2a.ExtendedAgentCardNotConfiguredError,
     PushNotSupported: a2a.PushNotificationNotSupportedError,
+    TooManyPushConfigs: a2a.InvalidParamsError,
 }
 """What happened → what the wire calls it."""
 

@@ -2,13 +2,25 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
-from aion_core.ports import MAX_WAITING, ContextKey, FollowUp, Head, NewTask, Numbered, Repeated, TaskKey, Turn
+from aion_core.ports import (
+    MAX_WAITING,
+    ContextKey,
+    FollowUp,
+    Head,
+    NewTask,
+    Numbered,
+    PushConfig,
+    Repeated,
+    TaskKey,
+    Turn,
+)
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle
 
@@ -23,6 +35,7 @@ def new_task(
     context_is_new: bool,
     request: Mapping[str, Any] | None = None,
     idempotency_key: str = "",
+    push: PushConfig | None = None,
 ) -> NewTask:
     """Return what is kept of a message that starts a task: submitted, then working (R32, R33, D12)."""
     asked = Message()
@@ -49,6 +62,7 @@ def new_task(
         turn=Turn(id=turn_id, task_id=task_id, asked=1),
         request=request or {},
         idempotency_key=idempotency_key,
+        push=_named(push, task_id),
     )
 
 
@@ -60,6 +74,7 @@ def follow_up(
     turn_id: str,
     at: datetime,
     request: Mapping[str, Any] | None = None,
+    push: PushConfig | None = None,
 ) -> FollowUp:
     """Return what is kept of a message to a task that there is: by it, the task works again, or goes on working."""
     asked = Message()
@@ -74,7 +89,13 @@ def follow_up(
         asked=asked,
         turn=Turn(id=turn_id, task_id=head.key.task_id, asked=head.generation + 1),
         request=request or {},
+        push=_named(push, head.key.task_id),
     )
+
+
+def _named(push: PushConfig | None, task_id: str) -> PushConfig | None:
+    """Return the config with its id: one of v0.3 that names none is called as its task is."""
+    return replace(push, id=push.id or task_id) if push else None
 
 
 def at_work(head: Head, at: datetime) -> TaskStatusUpdateEvent:

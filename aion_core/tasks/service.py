@@ -29,6 +29,7 @@ from aion_core.ports import (
     Interrupted,
     Log,
     Numbered,
+    PushConfig,
     Repeated,
     ReplyAs,
     TaskKey,
@@ -72,6 +73,8 @@ class Call:
     """The SSE id that the client heard last, where it comes back to a stream."""
     extensions: frozenset[str] = frozenset()
     """The URIs of the extensions that the client says it knows; not all of them need be the agent's."""
+    push: PushConfig | None = None
+    """Where the client wants to be told of the task by push notifications, where its message says so."""
 
 
 class _NothingAsked(Exception):
@@ -218,6 +221,7 @@ class TaskService:
             at=self._clock.now(),
             context_is_new=not message.context_id,
             request=MessageToDict(request.metadata),
+            push=call.push,
             idempotency_key="" if message.context_id else call.idempotency_key,
         )
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
@@ -283,6 +287,7 @@ class TaskService:
             turn_id=str(uuid7()),
             at=self._clock.now(),
             request=MessageToDict(request.metadata),
+            push=call.push,
         )
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
         outcome = await self._store.follow_up(follow_up, holder=_holder(at_once), when_busy=policy)

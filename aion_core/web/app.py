@@ -15,6 +15,7 @@ from aion_core.auth.guard import Guard
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
+from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
@@ -53,13 +54,15 @@ def build_app(
     *,
     default: str = "",
     keys: Sequence[Mapping[str, str]] = (),
+    registry: PushRegistry | None = None,
     guards: Mapping[str, Guard] | None = None,
     loopback_only: bool = False,
 ) -> FastAPI:
     """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
 
-    `keys` are those that sign the cards; `guards` admit callers to each of the agents: without them, anybody calls,
-    or, with `loopback_only`, whoever is on this machine.
+    `keys` are those that sign the cards. Without a `registry` no agent sends push notifications, whatever its card says.
+    `guards` admit callers to each of the agents: without them, anybody calls, or, with `loopback_only`, whoever is on
+    this machine.
     """
     at_root = default or next(iter(agents))
     since = datetime.now(UTC)
@@ -84,7 +87,9 @@ def build_app(
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
-        handler = AionRequestHandler(service, lister, served.card, extended_card=served.extended_card)
+        handler = AionRequestHandler(
+            service, lister, served.card, extended_card=served.extended_card, registry=registry
+        )
         routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
         routes.extend(Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix))
         # Before v1.0's, where `v1` would be a tenant.

@@ -5,6 +5,7 @@ Starlette's own `request.json()` knows no limit, takes NaN, and turns bad UTF-8 
 
 import json
 import math
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from a2a.utils.errors import (
@@ -37,6 +38,13 @@ class BodyRefused(Exception):
         self.http, self.error = http, error
 
 
+@dataclass(frozen=True, slots=True)
+class _Unusable:
+    """What stands for a number that is none of JSON's as we take it, until the whole body has been read."""
+
+    sentence: str
+
+
 class StrictRequest(Request):
     """A request whose `json()` raises the protocol's errors; each says what to mend."""
 
@@ -44,6 +52,8 @@ class StrictRequest(Request):
         """`media_types`: what the body may be; JSON where none is given."""
         super().__init__(scope, receive)
         self._media_types = media_types or (JSON,)
+        self.read: Any = None
+        """The body as it was read, once it was, though it may not be usable: its `id` is what a refusal answers to."""
 
     async def body(self) -> bytes:
         """Return the whole body; raises BodyRefused as soon as it is too large, is cut, or is compressed."""
@@ -80,16 +90,27 @@ class StrictRequest(Request):
         if media_type not in self._media_types:
             wanted = " or ".join(self._media_types)
             raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
-        self._json = parse(await self.body())
+        self.read = _read(await self.body())
+        _check_tree(self.read)
+        self._json = self.read
         return self._json
 
 
-def parse(body: bytes) -> Any:
-    """Return what the JSON text says; see `StrictRequest.json`."""
+def is_text(text: str) -> bool:
+    """Tell whether UTF-8 can carry the text: it has no half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _read(body: bytes) -> Any:
+    """Return what the JSON text says; raises JSONParseError or InvalidRequestError."""
     if not body:
         raise JSONParseError("The body is empty: send a JSON object.")
     try:
-        parsed = json.loads(
+        return json.loads(
             body.decode("utf-8"),
             parse_constant=_no_constant,
             object_pairs_hook=_no_twice,
@@ -104,8 +125,6 @@ def parse(body: bytes) -> Any:
         ) from error
     except RecursionError as error:
         raise JSONParseError(f"The body is nested too deeply: {MAX_DEPTH} levels are enough.") from error
-    _check_tree(parsed)
-    return parsed
 
 
 def _no_constant(constant: str) -> NoReturn:
@@ -119,22 +138,22 @@ def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _float(digits: str) -> float:
+def _float(digits: str) -> float | _Unusable:
     number = float(digits)
     if math.isinf(number):
-        raise InvalidParamsError("The body has a number too large for JSON's doubles: send it as a string.")
+        return _Unusable("The body has a number too large for JSON's doubles: send it as a string.")
     return number
 
 
-def _integer(digits: str) -> int:
+def _integer(digits: str) -> int | _Unusable:
     # 5000 digits are refused here, before Python refuses to convert them.
     if len(digits) > 17 or abs(number := int(digits)) > MAX_INTEGER:
-        raise InvalidParamsError("The body has an integer above 2^53: send it as a string.")
+        return _Unusable("The body has an integer above 2^53: send it as a string.")
     return number
 
 
 def _check_tree(parsed: Any) -> None:
-    """Refuse what no A2A message needs: depth, and half a surrogate pair, which no UTF-8 can carry on."""
+    """Refuse what no A2A message needs: depth, a number that others read as another, and half a surrogate pair."""
     level = [parsed]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -145,16 +164,11 @@ def _check_tree(parsed: Any) -> None:
                     below.extend(value.values())
                 case list():
                     below.extend(value)
-                case str() if not value.isascii():
-                    _check_text(value)
+                case str() if not value.isascii() and not is_text(value):
+                    raise InvalidParamsError("A text of the body has half a surrogate pair (\\ud800 to \\udfff).")
+                case _Unusable():
+                    raise InvalidParamsError(value.sentence)
         if not below:
             return
         level = below
     raise InvalidParamsError(f"The body is nested more than {MAX_DEPTH} levels deep.")
-
-
-def _check_text(text: str) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidParamsError("A text of the body has half a surrogate pair (\\ud800 to \\udfff).") from error

@@ -11,8 +11,9 @@ from aion_core.protocol.types import AgentCard
 from aion_core.tasks.service import Call
 from aion_core.web.auth import CALLER, Caller
 from aion_core.web.extensions import negotiate
-from aion_core.web.request_handler import CALL
+from aion_core.web.request_handler import CALL, SPOKEN
 from aion_core.web.tenants import owner_in
+from aion_core.web.versions import V1
 
 WORK = "aion.work"
 """Where an ASGI scope holds the set of tasks that a request has set going."""
@@ -27,8 +28,9 @@ _ANONYMOUS = "anonymous"
 class CallContextBuilder(ServerCallContextBuilder):
     """Makes of a request the context in which the handler answers it."""
 
-    def __init__(self, agent_id: str, card: AgentCard | None = None) -> None:
-        self._agent_id, self._card = agent_id, card or AgentCard()
+    def __init__(self, agent_id: str, card: AgentCard | None = None, version: str = V1) -> None:
+        """`version`: which the requests speak."""
+        self._agent_id, self._card, self._version = agent_id, card or AgentCard(), version
         self._inner = DefaultServerCallContextBuilder()
 
     def build(self, request: Request) -> ServerCallContext:
@@ -49,6 +51,7 @@ class CallContextBuilder(ServerCallContextBuilder):
         declared = negotiate(request, self._card).declared
         # The SDK reads the one name of the header only.
         context.requested_extensions = set(declared)
+        context.state[SPOKEN] = self._version
         context.tenant = tenant or admitted_to
         context.state[CALL] = Call(
             owner_in(principal, tenant or admitted_to),

@@ -147,5 +147,7 @@ def _short(given: Any) -> str:
 def _words(error: ParseError) -> str:
     """Return what protobuf says of the field, without the names of its own types."""
     said = str(error).rpartition(" field: ")[2].strip()
+    if several := re.search(r'multiple "(\w+)" oneof', said):
+        return f"it has more than one {several[1]}, and may have one"
     said = re.sub(r' at "?[A-Z]\w*\.[\w.\[\]]+"?', "", said).rstrip(".")
     return re.sub(r'^Message type "[\w.]+"', "it", said)[:200]

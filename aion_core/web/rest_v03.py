@@ -36,6 +36,9 @@ from aion_core.web.versions import V03
 _TASK = "/v1/tasks/{id}"
 _CONFIGS = f"{_TASK}/pushNotificationConfigs"
 
+_CANCELED = {"TASK_STATE_CANCELLED": "TASK_STATE_CANCELED"}
+"""The one state that v0.3's proto file spells otherwise than v1.0's."""
+
 
 def _encode(event: Event) -> str:
     return json.dumps(MessageToDict(ToProto.stream_response(v03_event(event).result)), ensure_ascii=False)
@@ -98,7 +101,11 @@ async def _get_task(handler: AionRequestHandler, request: StrictRequest, context
 
 async def _list_tasks(handler: AionRequestHandler, request: StrictRequest, context: ServerCallContext) -> Any:
     # v0.3 lists tasks over REST only, and says no more of it: it is asked for as in v1.0, and answered in its own types.
-    asked = read_params(read_query(request.query_params, ListTasksRequest), ListTasksRequest)
+    # A state may be asked for by the name that it is answered by.
+    params = read_query(request.query_params, ListTasksRequest)
+    if "status" in params:
+        params["status"] = _CANCELED.get(params["status"], params["status"])
+    asked = read_params(params, ListTasksRequest)
     page = await handler.on_list_tasks(asked, context)
     return {
         "tasks": [_task(task) for task in page.tasks],
@@ -135,9 +142,11 @@ async def _get_config(handler: AionRequestHandler, request: StrictRequest, conte
 
 
 async def _list_configs(handler: AionRequestHandler, request: StrictRequest, context: ServerCallContext) -> Any:
-    asked = pb.ListTaskPushNotificationConfigsRequest(task_id=request.path_params["id"])
+    model = pb.ListTaskPushNotificationConfigsRequest
+    asked = read_params({**read_query(request.query_params, model), "taskId": request.path_params["id"]}, model)
     listed = await handler.on_list_task_push_notification_configs(asked, context)
-    return {"configs": [_config(config) for config in listed.configs]}
+    more = {"nextPageToken": listed.next_page_token} if listed.next_page_token else {}
+    return {"configs": [_config(config) for config in listed.configs], **more}
 
 
 async def _delete_config(handler: AionRequestHandler, request: StrictRequest, context: ServerCallContext) -> Any:

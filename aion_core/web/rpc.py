@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.service import Call
-from aion_core.web.body import BodyRefused, StrictRequest
+from aion_core.web.body import BodyRefused, StrictRequest, is_text
 from aion_core.web.calls import CallContextBuilder
 from aion_core.web.errors import error_body
 from aion_core.web.extensions import check_required, negotiate
@@ -54,7 +54,7 @@ class Dispatcher:
     ) -> None:
         self._handler, self._card, self._own = handler, card, own_methods or {}
         self._builder = CallContextBuilder(agent_id, card)
-        self._v03 = V03Adapter(handler, self._builder)
+        self._v03 = V03Adapter(handler, CallContextBuilder(agent_id, card, V03))
 
     def routes(self, prefix: str) -> list[Route]:
         """Return where the agent answers below the prefix, with and without a slash."""
@@ -63,7 +63,6 @@ class Dispatcher:
     async def handle(self, request: Request) -> Response:
         """Answer a POST; the body is read within its limits, before anything looks at it."""
         strict = StrictRequest(request.scope, request.receive)
-        request_id: RequestId = None
         headers: dict[str, str] = {}
         try:
             body = await strict.json()
@@ -83,7 +82,7 @@ class Dispatcher:
         except BodyRefused as refused:
             response = JSONResponse(error_body(None, refused.error), refused.http)
         except Exception as error:  # the outermost edge: what nobody expected is logged, and told as such
-            response = JSONResponse(error_body(request_id, error))
+            response = JSONResponse(error_body(_request_id(strict.read), error))
         response.headers.update(headers)
         return response
 
@@ -118,7 +117,9 @@ class Dispatcher:
 def _request_id(body: Any) -> RequestId:
     """Return the id to answer with: null where the request has none that JSON-RPC allows."""
     given = body.get("id") if isinstance(body, dict) else None
-    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
+    if isinstance(given, str):
+        return given if is_text(given) else None
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
 
 
 def _check_envelope(body: Any) -> None:

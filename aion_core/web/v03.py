@@ -21,6 +21,9 @@ def read_v03(given: Mapping[str, Any], model: type[M]) -> M:
     """Return what is given as one of v0.3's types; raises InvalidParamsError that names each field that is wrong."""
     params = given.get("params", given)
     _check_files(params.get("message") if isinstance(params, dict) else None)
+    if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
+        # The SDK's model reads past it, and takes the task's config to be asked for.
+        raise invalid_params("pushNotificationConfigId has to be a text.", "pushNotificationConfigId")
     try:
         read = model.model_validate(given)
     except ValidationError as error:
@@ -44,7 +47,7 @@ def core_request(request: Any) -> pb.SendMessageRequest:
     except A2AError:
         raise
     except Exception as error:  # binascii, protobuf and the SDK each raise their own
-        raise InvalidParamsError(f"A part of params.message cannot be read: {error}.") from error
+        raise InvalidParamsError(f"A part of message cannot be read: {error}.") from error
 
 
 def _check_files(message: Any) -> None:
@@ -72,11 +75,18 @@ def _bad_params(error: ValidationError) -> InvalidParamsError:
         if part := _PART.match(field):
             # A part is a union: each of its branches complains, and none of the complaints says what is the matter.
             field, message = part[0], _PART_RULE
-        problems.setdefault(field, f"{message[:1].lower()}{message[1:]}")
-    field, message = next(iter(problems.items()))
-    violations = [{"field": field, "message": message} for field, message in problems.items()]
-    where = f"params.{field}" if field else "params"
-    return InvalidParamsError(f"{where} cannot be used: {message}.", data={"errors": violations})
+        where = field or "params"
+        is_missing = problem["type"] == "missing" and message is not _PART_RULE
+        said = "is missing: it has to be given." if is_missing else f"cannot be used: {_small(message)}."
+        problems.setdefault(where, f"{where} {said}")
+    return InvalidParamsError(
+        next(iter(problems.values())),
+        data={"errors": [{"field": field, "message": sentence} for field, sentence in problems.items()]},
+    )
+
+
+def _small(sentence: str) -> str:
+    return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
 _PART = re.compile(r"message\.parts\[\d+\]")

@@ -57,6 +57,15 @@ async def test_other_bytes_under_the_name_take_the_place_of_the_first(blobs: Blo
     assert await blobs.get(name) == b"second"
 
 
+async def test_what_is_deleted_is_gone_there_or_not(blobs: Blobs, name: str) -> None:
+    await blobs.delete(name)
+    await blobs.put(name, b"here")
+    await blobs.put(f"{name}-2", b"stays")
+    await blobs.delete(name)
+    assert await blobs.get(name) is None
+    assert await blobs.get(f"{name}-2") == b"stays"
+
+
 @pytest.mark.parametrize("size", [0, 1, 8 * 1024 * 1024], ids=["empty", "a byte", "8 MB"])
 async def test_a_blob_may_have_any_size(blobs: Blobs, name: str, size: int) -> None:
     content = (b"0123456789abcdef" * (size // 16 + 1))[:size]

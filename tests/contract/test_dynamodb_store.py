@@ -462,7 +462,7 @@ async def test_a_payload_that_is_gone_is_said_to_be_gone(chat: Conversation, sta
     new = chat.message("m-1", "large " * 10_000)
     await chat.store.create(new, holder="holder-1")
     bucket, s3 = stack.environment("ApiFunction")["AION_BUCKET"], stack.client("s3")
-    prefix = f"{chat.context.owner}/"
+    prefix = f"tasks/{chat.context.owner}/"
     found = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]]
     assert len(found) == 1, "one payload was large"
     s3.delete_object(Bucket=bucket, Key=found[0])

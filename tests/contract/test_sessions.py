@@ -90,11 +90,13 @@ async def test_a_session_is_created_once(place: SessionPlace, app: str, user: st
 
 async def test_what_was_read_before_another_wrote_is_refused(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
-    late = await read(place, first)
+    service = place.service()
+    late = await service.get_session(app_name=app, user_id=user, session_id="c-1")
     assert late is not None
     await place.service().append_event(first, said("one"))
-    with pytest.raises(StaleSessionError):
-        await place.service().append_event(late, said("two", state={"x": 1, "user:x": 1}))
+    for by in (service, place.service()):
+        with pytest.raises(StaleSessionError):
+            await by.append_event(late, said("two", state={"x": 1, "user:x": 1}))
     found = await read(place, first)
     assert texts(found) == ["one"]
     assert found is not None
@@ -366,7 +368,7 @@ async def test_a_session_that_is_made_again_is_another(place: SessionPlace, app:
     service = place.service()
     old = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     await service.append_event(old, said("old"))
-    await service.delete_session(app_name=app, user_id=user, session_id="c-1")
+    await place.service().delete_session(app_name=app, user_id=user, session_id="c-1")
     new = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     await place.service().append_event(new, said("new"))
     with pytest.raises(StaleSessionError):

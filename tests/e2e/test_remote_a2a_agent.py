@@ -106,6 +106,17 @@ async def test_it_answers_a_question_and_goes_on_in_the_context(
         assert text_of(events[-1]) == f"Booked for {day}. You have asked {times} times."
 
 
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
+async def test_it_speaks_rest_too(agents: Server, streaming: bool) -> None:
+    """R107: the binding that its client prefers."""
+    rest = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
+    conversation = Conversation(agents, "booking", streaming=streaming, **rest)
+    asked = question(await conversation.say(types.Part(text="Book a room")))
+    answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"result": "Monday"})
+    events = await conversation.say(types.Part(function_response=answer))
+    assert text_of(events[-1]) == "Booked for Monday. You have asked 1 times."
+
+
 async def test_it_hears_that_a_turn_failed(agents: Server) -> None:
     """R36, D14: which error it was; in development its text too."""
     events = await Conversation(agents, "broken").say(types.Part(text="hello"))

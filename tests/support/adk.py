@@ -29,11 +29,14 @@ class ScriptedLlm(BaseLlm):
     scripts: list[Script]
     seen: list[list[genai.Content]] = Field(default_factory=list)
     """What the model was asked, call by call."""
+    instructions: list[Any] = Field(default_factory=list)
+    """And under which instructions."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         self.seen.append([content.model_copy(deep=True) for content in llm_request.contents])
+        self.instructions.append(llm_request.config.system_instruction)
         whole: list[genai.Part] = []
         text = ""
         for given in self.scripts.pop(0):

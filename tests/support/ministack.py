@@ -23,7 +23,7 @@ PROGRAM = Path(__file__).with_name("ministack_program.py")
 SETTINGS = {
     "MINISTACK_ACCOUNT_ID": ACCOUNT,
     "MINISTACK_HOST": "127.0.0.1",
-    "SERVICES": "dynamodb,s3,sqs",
+    "SERVICES": "dynamodb,kms,s3,sqs",
     "LOG_LEVEL": "WARNING",
     # It would take away the containers of another ministack on this machine.
     "DOCKER_HOST": "unix:///nowhere",

@@ -10,9 +10,9 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from aion_core.aws.blobs import S3Blobs
+from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
 from aion_core.aws.sessions import DynamoDBSessions
-from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.sessions import MemorySessionRecords, MemorySessions
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Clock, TaskStore
@@ -51,7 +51,9 @@ class DynamoDBSessionPlace:
         executor = ThreadPoolExecutor(16)
         self.dynamodb = Calls("dynamodb", executor, client=self.client)
         self.blobs = S3Blobs(Calls("s3", executor, client=self.s3), bucket=self.bucket)
-        self.cipher = MemoryCipher()
+        self.cipher = KMSCipher(
+            Calls("kms", executor, client=stack.client("kms")), clock, key=environment["AION_KMS_KEY"]
+        )
         self._clock = clock
 
     def service(self, **options: Any) -> DynamoDBSessions:

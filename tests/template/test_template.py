@@ -1,6 +1,7 @@
 """The gate on template.yaml, and that it would notice."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -22,6 +23,7 @@ OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
         {},
         OPEN,
         {"FunctionUrlAuth": "AWS_IAM", "Architecture": "x86_64"},
+        {"CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key"},
         {"RetentionDays": "3650", "LeaseSeconds": "5", "TaskConcurrency": "2"},
         {"BaseUrl": "https://agents.example.com", "AwsEndpointUrl": "http://127.0.0.1:4566"},
         {"CardKeySecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:card-key-AbCdEf", "CardKeyId": "k-1"},
@@ -35,10 +37,14 @@ def test_payloads_outlive_their_rows_however_long_tasks_are_kept() -> None:
     choices = transformed(TEMPLATE, {})["Parameters"]["RetentionDays"]["AllowedValues"]
     for days in choices:
         kept = Template(TEMPLATE, NOWHERE, {"RetentionDays": str(days)}).resolved("Blobs", "LifecycleConfiguration")
-        expiry = [
-            rule["ExpirationInDays"] for rule in kept["LifecycleConfiguration"]["Rules"] if "ExpirationInDays" in rule
-        ]
-        assert expiry == [days + 15]
+        rules = kept["LifecycleConfiguration"]["Rules"]
+        expiry = {rule["Prefix"]: rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule}
+        assert expiry == {
+            "tasks/": days + 15,
+            "threads/": days + 15,
+            "artifacts/": days + 15,
+            "sessions/": math.ceil(days * 1.5) + 15,
+        }
 
 
 @pytest.mark.parametrize("function", Template(TEMPLATE, NOWHERE).resources(FUNCTION))
@@ -81,7 +87,7 @@ def test_a_functions_environment_is_one_that_aion_starts_with(function: str) -> 
         (("!Ref TaskQueue", "!Ref TurnQueue"), "TurnQueue"),
         (("            FunctionResponseTypes: [ReportBatchItemFailures]\n", ""), "takes its batch along"),
         (("RecursiveLoop: Allow", "RecursiveLoop: Terminate"), "which Lambda ends after 16 times"),
-        (('"30": { Kept: 45 }', '"30": { Kept: 44 }'), "what-no-task-needs-any-more takes payloads away"),
+        (('"30": { Kept: 45,', '"30": { Kept: 44,'), "what-no-task-needs-any-more takes payloads away"),
         (("        AION_TABLE: !Ref Table\n", ""), "SweepFunction: AION_TABLE is missing"),
         (("AION_MAX_TRIES:", "AION_MAXTRIES:"), "TaskFunction: nothing reads AION_MAXTRIES"),
     ],

@@ -5,17 +5,23 @@ import base64
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
 from a2a.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
-from google.adk.events import Event
+from google.adk.apps.app import EventsCompactionConfig
+from google.adk.apps.base_events_summarizer import BaseEventsSummarizer
+from google.adk.events import Event, EventActions
+from google.adk.events.event_actions import EventCompaction
+from google.adk.memory import InMemoryMemoryService
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins import BasePlugin
 from google.adk.sessions import InMemorySessionService
-from google.adk.tools import ToolContext, exit_loop
+from google.adk.tools import ToolContext, exit_loop, load_memory
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types as genai
 
@@ -534,3 +540,86 @@ async def test_an_agent_transfers_to_another_which_goes_on_with_the_next_turn(di
         first = await ask(client, dialect)
         second = await ask(client, dialect, "and?", message_id="m-2", contextId=first["contextId"])
     assert (said(first), said(second)) == ("I help.", "Still me.")
+
+
+async def test_the_configuration_is_in_the_state_and_is_never_stored(dialect: str) -> None:
+    """aion.yaml: an instruction's {placeholder} finds it; what the agent sets itself outranks it."""
+    sessions = InMemorySessionService()
+    model = saying(["Fine."], ["Fine."])
+    root = LlmAgent(name="root", model=model, instruction="Use {provider}, in {tone}.")
+    adk = served(root, sessions, configuration={"provider": "maps", "tone": {"of": ["voice"]}})
+    async with http(parts(adk).app()) as client:
+        await ask(client, dialect)
+    assert "Use maps, in {'of': ['voice']}." in str(model.instructions[0])
+    (stored,) = [session for user in sessions.sessions["test"].values() for session in user.values()]
+    assert stored.state == {}
+
+
+async def test_what_an_agent_adds_to_its_memory_it_finds_in_another_conversation(dialect: str) -> None:
+    """Section 3: memory, of the module's own service where it holds one."""
+
+    async def remember(callback_context: CallbackContext) -> None:
+        await callback_context.add_session_to_memory()
+
+    module = ModuleType("an_agents_module")
+    module.__dict__["memory_service"] = memory = InMemoryMemoryService()
+    model = saying(["Noted."], [call("load_memory", query="milk")], [lambda request: texts(request.contents)[-1]])
+    root = LlmAgent(name="root", model=model, tools=[load_memory], after_agent_callback=remember)
+    async with http(parts(served(root, module=module)).app()) as client:
+        await ask(client, dialect, "Buy milk.")
+        found = await ask(client, dialect, "What was I to buy?", message_id="m-2")
+    assert "Buy milk." in str(said(found))
+    assert (await memory.search_memory(app_name="test", user_id="somebody else", query="milk")).memories == []
+
+
+async def test_an_agent_does_not_run_ahead_of_what_is_recorded() -> None:
+    """Fixed decision 2, section 3: when the agent goes on after an event, the log holds what the event says."""
+    seen: list[list[str]] = []
+
+    async def recorded() -> list[str]:
+        ((key, _),) = made.store._tasks.items()  # type: ignore[attr-defined]
+        log = await made.store.log(key)
+        assert log is not None
+        return [entry.event.artifact.name for entry in log.events if hasattr(entry.event, "artifact")]
+
+    class Saves(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            where = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": ctx.session.id}
+            for name in ("one", "two"):
+                part = genai.Part(text=name)
+                version = await ctx.artifact_service.save_artifact(**where, filename=name, artifact=part)
+                event = says(artifact_delta={name: version})
+                yield event.model_copy(update={"author": self.name})
+                seen.append(
+                    [*await recorded(), *(event.id for event in ctx.session.events[-1:] if event.author != self.name)]
+                )
+
+    made = parts(served(Saves(name="saves")))
+    async with http(made.app()) as client:
+        await ask(client, "SendMessage")
+    assert seen == [["one"], ["one", "two"]]
+
+
+class Summary(BaseEventsSummarizer):
+    """Sums up so many events, without a model."""
+
+    async def maybe_summarize_events(self, *, events: list[Event]) -> Event:
+        times = [event.timestamp for event in events]
+        summed = EventCompaction(
+            start_timestamp=min(times),
+            end_timestamp=max(times),
+            compacted_content=content(genai.Part(text="SUMMED UP")),
+        )
+        return Event(author="user", invocation_id=Event.new_id(), actions=EventActions(compaction=summed))
+
+
+async def test_an_apps_compaction_works(dialect: str) -> None:
+    """Section 3: what is said next stands on the summary."""
+    model = saying(["One."], ["Two."])
+    compaction = EventsCompactionConfig(summarizer=Summary(), compaction_interval=1, overlap_size=0)
+    app = App(name="mine", root_agent=LlmAgent(name="root", model=model), events_compaction_config=compaction)
+    async with http(parts(served(app)).app()) as client:
+        first = await ask(client, dialect)
+        second = await ask(client, dialect, "and?", message_id="m-2", contextId=first["contextId"])
+    assert (said(first), said(second)) == ("One.", "Two.")
+    assert texts(model.seen[1]) == ["model: SUMMED UP", "user: and?"]

@@ -78,6 +78,20 @@ async def test_what_is_no_request(client: httpx.AsyncClient, body: bytes, code: 
     assert refused(answer, code, word)["id"] is None or b'"id": 1,' in body
 
 
+@pytest.mark.parametrize("request_id", [7, "r-7", ""])
+@pytest.mark.parametrize(
+    "text", ['"\\ud83d"', "9007199254740993", "9" * 5000, "1e999", "[" * 40 + "]" * 40], ids=lambda text: text[:12]
+)
+async def test_whoever_sent_params_that_cannot_be_used_is_answered_by_its_id(
+    client: httpx.AsyncClient, request_id: str | int, text: str
+) -> None:
+    """R98: JSON-RPC 2.0, 5: the id is null only where it cannot be told."""
+    body = f'{{"params": {{"x": {text}}}, "method": "SendMessage", "id": {json.dumps(request_id)}, "jsonrpc": "2.0"}}'
+    assert refused(await client.post("/", content=body, headers=JSON), PARAMS)["id"] == request_id
+    body = f'{{"jsonrpc": "2.0", "id": {text}, "method": "SendMessage", "params": {{}}}}'
+    assert refused(await client.post("/", content=body, headers=JSON), PARAMS)["id"] is None
+
+
 @pytest.mark.parametrize("method", ["Nope", "message/nope", "sendMessage", "", "__init__"])
 async def test_an_unknown_method_is_told_the_known_ones(client: httpx.AsyncClient, method: str) -> None:
     """R98."""
@@ -96,6 +110,40 @@ async def test_params_that_hold_no_message(client: httpx.AsyncClient, method: st
     if params is not None:
         body["params"] = params
     assert refused(await client.post("/", json=body), PARAMS)["id"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "sentence"),
+    [
+        ("SendMessage", {}, "message is missing: send"),
+        ("message/send", None, "params is missing: it has to be given."),
+        ("message/send", {}, "message is missing: it has to be given."),
+        ("tasks/get", None, "params is missing: it has to be given."),
+        ("tasks/get", {}, "id is missing: it has to be given."),
+        ("message/send", {"message": {"messageId": "m", "role": "user"}}, "message.parts is missing: it has to be"),
+        (
+            "message/send",
+            {"message": {"messageId": 3, "role": "user", "parts": []}},
+            "message.messageId cannot be used",
+        ),
+        ("GetTask", {}, "id is missing: it is the task's id"),
+        (
+            "SendMessage",
+            {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a", "url": "b"}]}},
+            "message.parts[0] cannot be used: it has more than one content, and may have one.",
+        ),
+    ],
+)
+async def test_the_sentence_names_the_field_as_the_details_do(
+    client: httpx.AsyncClient, method: str, params: Any, sentence: str
+) -> None:
+    """R98, R99."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, **({} if params is None else {"params": params})}
+    error = refused(await client.post("/", json=body), PARAMS)["error"]
+    assert error["message"].startswith(sentence)
+    [violation, *_] = error["data"][1]["fieldViolations"]
+    assert sentence.startswith(f"{violation['field']} ")
+    assert violation["description"].startswith(sentence)
 
 
 BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [

@@ -28,7 +28,7 @@ EXAMPLES = [
     for path in [ROOT / "aion.yaml", *sorted((ROOT / "examples").glob("**/aion.yaml"))]
     for agent_id in yaml.safe_load(path.read_text(encoding="utf-8"))["aion"]["agents"]
 ]
-GOLDEN = sorted((ROOT / "tests" / "golden").glob("*.sse"))
+GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.sse"))
 
 
 def declared(config: Path) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def streams_of(transcript: Path) -> list[list[Event]]:
     return [stream for stream in streams if stream]
 
 
-@pytest.mark.parametrize("transcript", GOLDEN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("transcript", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_golden_transcript_complies(transcript: Path) -> None:
     """R27-R37, R103, D9-D11: each way of answering that the goldens know."""
     version = "0.3" if transcript.stem.endswith("v03") else "1.0"

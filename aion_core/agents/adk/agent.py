@@ -1,14 +1,14 @@
 """An ADK agent as an agent: its Runner's events are a turn, from its start, or from where an earlier try has stopped."""
 
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from types import ModuleType
+from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App, ResumabilityConfig
-from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.events import Event
-from google.adk.memory import BaseMemoryService
 from google.adk.sessions import Session
 
 from aion_core.agents.adk.going_on import NOT_RESUMABLE, can_go_on, goes_on, is_finished
@@ -16,6 +16,7 @@ from aion_core.agents.adk.inbound import content_of
 from aion_core.agents.adk.interrupts import answer, pending, question, sealing
 from aion_core.agents.adk.marks import missing
 from aion_core.agents.adk.outbound import Outbound
+from aion_core.agents.adk.services import credentials_of, memory_of
 from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
 from aion_core.agents.asked import Unfit, asked_before
 from aion_core.agents.guard import guarded
@@ -41,10 +42,14 @@ class AdkAgent:
         *,
         name: str = "",
         resume: AfterCrash = AfterCrash.FAIL,
-        memory: BaseMemoryService | None = None,
-        credentials: BaseCredentialService | None = None,
+        configuration: Mapping[str, Any] | None = None,
+        module: ModuleType | None = None,
     ) -> None:
-        """`name` is the agent's own; `resume` is for an agent that ADK does not take up again where it was."""
+        """`name` is the agent's own; `resume` is for an agent that ADK does not take up again where it was.
+
+        `configuration` is what the session's state holds from the beginning; `module` is where the agent was found: a
+        memory service and a credential service there are its own. Raises ConfigurationError.
+        """
         app = agent if isinstance(agent, App) else App(name="aion", root_agent=agent)
         if app.resumability_config is None:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
@@ -55,10 +60,11 @@ class AdkAgent:
             name=name,
             app=app,
             root=app.root_agent,
+            configuration=configuration or {},
             sessions=sessions,
             artifacts=artifacts,
-            memory=memory,
-            credentials=credentials,
+            memory=memory_of(module),
+            credentials=credentials_of(module),
         )
 
     def load(self) -> None:

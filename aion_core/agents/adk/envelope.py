@@ -1,9 +1,11 @@
-"""`a2a_outbox` on its way from an agent's state_delta to the client: out of the state, and kept with its event (R87, R88).
+"""What a turn's session stores: events with `a2a_outbox` out of the state, and kept with the event itself (R87, R88).
 
 ADK's state is the session's: what lies there the next turn finds. So the outbox is taken out before the session stores
 the event. It stays with the event itself, as its metadata, so that a turn whose process is lost still finds it.
 """
 
+import copy
+from collections.abc import Mapping
 from typing import Any
 
 from google.adk.events import Event
@@ -25,11 +27,15 @@ def outbox_in(event: Event) -> A2AOutbox | None:
     return outbox_of(given) if given is not None else None
 
 
-class WithoutOutboxes(BaseSessionService):
-    """A session service that stores each event without its outbox in the state; all else is the given service's."""
+class TurnSessions(BaseSessionService):
+    """A turn's session service: it stores each event without its outbox in the state; all else is the given service's.
 
-    def __init__(self, sessions: BaseSessionService) -> None:
-        self._sessions = sessions
+    The agent's configuration is in the state where nothing else is under the same key. It is not stored: it is always
+    that of aion.yaml.
+    """
+
+    def __init__(self, sessions: BaseSessionService, configuration: Mapping[str, Any] | None = None) -> None:
+        self._sessions, self._configuration = sessions, configuration or {}
         self._closed = False
 
     def close(self) -> None:
@@ -64,9 +70,13 @@ class WithoutOutboxes(BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """See `BaseSessionService.get_session`."""
-        return await self._sessions.get_session(
+        session = await self._sessions.get_session(
             app_name=app_name, user_id=user_id, session_id=session_id, config=config
         )
+        if session is not None:
+            for key, value in self._configuration.items():
+                session.state.setdefault(key, copy.deepcopy(value))
+        return session
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """See `BaseSessionService.list_sessions`."""

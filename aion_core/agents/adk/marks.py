@@ -34,8 +34,11 @@ def ends(agent: BaseNode, events: Sequence[Event]) -> bool:
     if last.get_function_responses() and (last.actions.requested_auth_configs or _confirms(last)):
         return False
     author = agent.find_agent(last.author)
+    if author is None or (author is not agent and getattr(author, "mode", None) == "single_turn"):
+        # What it answers is for the agent that has asked it.
+        return False
     # What a sub-agent of a workflow answers is not the workflow's end.
-    return author is not None and all(isinstance(each, LlmAgent) for each in _up_to(author, agent))
+    return all(isinstance(each, LlmAgent) for each in _up_to(author, agent))
 
 
 def missing(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:

@@ -1,7 +1,7 @@
 """One turn of an ADK agent: where it is kept, what ADK's Runner is called with, and what comes of it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from google.adk.sessions import BaseSessionService, Session
 from google.adk.workflow import BaseNode
 from google.genai import types as genai
 
-from aion_core.agents.adk.envelope import WithoutOutboxes
+from aion_core.agents.adk.envelope import TurnSessions
 from aion_core.agents.adk.going_on import can_go_on, is_finished, may_stop
 from aion_core.agents.adk.handover import Handover, reading
 from aion_core.agents.adk.observed import Observer
@@ -70,9 +70,11 @@ class Given:
     root: BaseNode
     """The App's root: an agent, or a workflow."""
     sessions: Sessions
-    artifacts: Artifacts | None = None
-    memory: BaseMemoryService | None = None
-    credentials: BaseCredentialService | None = None
+    artifacts: Artifacts | None
+    configuration: Mapping[str, Any]
+    """The author's own settings; they are in the session's state."""
+    memory: BaseMemoryService
+    credentials: BaseCredentialService
 
 
 class AdkTurn:
@@ -82,7 +84,7 @@ class AdkTurn:
         self._asked, self._given = asked, given
         self._handover = Handover()
         self._observer = Observer(asked.task.id, given.root.name, self._handover.hand)
-        self._sessions = WithoutOutboxes(given.sessions(asked))
+        self._sessions = TurnSessions(given.sessions(asked), given.configuration)
         self._artifacts = given.artifacts(asked) if given.artifacts is not None else None
         self._abort = asyncio.Event()
         self._runner = TurnRunner(

@@ -10,6 +10,7 @@ from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
+from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
 
 from tests.support.adk import call, saying, served, texts
 from tests.support.adk_http import DIALECTS, ask, ask_parts, history, said
@@ -331,3 +332,24 @@ async def test_what_is_no_credential_is_asked_again_without_a_word_of_it(dialect
         assert str(said(again)).startswith("That is no credential.")
         done = await answer(client, dialect, asked, "the-user-token", message_id="m-3")
     assert (state(done), used) == ("COMPLETED", ["the-user-token"])
+
+
+async def test_a_credential_is_asked_for_once_in_a_conversation(dialect: str) -> None:
+    """ADK's authenticated tools: it is kept where the deployment keeps sessions, for the next turn."""
+    used: list[str | None] = []
+
+    def meetings(credential: AuthCredential) -> str:
+        """List the meetings."""
+        used.append(credential.api_key)
+        return "none"
+
+    tool = AuthenticatedFunctionTool(func=meetings, auth_config=WANTED["apiKey"].model_copy(deep=True))
+    model = saying([call("meetings")], ["No meetings."], [call("meetings")], ["Still none."])
+    async with http(parts(served(LlmAgent(name="root", model=model, tools=[tool]))).app()) as client:
+        asked = await ask(client, dialect)
+        assert state(asked) == "AUTH_REQUIRED"
+        done = await answer(client, dialect, asked, "the-user-token")
+        assert said(done) == "No meetings."
+        again = await ask(client, dialect, "and now?", message_id="m-3", contextId=asked["contextId"])
+    assert (state(again), said(again)) == ("COMPLETED", "Still none.")
+    assert used == ["the-user-token", "the-user-token"]

@@ -95,6 +95,24 @@ async def test_a_question_ends_a_stream_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "found"),
+    [
+        ("TASK_STATE_CANCELLED", 1),
+        ("TASK_STATE_CANCELED", 1),
+        ("TASK_STATE_INPUT_REQUIRED", 0),
+    ],
+)
+async def test_tasks_are_listed_by_the_state_that_they_are_shown_in(status: str, found: int) -> None:
+    """R18, R44: v0.3 spells one of them otherwise than v1.0."""
+    async with http(parts(Asking()).app()) as client:
+        task = (await client.post("/v1/message:send", json=old_body())).json()["task"]
+        await client.post(f"/v1/tasks/{task['id']}:cancel")
+        listed = await client.get("/v1/tasks", params={"status": status})
+        assert [each["id"] for each in listed.json()["tasks"]] == [task["id"]] * found
+        refused(await client.get("/v1/tasks?status=canceled"), 400, -32602, "status")
+
+
+@pytest.mark.parametrize(
     ("given", "word"),
     [
         ({}, "message"),

@@ -69,8 +69,7 @@ def unknown_fields(draw: DrawFn, dialect: Dialect) -> Variation:
     more, value, pick = draw(UNKNOWN), draw(VALUES), draw(st.integers(0, 100))
 
     def change(body: Json) -> Json:
-        # Not beside "jsonrpc" and "method": JSON-RPC's envelope is no message of A2A.
-        places = [path for path in objects(body) if not _is_data(path) and (path or "jsonrpc" not in body)]
+        places = [path for path in objects(body) if not _is_data(path)]
         return changed(body, places[pick % len(places)], lambda whole: {**whole, more: value})
 
     return equal("unknown fields", draw, dialect, change)

@@ -15,6 +15,8 @@ from tests.unit.wire.equals import equals
 from tests.unit.wire.served import Served
 from tests.unit.wire.variations import Variation, bad
 
+pytestmark = pytest.mark.timeout(900)  # many examples are one test
+
 MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 2_000
 """How many in all."""
 

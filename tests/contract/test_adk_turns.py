@@ -1,0 +1,146 @@
+"""ADK turns over the sessions that a deployment has, in memory and on DynamoDB: what they keep is enough to go on from."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from google.adk.agents import BaseAgent, LlmAgent, SequentialAgent
+from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
+
+from aion.shared.types import A2AOutbox
+from aion_core.agents.adk.agent import AdkAgent
+from aion_core.checkpointing.turn import Fence
+from aion_core.protocol.types import Message, Part, Role
+from tests.support.adk import DecidingLlm, call, saying, served, texts
+from tests.support.adk_http import ask, history, said
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+from tests.support.service import Parts, http, parts, send
+from tests.support.sessions import DynamoDBSessionPlace, MemorySessionPlace, SessionPlace
+from tests.support.stores import new_owner
+
+DIALECT = "SendMessage"
+
+
+@pytest.fixture
+def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
+    if adapter is None:
+        return MemorySessionPlace(clock)
+    return DynamoDBSessionPlace(adapter, clock)
+
+
+def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Parts:
+    """A process of the deployment: what it has at hand is gone with it."""
+
+    def adapted(agent: BaseAgent) -> AdkAgent:
+        return served(agent, lambda asked: place.service(fence=Fence(asked.context, asked.fence)))
+
+    return parts(adapted(agent), place.tasks, clock, blocking_wait=1e9)
+
+
+async def test_a_conversation_goes_on_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
+    """R43, R87: state, events and what was asked; the outbox is not in the state."""
+    context = new_owner()
+
+    def note(tool_context: ToolContext, text: str) -> str:
+        """Note."""
+        tool_context.state["noted"] = text
+        tool_context.state["a2a_outbox"] = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="Noted.")]))
+        return "noted"
+
+    def read(tool_context: ToolContext) -> dict[str, Any]:
+        """Read."""
+        return {key: tool_context.state.get(key) for key in ("noted", "a2a_outbox")}
+
+    first = saying([call("note", text="milk")], ["I noted it."])
+    async with http(process(place, clock, LlmAgent(name="root", model=first, tools=[note])).app()) as client:
+        task = await ask(client, DIALECT, contextId=context, message_id="m-1")
+        assert said(task) == "Noted."
+    second = saying([call("read")], ["Milk."])
+    async with http(process(place, clock, LlmAgent(name="root", model=second, tools=[read])).app()) as client:
+        task = await ask(client, DIALECT, "and?", contextId=context, message_id="m-2")
+        assert said(task) == "Milk."
+    assert texts(second.seen[1])[-1] == "user: read -> {'noted': 'milk', 'a2a_outbox': None}"
+    assert "model: I noted it." in texts(second.seen[0])
+
+
+async def test_questions_wait_in_the_session_until_another_process_takes_the_answer(
+    place: SessionPlace, clock: ManualClock
+) -> None:
+    """Section 3: within a sequence, a confirmation and a long-running tool."""
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    def approve() -> None:
+        """Ask."""
+
+    def tree() -> SequentialAgent:
+        def decide(seen: list[str]) -> list[Any]:
+            if any("approve ->" in line for line in seen):
+                return ["Approved."]
+            if any("pay -> {'result'" in line for line in seen):
+                return [call("approve", "call-2")]
+            return [call("pay", "call-1", amount=5)]
+
+        tools = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(func=approve)]
+        return SequentialAgent(
+            name="root",
+            sub_agents=[
+                LlmAgent(name="asks", model=DecidingLlm(decide=decide), tools=tools),
+                LlmAgent(name="last", model=saying(["Done."])),
+            ],
+        )
+
+    async with http(process(place, clock, tree()).app()) as client:
+        task = await ask(client, DIALECT, contextId=new_owner(), message_id="m-1")
+        assert "pay(amount=5)" in str(said(task))
+    async with http(process(place, clock, tree()).app()) as client:
+        task = await ask(client, DIALECT, "yes", taskId=task["id"], message_id="m-2")
+        assert (task["status"]["state"], paid) == ("TASK_STATE_INPUT_REQUIRED", [5])
+        assert "approve()" in str(said(task))
+    async with http(process(place, clock, tree()).app()) as client:
+        task = await ask(client, DIALECT, "go", taskId=task["id"], message_id="m-3")
+    assert (said(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
+
+
+async def test_a_late_workers_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
+    """Fixed decision 6: what it does after its task was canceled is not in the next turn's session."""
+    context = new_owner()
+    running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait, whatever happens."""
+        running.set()
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+        return "too late"
+
+    model = saying([call("wait", "call-1")], ["Not heard."])
+    late = process(place, clock, LlmAgent(name="root", model=model, tools=[wait]))
+    following = saying(["Next."])
+    async with http(late.app()) as client:
+        request = send(contextId=context)
+        request["params"]["configuration"] = {"returnImmediately": True}
+        task = (await client.post("/", json=request)).json()["result"]["task"]
+        await running.wait()
+        cancel = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": task["id"]}}
+        assert "result" in (await client.post("/", json=cancel)).json()
+        async with http(process(place, clock, LlmAgent(name="root", model=following)).app()) as other:
+            go.set()
+            await ended.wait()
+            task = await ask(other, DIALECT, "and?", contextId=context, message_id="m-2")
+        assert said(task) == "Next."
+    assert texts(following.seen[0]) == [
+        "user: hi",
+        "model: wait({})",
+        "user: wait -> {'error': 'canceled'}",
+        "user: and?",
+    ]

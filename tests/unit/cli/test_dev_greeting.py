@@ -1,0 +1,19 @@
+"""What `aion dev` prints once it answers."""
+
+from pathlib import Path
+
+import pytest
+
+from aion_core.agents.config import read_config
+from aion_core.cli.dev import greeting
+
+
+@pytest.mark.parametrize(("mark", "at_root"), [("", "one"), ("default: true", "two")])
+def test_the_agent_that_answers_at_the_root_is_the_one_that_is_said_to(tmp_path: Path, mark: str, at_root: str) -> None:
+    file = tmp_path / "aion.yaml"
+    file.write_text(f"aion: {{agents: {{one: {{path: a.py}}, two: {{path: b.py, {mark}}}}}}}", encoding="utf-8")
+    lines = greeting(read_config(file), "http://x", "memory").splitlines()
+    assert [line for line in lines if " answers at http://x/ " in line] == [
+        f"{at_root} answers at http://x/ and http://x/agents/{at_root}/"
+    ]
+    assert sum("/agents/" in line for line in lines) == 2
