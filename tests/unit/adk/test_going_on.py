@@ -215,7 +215,8 @@ async def test_a_custom_agent_starts_over_where_its_author_says_so(place: int, w
     """`resume: restart`: it is run again, and what it says again is said once."""
 
     def tree() -> BaseAgent:
-        custom = agent(says("One."), says("Two."), says("Three."))
+        # Made anew each time, and so with ids of their own.
+        custom = agent(*[lambda ctx, text=text: says(text) for text in ("One.", "Two.", "Three.")])
         return SequentialAgent(name="root", sub_agents=[simply("first"), custom]) if within else custom
 
     undisturbed = outcome(await after_all(served(tree())))
