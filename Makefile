@@ -14,7 +14,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PORT=…, AION_CONFIG=…)
+dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PORT=…, AION_CONFIG=…, AUTH=on)
 	@exec $(VENV)/bin/aion dev
 
 test: $(VENV)/.tests ## Pass the tests

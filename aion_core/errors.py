@@ -18,6 +18,7 @@ AionError
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
 │   ├── StoreCorrupt             the log has a gap, or a record cannot be read
 │   └── UnreadableBell           a message of the queue is no bell, or one of another version
+├── WebhookBlocked               nobody may call this webhook: the guard says why
 ├── ClaimLost                    another delivers to this webhook, or its config is gone: stop
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
 ├── MoreAsked                    a message waits for the task that was about to end: it goes on
@@ -50,7 +51,7 @@ class TaskNotFound(ClientError):
     """No task has this id, or it is not the caller's to see; the two are told apart by nobody (spec 3.3.2)."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__("There is no task with this id. Check the id, or send the message without taskId.")
+        super().__init__("There is no task with this id. Check the id; a message without taskId begins a new task.")
         self.task_id = task_id
 
 
@@ -112,6 +113,10 @@ class StoreCorrupt(StoreError):
 
 class UnreadableBell(StoreError, ValueError):
     """A message of the queue is no bell, or one that this version cannot read; the dead letter queue keeps it."""
+
+
+class WebhookBlocked(AionError):
+    """The webhook's URL or address may not be called; the text is what is said of it after "url:", or "blocked:"."""
 
 
 class ClaimLost(AionError):

@@ -3,6 +3,7 @@
 The template sets these on each function; `aion dev` sets them from the same template.
 """
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Self
 
 from aion_core.errors import ConfigurationError
+
+WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+"""Where a server, or what it serves, is reached: an http or https URL without a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,18 @@ class Settings:
     """AION_BUCKET: where large payloads lie."""
     task_queue_url: str
     """AION_TASK_QUEUE_URL: the queue of the bells that wake the function which runs turns."""
+    push_queue_url: str
+    """AION_PUSH_QUEUE_URL: the queue of the bells that wake the function which delivers push notifications."""
     kms_key: str
-    """AION_KMS_KEY: the KMS key that seals ADK's sessions, by its ARN, id or alias; needed where an agent is ADK's."""
+    """AION_KMS_KEY: the KMS key that seals ADK's sessions and push configs, by its ARN, id or alias."""
+    push_http: bool
+    """AION_PUSH_HTTP: let webhooks be called by http too, and at any port; for development."""
+    push_ports: tuple[int, ...]
+    """AION_PUSH_PORTS: the ports at which webhooks may be called; 443 and 8443 where nothing is said."""
+    push_hosts: tuple[str, ...]
+    """AION_PUSH_HOSTS: the only hosts whose webhooks may be called; one that begins with a dot, and all below it."""
+    push_networks: tuple[str, ...]
+    """AION_PUSH_NETWORKS: networks whose addresses may be called though they are not public, such as 10.1.0.0/16."""
     lease_seconds: float
     """AION_LEASE_SECONDS: how long a turn may go unheard before another instance takes it over."""
     max_tries: int
@@ -47,6 +61,14 @@ class Settings:
     """AION_CARD_KEY_ID: what signatures name the key by; its thumbprint where nothing is said."""
     card_key_url: str
     """AION_CARD_KEY_URL: where clients find the public key; the server's own key set where nothing is said."""
+    fronts: tuple[str, ...]
+    """AION_FRONTS: how each way to the function asks for AWS signatures: `AWS_IAM` or `NONE` (and `OFF` for no way)."""
+    auth: bool
+    """AION_AUTH: `off` lets everybody on this machine call; for development, and refused on Lambda."""
+    basic_users_file: str
+    """AION_BASIC_USERS_FILE: a JSON object of names and argon2 hashes, where HTTP Basic is declared."""
+    basic_users_secret: str
+    """AION_BASIC_USERS_SECRET: the ARN of a Secrets Manager secret that holds it, instead of a file."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
 
@@ -63,7 +85,14 @@ class Settings:
             table=read.text("AION_TABLE", None if needs_aws else ""),
             bucket=read.text("AION_BUCKET", None if needs_aws else ""),
             task_queue_url=read.text("AION_TASK_QUEUE_URL", None if needs_aws else ""),
+            push_queue_url=read.text("AION_PUSH_QUEUE_URL", ""),
             kms_key=read.text("AION_KMS_KEY", ""),
+            push_http=read.one_of("AION_PUSH_HTTP", ("false", "true")) == "true",
+            push_ports=tuple(read.port("AION_PUSH_PORTS", port) for port in read.several("AION_PUSH_PORTS")),
+            push_hosts=read.several("AION_PUSH_HOSTS"),
+            push_networks=tuple(
+                read.network("AION_PUSH_NETWORKS", network) for network in read.several("AION_PUSH_NETWORKS")
+            ),
             lease_seconds=read.seconds("AION_LEASE_SECONDS", 30.0),
             max_tries=read.count("AION_MAX_TRIES", 3),
             blocking_wait=read.seconds("AION_BLOCKING_WAIT", 240.0),
@@ -72,6 +101,10 @@ class Settings:
             card_key_secret=read.at_most_one("AION_CARD_KEY_SECRET", "AION_CARD_KEY_FILE"),
             card_key_id=read.text("AION_CARD_KEY_ID", ""),
             card_key_url=read.url("AION_CARD_KEY_URL", ""),
+            fronts=read.fronts("AION_FRONTS"),
+            auth=read.one_of("AION_AUTH", ("on", "off")) == "on" or read.refuse_on_lambda("AION_AUTH"),
+            basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
+            basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
         )
 
@@ -88,15 +121,45 @@ class _Reader:
 
     def url(self, name: str, default: str) -> str:
         value = self.text(name, default)
-        if value and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
+        if value and not WEB_ADDRESS.fullmatch(value):
             raise ConfigurationError(f"{name} is {value!r}; it has to be an http or https URL without a query.")
         return value
+
+    def fronts(self, name: str) -> tuple[str, ...]:
+        """Return how the ways that there are ask for signatures."""
+        value = self.text(name, "")
+        fronts = tuple(value.split(",")) if value else ()
+        if not set(fronts) <= {"AWS_IAM", "NONE", "OFF"}:
+            raise ConfigurationError(f"{name} is {value!r}; it has to be AWS_IAM, NONE or OFF for each way, by commas.")
+        return tuple(front for front in fronts if front != "OFF")
+
+    def refuse_on_lambda(self, name: str) -> bool:
+        """Return False where this is no function of AWS; SAM's local one is none."""
+        if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
+            raise ConfigurationError(f"{name} is off, and this is a deployed function: there nobody calls unasked.")
+        return False
 
     def at_most_one(self, name: str, other: str) -> str:
         """Return what `name` says; of the two only one may say something."""
         value = self.text(name, "")
         if value and self.text(other, ""):
-            raise ConfigurationError(f"{name} and {other} are both set; the cards are signed with one key.")
+            raise ConfigurationError(f"{name} and {other} are both set; leave one of them.")
+        return value
+
+    def several(self, name: str) -> tuple[str, ...]:
+        """Return what stands between commas; nothing where nothing is said."""
+        return tuple(said for word in self.text(name, "").split(",") if (said := word.strip()))
+
+    def port(self, name: str, value: str) -> int:
+        if not (value.isascii() and value.isdecimal() and 0 < int(value) < 65536):
+            raise ConfigurationError(f"{name} holds {value!r}; a port is a number from 1 to 65535.")
+        return int(value)
+
+    def network(self, name: str, value: str) -> str:
+        try:
+            ipaddress.ip_network(value)
+        except ValueError:
+            raise ConfigurationError(f"{name} holds {value!r}; a network is like 10.1.0.0/16.") from None
         return value
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str:

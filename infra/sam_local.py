@@ -37,7 +37,8 @@ def machine_architecture() -> str:
 def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, file: Path) -> None:
     """Write what `sam local --env-vars` sets in the functions' containers."""
     environments = {
-        name: {**stack.environment(name, reached_at=reached_at), "AION_BASE_URL": base_url}
+        # Nobody checks signatures here, and nobody but this machine can call.
+        name: {**stack.environment(name, reached_at=reached_at), "AION_BASE_URL": base_url, "AION_AUTH": "off"}
         for name in stack.template.resources(FUNCTION)
     }
     file.write_text(json.dumps(environments, indent=2))
@@ -66,7 +67,7 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
         # What comes by queue or schedule is worked on in this process: SAM has no pollers.
         os.environ.pop("AWS_PROFILE", None)
         for name in stack.template.resources(FUNCTION):
-            os.environ.update(stack.environment(name), AION_BASE_URL=base_url)
+            os.environ.update(stack.environment(name), AION_BASE_URL=base_url, AION_AUTH="off")
         stack.poll(environ={"AION_BASE_URL": base_url})
         command = [sam, "local", "start-api", *overrides, "--env-vars", str(ENV_VARS), "--port", str(port), *more]
         return _run(command, environ)

@@ -28,8 +28,6 @@ OWN = "AION_"
 RETENTION = "AION_RETENTION_DAYS"
 # Days: a row goes some time after it has expired, and what it names has to be there as long as it is.
 LONGER_THAN_ITS_ROW = 15
-# The queue of what is to be pushed is there before its function.
-NOT_READ_YET = {"AION_PUSH_QUEUE_URL"}
 # W2001, a parameter that is not used: the transform itself has used some of them up.
 IGNORED = ["W2001"]
 # What `sam package` puts in the place of a local folder.
@@ -218,7 +216,7 @@ def _variables(template: Template) -> Iterator[str]:
         needed = {name for name, has_default in settings.items() if not has_default}
         runtime = {name for file in (code / "lambda_runtime").glob("*.py") for name in _variables_read(file)}
         given = {name for name in template.environment(function) if name.startswith(OWN)}
-        for name in sorted(given - settings.keys() - runtime - NOT_READ_YET):
+        for name in sorted(given - settings.keys() - runtime):
             yield f"{function}: nothing reads {name}"
         for name in sorted(needed - given):
             yield f"{function}: {name} is missing, and has no default"

@@ -3,11 +3,13 @@
 import json
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
 """`type/subtype`, as RFC 6838 has it; a range, such as `image/*`, too."""
 WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
+LISTABLE = r"^[^\s,]+$"
+"""What can stand in a header that lists such things with commas between them."""
 MAX_PARAMS_DEPTH = 32
 
 # An unknown key is an error that names the key, never ignored: a typing slip must not turn a setting off.
@@ -17,6 +19,18 @@ MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
 WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """What a card has to say: a field that the specification requires is not empty."""
+
+
+def _named(require: object) -> object:
+    """Read the name of a scheme for the scheme without scopes."""
+    return {require: []} if isinstance(require, str) else require
+
+
+Scope = Annotated[str, StringConstraints(pattern=r"^[!#-\[\]-~]+$")]
+"""RFC 6749, 3.3."""
+SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_named), Field(min_length=1)]
+"""Schemes that are needed together, each with its scopes; a name alone is the scheme without."""
 
 
 def unlike(skills: list["Skill"]) -> list["Skill"]:
@@ -66,6 +80,8 @@ class Skill(_Strict):
     input_modes: list[MediaType] = []
     """What it takes, where that is not what the agent takes."""
     output_modes: list[MediaType] = []
+    require: list[RequirementConfig] = []
+    """What its callers need beyond what the agent requires; one of them is enough."""
 
 
 Skills = Annotated[list[Skill], AfterValidator(unlike)]
@@ -81,7 +97,7 @@ class Provider(_Strict):
 class Extension(_Strict):
     """An extension of A2A that the agent knows, as its card declares it (spec 4.4.4)."""
 
-    uri: Said
+    uri: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=LISTABLE)]
     description: str = ""
     required: bool = False
     """Whether a client that does not declare it in `A2A-Extensions` is refused (-32008)."""
@@ -90,6 +106,16 @@ class Extension(_Strict):
     def as_declared(self) -> dict[str, Any]:
         """Return what is said of it; what is not said is left out of the card, too."""
         return {field: value for field, value in self.model_dump().items() if value}
+
+
+def _each_once(extensions: list[Extension]) -> list[Extension]:
+    uris = [extension.uri for extension in extensions]
+    if twice := sorted({uri for uri in uris if uris.count(uri) > 1}):
+        raise ValueError(f"two extensions have the uri {twice[0]!r}")
+    return extensions
+
+
+Extensions = Annotated[list[Extension], AfterValidator(_each_once)]
 
 
 class ExtendedCard(_Strict):

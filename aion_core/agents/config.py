@@ -9,11 +9,13 @@ import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from aion_core.agents.card_config import (
+    LISTABLE,
     MEDIA_TYPE,
     STRICT,
     WEB_ADDRESS,
     ExtendedCard,
     Extension,
+    Extensions,
     MediaType,
     Provider,
     Said,
@@ -22,8 +24,16 @@ from aion_core.agents.card_config import (
     WebAddress,
     unlike,
 )
+from aion_core.agents.security_config import (
+    ApiKeyConfig,
+    AwsIamConfig,
+    BasicConfig,
+    BearerJwtConfig,
+    OidcConfig,
+    SecurityConfig,
+)
 from aion_core.errors import ConfigurationError
-from aion_core.ports import AfterCrash, AnswerAs, ReplyAs, WhenBusy
+from aion_core.ports import AfterCrash, AnswerAs, PushEvents, ReplyAs, WhenBusy
 
 _TEXT = ["text/plain"]
 
@@ -36,8 +46,17 @@ class Capabilities(_Strict):
     """What the card promises beyond a plain answer (R3)."""
 
     streaming: bool = True
+    push_notifications: bool = True
+    """Whether clients may have webhooks told of their tasks, where the deployment delivers to them."""
     extended_agent_card: bool = False
-    extensions: list[Extension] = []
+    extensions: Extensions = []
+
+
+class Push(_Strict):
+    """What the webhooks are told that clients have registered."""
+
+    events: PushEvents = PushEvents.STATUS
+    """Of which events: `status`, `status+artifact`, or `all`."""
 
 
 class AgentConfig(_Strict):
@@ -53,6 +72,8 @@ class AgentConfig(_Strict):
     documentation_url: WebAddress | None = None
     icon_url: WebAddress | None = None
     provider: Provider | None = None
+    security: SecurityConfig | None = None
+    """Who may call this agent, where that is not what `aion.security` says of all."""
     skills: Skills = []
     extended_card: ExtendedCard | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
@@ -62,6 +83,7 @@ class AgentConfig(_Strict):
     ]
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     capabilities: Capabilities = Capabilities()
+    push: Push = Push()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
@@ -78,12 +100,37 @@ class AgentConfig(_Strict):
         unlike([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
         return self
 
+    @model_validator(mode="after")
+    def _extended_card_is_offered(self) -> Self:
+        if self.extended_card is not None and not self.capabilities.extended_agent_card:
+            raise ValueError("extended_card is given to nobody without capabilities.extended_agent_card: true")
+        return self
+
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
 class _Aion(_Strict):
+    security: SecurityConfig | None = None
+    """Who may call, and how they say who they are."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
+
+    def with_security(self) -> dict[str, AgentConfig]:
+        """Return the agents, each with what the deployment says of security beside what it says itself."""
+        ours = self.security
+        if ours is None:
+            return self.agents
+        agents = {}
+        for agent_id, agent in self.agents.items():
+            own = agent.security or SecurityConfig()
+            schemes = {**ours.schemes, **own.schemes}
+            require = own.require
+            if require is None:
+                require = [{name: []} for name in own.schemes] or ours.require
+            agents[agent_id] = agent.model_copy(
+                update={"security": SecurityConfig.model_construct(schemes=schemes, require=require)}
+            )
+        return agents
 
 
 class _File(_Strict):
@@ -117,7 +164,7 @@ def read_config(path: Path) -> dict[str, AgentConfig]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no YAML: {error}") from error
     try:
-        return _File.model_validate(content).aion.agents
+        return _File.model_validate(content).aion.with_security()
     except ValidationError as error:
         raise ConfigurationError("\n".join(_sentences(path, error))) from error
 
@@ -159,6 +206,9 @@ _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("too_short", None): lambda _: "is empty.",
     ("string_type", None): lambda said: f"is {said!r}, which YAML does not take for text: put it in quotes.",
     ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
+    ("string_pattern_mismatch", LISTABLE): lambda said: (
+        f"is {said!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
+    ),
     ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
 }
 """Where pydantic's own words say nothing of the mend."""
@@ -171,8 +221,15 @@ def _known_keys() -> set[str]:
         AgentConfig,
         Skill,
         Capabilities,
+        Push,
         Provider,
         Extension,
         ExtendedCard,
+        SecurityConfig,
+        BearerJwtConfig,
+        OidcConfig,
+        ApiKeyConfig,
+        BasicConfig,
+        AwsIamConfig,
     ]
     return {field for model in models for field in model.model_fields}

@@ -10,7 +10,7 @@ from aion_core.errors import InvalidMessage
 from aion_core.ports import Asked
 from aion_core.protocol.aion.inbound import Happened, Inbound, read
 from aion_core.protocol.aion.outbound import answer_to
-from aion_core.protocol.extensions import without_reserved_keys
+from aion_core.protocol.extensions import ALLOWED_SKILLS, without_reserved_keys
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,8 @@ def context_of(asked: Asked, sink: ReplySink, *, name: str = "") -> AionContext:
 def inbox_of(asked: Asked) -> A2AInbox:
     """Return the envelope of the message: the task as it stands, the whole message, the request's metadata (R51).
 
-    To these are added the network and the sender there, as the distribution names them.
+    To these are added the network and the sender there, as the distribution names them, and the guarded skills that the
+    caller may use, where there are any.
     """
     return _inbox(asked, inbound_of(asked))
 
@@ -69,8 +70,10 @@ def text_of(asked: Asked) -> str:
 
 def _inbox(asked: Asked, inbound: Inbound) -> A2AInbox:
     named = {NETWORK: inbound.network, SENDER_ID: inbound.sender_id}
+    given = with_integers(asked.request)
     metadata = {
-        **without_reserved_keys(with_integers(asked.request)),
+        **without_reserved_keys(given),
+        **({ALLOWED_SKILLS: given[ALLOWED_SKILLS]} if ALLOWED_SKILLS in given else {}),
         **{key: value for key, value in named.items() if value},
     }
     return A2AInbox(task=asked.task, message=asked.message, metadata=metadata)

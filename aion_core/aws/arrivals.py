@@ -13,6 +13,7 @@ from aion_core.aws import keys
 from aion_core.aws.client import TRIES, Refused, let_others_write, try_unheard_again
 from aion_core.aws.contexts import Contexts
 from aion_core.aws.items import Item
+from aion_core.aws.push_rows import PushRows
 from aion_core.aws.table import Table
 from aion_core.aws.task_log import TaskLog
 from aion_core.aws.task_writes import (
@@ -42,7 +43,7 @@ from aion_core.ports import (
     Waiting,
     WhenBusy,
 )
-from aion_core.tasks import ingress, lifecycle
+from aion_core.tasks import ingress, lifecycle, pushed
 from aion_core.tasks.contexts import ContextRecord
 
 KEEP_LONGER = timedelta(days=1)
@@ -53,17 +54,35 @@ class Arrivals:
     """`create`, `follow_up` and `known` of `ports.TaskStore`."""
 
     def __init__(
-        self, contexts: Contexts, log: TaskLog, reads: Table, writes: TaskWrites, clock: Clock, *, retention: timedelta
+        self,
+        contexts: Contexts,
+        log: TaskLog,
+        reads: Table,
+        writes: TaskWrites,
+        push: PushRows,
+        clock: Clock,
+        *,
+        retention: timedelta,
     ) -> None:
         self._contexts, self._log, self._reads, self._writes = contexts, log, reads, writes
+        self._push = push
         self._clock, self._retention = clock, retention
 
     async def create(
         self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
     ) -> Begun | Waiting | Busy | Repeated | Interrupted:
         """See `ports.TaskStore.create`."""
+        first_head = ingress.first_head(new)
+        listens: list[Write] = []
+        if new.push is not None:
+            listens = [(await self._push.register(new.key, new.push, (), after=0, due=False)).write]
+            first_head = pushed.listening(first_head, new.push)
         events = [
-            await self._log.put_event(new.key, generation, event, request=new.request if generation == 1 else None)
+            self._writes.pushed(
+                await self._log.put_event(new.key, generation, event, request=new.request if generation == 1 else None),
+                first_head,
+                event,
+            )
             for generation, event in enumerate(new.events, start=1)
         ]
         messages = [self._writes.put_message(key, new.key.task_id, new.content_hash) for key in _message_keys(new)]
@@ -78,7 +97,7 @@ class Arrivals:
                 return known or Interrupted(record.interrupted)
             if record.busy and when_busy is not WhenBusy.ENQUEUE:
                 return await self._known_of(new, holder) or Busy(record.at_work)
-            head = ingress.first_head(new)
+            head = first_head
             begun: Begun | None = None
             if holder is not None and not record.busy:
                 lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
@@ -95,7 +114,7 @@ class Arrivals:
             else:
                 change = self._writes.wait(new.context, new.turn, MAY_WAIT_ALONE)
             try:
-                await self._contexts.transact(*messages, change, self._writes.put_head(head), *events)
+                await self._contexts.transact(*messages, change, self._writes.put_head(head), *events, *listens)
             except Refused as refused:
                 known = await self._known_of(new, holder)
                 if known is not None:
@@ -169,11 +188,15 @@ class Arrivals:
                     taken = await self._taken(follow_up, record, holder, token)
                     await self._contexts.transact(message, *taken.writes, token=token if not attempt else None)
                     return taken.outcome
+                listening, registers = await self._registered(follow_up)
                 await self._contexts.transact(
                     message,
                     await self._log.put_asked(follow_up),
                     self._queued(context_key, replace(follow_up.turn, asked=0), record),
-                    self._writes.check_at_work(before.key),
+                    self._writes.listen_at_work(before, listening)
+                    if registers
+                    else self._writes.check_at_work(before.key),
+                    *registers,
                 )
             except Refused as refused:
                 known = await self._reads.get(message_key)
@@ -184,7 +207,7 @@ class Arrivals:
                 if known is not None:
                     return ingress.repeat_of(follow_up.content_hash, known["task_id"]["S"], known["content"]["B"])
                 head = await self._log.head(before.key)
-                if not refused.conflict and _has_gone_on(before, head, takes=takes):
+                if not refused.conflict and _has_gone_on(before, head, takes=takes, listens=follow_up.push is not None):
                     raise ingress.no_longer_asked() from None
                 if len(record.waiting) >= MAX_WAITING and not takes and not refused.conflict:
                     raise ingress.too_many_wait() from None
@@ -192,7 +215,7 @@ class Arrivals:
             except StoreUnavailable as unheard:
                 await try_unheard_again(attempt, unheard)
             else:
-                return Waiting(before, record.held_until())
+                return Waiting(listening, record.held_until())
         raise StoreUnavailable("The context changes faster than a message can be added to it.")
 
     def _queued(self, context: ContextKey, turn: Turn, record: ContextRecord) -> Write:
@@ -206,18 +229,24 @@ class Arrivals:
         """Return the writes by which the task takes the message in at once, and what has happened when they are made."""
         before = follow_up.head
         asks = before.state in lifecycle.INTERRUPTED
-        after = replace(lifecycle.advance(before, follow_up.event), fence=record.fence + 1)
+        listening, registers = await self._registered(follow_up)
+        after = replace(lifecycle.advance(listening, follow_up.event), fence=record.fence + 1)
         keep = self._keeps_longer(await self._reads.get(keys.head_key(before.key)))
         writes = [
             self._writes.move_head(before, after, TASK_HAS_NOT_GONE_ON, keep=keep),
-            await self._log.put_event(
-                before.key,
-                after.generation,
+            self._writes.pushed(
+                await self._log.put_event(
+                    before.key,
+                    after.generation,
+                    follow_up.event,
+                    token=token,
+                    asked=follow_up.asked,
+                    request=follow_up.request,
+                ),
+                after,
                 follow_up.event,
-                token=token,
-                asked=follow_up.asked,
-                request=follow_up.request,
             ),
+            *registers,
         ]
         if keep:
             # The older events will expire before the task does: what they add up to is kept beside the new ones.
@@ -237,6 +266,15 @@ class Arrivals:
         take = self._writes.take_again if asks else self._writes.take_from
         writes.append(take(lease, record))
         return _Taken(writes, Begun(lease, after))
+
+    async def _registered(self, follow_up: FollowUp) -> tuple[Head, list[Write]]:
+        """Return the head that knows of the message's push config, and the write by which that is kept; if it has one."""
+        before = follow_up.head
+        if follow_up.push is None:
+            return before, []
+        known = await self._push.known(before.key)
+        registered = await self._push.register(before.key, follow_up.push, known, after=before.generation)
+        return pushed.listening(before, follow_up.push), [registered.write]
 
     async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> Begun | Waiting | None:
         """Return what an earlier try of this very call has done, whose answer was lost; None where it was another's."""
@@ -277,8 +315,11 @@ def _message_keys(new: NewTask) -> list[keys.Key]:
     return found
 
 
-def _has_gone_on(before: Head, now: Head | None, *, takes: bool) -> bool:
+def _has_gone_on(before: Head, now: Head | None, *, takes: bool, listens: bool = False) -> bool:
     """Tell whether a message to the task, as it was read, can no longer be taken as it was going to be."""
     if now is None:
+        return True
+    # Others listen meanwhile: a commit, and one who begins to listen too, has to know them all.
+    if (takes or listens) and now.push_epoch != before.push_epoch:
         return True
     return now.generation != before.generation if takes else now.state in lifecycle.RESTING

@@ -15,8 +15,8 @@ from aion_core.tasks.contexts import moment
 class DueIndex:
     """The index `due` of one table."""
 
-    def __init__(self, dynamodb: Calls, reads: Table, writes: TaskWrites, clock: Clock, *, table: str) -> None:
-        self._dynamodb, self._reads, self._writes, self._clock, self._table = dynamodb, reads, writes, clock, table
+    def __init__(self, dynamodb: Calls, reads: Table, writes: TaskWrites, clock: Clock) -> None:
+        self._dynamodb, self._reads, self._writes, self._clock = dynamodb, reads, writes, clock
 
     async def overdue(self, *, limit: int) -> Sequence[Overdue]:
         """See `ports.TaskStore.overdue`."""
@@ -24,18 +24,8 @@ class DueIndex:
         return sorted(chain.from_iterable(found), key=lambda overdue: overdue.at)[:limit]
 
     async def _overdue(self, shard: int, limit: int) -> list[Overdue]:
-        page = await self._dynamodb(
-            "query",
-            TableName=self._table,
-            IndexName="due",
-            KeyConditionExpression="due_shard = :shard AND due_at <= :now",
-            ExpressionAttributeValues={
-                ":shard": items.text(keys.due_partition(shard)),
-                ":now": items.number(self._now()),
-            },
-            Limit=limit,
-        )
-        return [Overdue(keys.context_of(item), moment(int(item["due_at"]["N"]))) for item in page["Items"]]
+        page = await self._reads.due(keys.due_partition(shard), limit)
+        return [Overdue(keys.context_of(item), moment(int(item["due_at"]["N"]))) for item in page]
 
     async def claim(self, overdue: Overdue) -> bool:
         """See `ports.TaskStore.claim`."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from aion_core.aws import keys
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import ContextKey, Cursor, Delta, DeltaBatch, Head, TaskKey, Turn
+from aion_core.ports import ContextKey, Cursor, Delta, DeltaBatch, Head, PushEvents, TaskKey, Turn
 from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
 from aion_core.tasks.contexts import ContextRecord
 
@@ -53,7 +53,13 @@ def head_attributes(head: Head) -> Item:
         "listing_agent": text(keys.listing_agent(head.context.owner, head.context.agent)),
         "listing_context": text(keys.listing_context(head.context)),
         "listing_at": text(listing_at(head)),
+        **(push_attributes(head) if head.push_epoch else {}),
     }
+
+
+def push_attributes(head: Head) -> Item:
+    """Return what a head's item says of who listens."""
+    return {"push_epoch": number(head.push_epoch), "push_events": text(head.push_events.value)}
 
 
 def listing_at(head: Head) -> str:
@@ -70,6 +76,8 @@ def head_of(key: TaskKey, item: Item) -> Head:
         timestamp=datetime.fromtimestamp(int(item["timestamp"]["N"]) / 1000, UTC),
         generation=int(item["generation"]["N"]),
         fence=int(item["fence"]["N"]),
+        push_epoch=int(item.get("push_epoch", {"N": "0"})["N"]),
+        push_events=PushEvents(item.get("push_events", {"S": PushEvents.STATUS})["S"]),
     )
 
 

@@ -6,11 +6,12 @@ in its key, so that no choice of characters can make it another's.
 
 import hashlib
 import json
+from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
 
-from aion_core.ports import ContextKey, Cursor, TaskKey
+from aion_core.ports import ContextKey, Cursor, OverduePush, TaskKey
 
 Key = dict[str, Any]
 
@@ -76,6 +77,21 @@ def asked_key(task: TaskKey, turn_id: str) -> Key:
     return _key(task_partition(task), f"ASKED#{turn_id}")
 
 
+def push_sort(config_id: str) -> str:
+    """Return the sort key of a push config; those of a task sort after its head."""
+    return f"PUSH#{config_id}"
+
+
+def push_config_of(sort: str) -> str:
+    """Return the id of the push config whose sort key this is."""
+    return sort.partition("#")[2]
+
+
+def push_key(task: TaskKey, config_id: str) -> Key:
+    """Return the key of a push config of the task, and of how far it has come."""
+    return _key(task_partition(task), push_sort(config_id))
+
+
 def context_key(context: ContextKey) -> Key:
     """Return the key of a context: its lease, and the turns that wait."""
     return _key(f"CONTEXT#{quoted(context.owner)}#{context.agent}#{context.context_id}", HEAD)
@@ -109,6 +125,31 @@ def due_shard(context: ContextKey) -> str:
 def due_partition(shard: int) -> str:
     """Return the index's partition of this number."""
     return f"DUE#{shard:02d}"
+
+
+def push_due_shard(task: TaskKey) -> str:
+    """Return the partition of the index in which a task's events and push configs are due."""
+    return push_due_partition(crc32(task_partition(task).encode()) % DUE_SHARDS)
+
+
+def push_due_partition(shard: int) -> str:
+    """Return the index's partition of this number: apart from the contexts', which wait for none of these."""
+    return f"DUE#PUSH#{shard:02d}"
+
+
+def overdue_push_key(overdue: OverduePush) -> Key:
+    """Return the key of the event, or of the push config, that is overdue."""
+    if overdue.generation:
+        return event_key(overdue.task, overdue.generation)
+    return push_key(overdue.task, overdue.config_id)
+
+
+def overdue_push_of(key: Key, at: datetime) -> OverduePush:
+    """Return what is overdue whose key this is."""
+    _, owner, task_id = key["pk"]["S"].split("#", 2)
+    kind, _, name = key["sk"]["S"].partition("#")
+    task = TaskKey(unquote(owner), task_id)
+    return OverduePush(task, at, int(name)) if kind == "EVENT" else OverduePush(task, at, config_id=name)
 
 
 def quoted(owner: str) -> str:
@@ -151,6 +192,21 @@ def listed(at: str) -> Listed:
 def secret_key(name: str) -> Key:
     """Return the key of a secret of this deployment."""
     return _key(f"SECRET#{name}", HEAD)
+
+
+LISTING_API_KEYS = "#API-KEYS"
+"""What the API keys have in common in the index `by_agent`: no owner's tasks do, whose "#" is escaped."""
+
+
+def api_key_key(key_id: str) -> Key:
+    """Return the key of the item of an API key."""
+    return _key(f"API-KEY#{key_id}", HEAD)
+
+
+def api_key_of(key: Key) -> str:
+    """Return the id of the API key whose item has this key."""
+    key_id: str = key["pk"]["S"].partition("#")[2]
+    return key_id
 
 
 def thread_partition(thread_id: str) -> str:

@@ -1,4 +1,7 @@
-"""Bells on SQS, with the promises of `ports.Bells`; a message holds ids, and nothing that anybody said."""
+"""Bells on SQS, with the promises of `ports.Bells` and `ports.PushBells`.
+
+A message holds ids, and nothing that anybody said.
+"""
 
 import hashlib
 import json
@@ -6,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import UnreadableBell
-from aion_core.ports import Bell, ContextKey
+from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
 
 if TYPE_CHECKING:
     # Whoever only reads bells need not wait for boto3.
@@ -33,15 +36,31 @@ class SQSBells:
         self._sqs.blocking("send_message", **self._message(bell, delay))
 
     def _message(self, bell: Bell, delay: float) -> dict[str, Any]:
-        return {
-            "QueueUrl": self._queue_url,
-            "MessageBody": body_of(bell),
-            # Whole seconds only: rather late than early.
-            "DelaySeconds": min(max(math.ceil(delay), 0), LONGEST_DELAY),
-            # On a standard queue a group orders nothing: one owner's many bells do not hold up another's few.
-            # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
-            "MessageGroupId": _group(bell.context.owner),
-        }
+        return _message(self._queue_url, body_of(bell), bell.context.owner, delay)
+
+
+class SQSPushBells:
+    """`ports.PushBells` on one standard queue."""
+
+    def __init__(self, sqs: "Calls", *, queue_url: str) -> None:
+        self._sqs, self._queue_url = sqs, queue_url
+
+    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
+        """See `ports.PushBells.ring`."""
+        message = _message(self._queue_url, push_body_of(bell), bell.task.owner, delay)
+        await self._sqs("send_message", **message)
+
+
+def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, Any]:
+    return {
+        "QueueUrl": queue_url,
+        "MessageBody": body,
+        # Whole seconds only: rather late than early.
+        "DelaySeconds": min(max(math.ceil(delay), 0), LONGEST_DELAY),
+        # On a standard queue a group orders nothing: one owner's many bells do not hold up another's few.
+        # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
+        "MessageGroupId": _group(owner),
+    }
 
 
 def body_of(bell: Bell) -> str:
@@ -52,8 +71,34 @@ def body_of(bell: Bell) -> str:
     return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
 
 
+def push_body_of(bell: PushBell) -> str:
+    """Return the message that holds the bell of a notification."""
+    ids = {"owner": bell.task.owner, "task_id": bell.task.task_id, "generation": bell.generation}
+    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
+
+
 def bell_of(body: str) -> Bell:
     """Return the bell that the message holds; raises UnreadableBell that says what is wrong with it."""
+    match _said(body):
+        case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
+            owner and agent and context_id
+        ):
+            return Bell(ContextKey(owner, agent, context_id), fence)
+    raise UnreadableBell(
+        "The bell does not say in text whose, which agent's and which context it rings in, and over which lease it watches."
+    )
+
+
+def push_bell_of(body: str) -> PushBell:
+    """Return the bell of a notification; raises UnreadableBell that says what is wrong with it."""
+    match _said(body):
+        case {"owner": str(owner), "task_id": str(task_id), "generation": int(generation)} if owner and task_id:
+            return PushBell(TaskKey(owner, task_id), generation)
+    raise UnreadableBell("The bell does not say in text whose and which task it is of, and which of its events.")
+
+
+def _said(body: str) -> dict[str, Any]:
+    """Return what the message says; raises UnreadableBell where it says nothing, or in another version's words."""
     try:
         said = json.loads(body)
     except ValueError:
@@ -64,14 +109,7 @@ def bell_of(body: str) -> Bell:
         raise UnreadableBell(
             f"The bell is of version {said['v']!r}, and this function reads {VERSION}. Deploy it as new as its sender."
         )
-    match said:
-        case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
-            owner and agent and context_id
-        ):
-            return Bell(ContextKey(owner, agent, context_id), fence)
-    raise UnreadableBell(
-        "The bell does not say in text whose, which agent's and which context it rings in, and over which lease it watches."
-    )
+    return said
 
 
 def _group(owner: str) -> str:

@@ -59,6 +59,22 @@ class Table:
             if limit is not None:
                 limit = min(limit * 4, largest or limit)
 
+    async def due(self, partition: str, limit: int) -> list[Item]:
+        """Return what is overdue in a partition of the index `due`, the longest first: keys and times, which may lag."""
+        page = await self._dynamodb(
+            "query",
+            TableName=self._name,
+            IndexName="due",
+            KeyConditionExpression="due_shard = :shard AND due_at <= :now",
+            ExpressionAttributeValues={
+                ":shard": items.text(partition),
+                ":now": items.number(items.milliseconds(self._clock.now())),
+            },
+            Limit=limit,
+        )
+        found: list[Item] = page["Items"]
+        return found
+
     def lives(self, item: Item) -> bool:
         """Tell whether the item is still in force: DynamoDB deletes what has expired late, and one by one."""
         return "expires" not in item or int(item["expires"]["N"]) > self._clock.now().timestamp()

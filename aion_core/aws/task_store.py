@@ -18,6 +18,8 @@ from aion_core.aws.arrivals import Arrivals
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write, try_unheard_again
 from aion_core.aws.contexts import Contexts
 from aion_core.aws.due import DueIndex
+from aion_core.aws.push_rows import PushRows
+from aion_core.aws.push_writes import PushWrites
 from aion_core.aws.table import Table
 from aion_core.aws.task_log import TaskLog, token_of
 from aion_core.aws.task_writes import (
@@ -30,6 +32,7 @@ from aion_core.ports import (
     Begun,
     Blobs,
     Busy,
+    Cipher,
     Clock,
     ContextKey,
     Cursor,
@@ -69,15 +72,22 @@ class DynamoDBTaskStore:
         table: str,
         lease_seconds: float = 30.0,
         retention: timedelta = timedelta(days=30),
+        cipher: Cipher | None = None,
     ) -> None:
-        """Tasks, and all that belongs to them, are kept for `retention` after their last message."""
+        """Tasks, and all that belongs to them, are kept for `retention` after their last message.
+
+        Push configs that come with messages are sealed by the `cipher`; without one none may.
+        """
         self._dynamodb, self._clock, self._table = dynamodb, clock, table
         self._reads = Table(dynamodb, clock, name=table)
         self._writes = TaskWrites(table, clock, lease_seconds=lease_seconds, retention=retention)
         self._log = TaskLog(self._reads, blobs, self._writes, table=table)
         self._contexts = Contexts(dynamodb, self._reads, clock)
-        self._arrivals = Arrivals(self._contexts, self._log, self._reads, self._writes, clock, retention=retention)
-        self._due = DueIndex(dynamodb, self._reads, self._writes, clock, table=table)
+        push = PushRows(self._reads, PushWrites(table, self._writes), cipher)
+        self._arrivals = Arrivals(
+            self._contexts, self._log, self._reads, self._writes, push, clock, retention=retention
+        )
+        self._due = DueIndex(dynamodb, self._reads, self._writes, clock)
 
     # ── What comes in ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -153,13 +163,17 @@ class DynamoDBTaskStore:
         lease = replace(lease, turn=replace(lease.turn, asked=after.generation))
         writes = [
             self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
-            await self._log.put_event(
-                head.key,
-                after.generation,
+            self._writes.pushed(
+                await self._log.put_event(
+                    head.key,
+                    after.generation,
+                    event,
+                    token=str(uuid4()),
+                    asked=asked.message if asked else None,
+                    request=asked.request if asked else None,
+                ),
+                after,
                 event,
-                token=str(uuid4()),
-                asked=asked.message if asked else None,
-                request=asked.request if asked else None,
             ),
             self._writes.drop_asked(head.key, turn.id),
         ]
@@ -185,15 +199,16 @@ class DynamoDBTaskStore:
         after = lifecycle.advance(head, event)
         token, request = token_of(lease, after, event), str(uuid4())
         row = await self._log.put_event(head.key, after.generation, event, token=token, key=key)
-        write = self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
         for attempt in range(TRIES):
+            write = self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
             try:
-                await self._contexts.transact(write, row, token=request)
+                await self._contexts.transact(write, self._writes.pushed(row, head, event), token=request)
             except Refused as refused:
                 if await self._log.holds(head.key, after.generation, token):
                     return after
                 if not refused.conflict:
-                    raise LeaseLost("Another holder runs this context now.") from None
+                    head, request = await self._with_who_listens_now(head), str(uuid4())
+                    after = lifecycle.advance(head, event)
                 await let_others_write(attempt)
             except StoreUnavailable as unheard:
                 # It may have been made: the next try, with the same token, finds out.
@@ -209,28 +224,31 @@ class DynamoDBTaskStore:
         head = replace(head, fence=lease.fence)
         after = lifecycle.advance(head, event)
         token = token_of(lease, after, event)
-        rows = [await self._log.put_event(head.key, after.generation, event, token=token)]
+        row = await self._log.put_event(head.key, after.generation, event, token=token)
+        rows: list[Write] = []
         if snapshot is not None:
             rows.append(await self._log.put_snapshot(head.key, after.generation, snapshot))
         asks = after.state in lifecycle.INTERRUPTED
-        ending = _Ending(
-            [self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)],
-            self._writes.release_asking(lease) if asks else self._writes.release(lease),
-            Ended(after),
-        )
+        ending = self._resting(lease, head, after, asks=asks)
         if after.state not in lifecycle.RESTING:
             # Something is known to wait.
             ending = await self._ending(lease, head, after, go_on=go_on)
         for attempt in range(TRIES):
             try:
-                await self._contexts.transact(ending.context, *ending.writes, *rows)
+                row_now = self._writes.pushed(row, head, event)
+                await self._contexts.transact(ending.context, *ending.writes, row_now, *rows)
             except Refused as refused:
                 written = await self._ended_before(lease, head, after, token)
                 if written is not None:
                     return written
-                if refused.failed(HEAD) or (asks and refused.failed(CONTEXT)):
+                if refused.failed(HEAD):
+                    head = await self._with_who_listens_now(head)
+                    after = lifecycle.advance(head, event)
+                if asks and refused.failed(CONTEXT):
                     raise LeaseLost("Another holder runs this context now.") from None
-                if not asks and not refused.conflict:
+                if asks:
+                    ending = self._resting(lease, head, after, asks=True)
+                elif not refused.conflict:
                     ending = await self._ending(lease, head, after, go_on=go_on)
                 await let_others_write(attempt)
             except StoreUnavailable as unheard:
@@ -241,6 +259,25 @@ class DynamoDBTaskStore:
             else:
                 return ending.outcome
         raise StoreUnavailable("The task is being written by too many at once.")
+
+    def _resting(self, lease: Lease, head: Head, after: Head, *, asks: bool) -> "_Ending":
+        """Return how a turn ends behind which nothing waits, or waits for an answer."""
+        move = self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
+        return _Ending(
+            [move], self._writes.release_asking(lease) if asks else self._writes.release(lease), Ended(after)
+        )
+
+    async def _with_who_listens_now(self, head: Head) -> Head:
+        """Return the head with those who have begun to listen meanwhile.
+
+        Raises LeaseLost where anything else has happened to it, or nothing at all.
+        """
+        now = await self._log.head(head.key)
+        if now is None or (now.generation, now.fence) != (head.generation, head.fence):
+            raise LeaseLost("Another holder runs this context now.")
+        if now.push_epoch == head.push_epoch:
+            raise LeaseLost("The task is not as it was read.")
+        return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)
 
     async def _ending(self, lease: Lease, head: Head, after: Head, *, go_on: bool) -> "_Ending":
         """Return how a turn ends behind which others wait."""
@@ -319,7 +356,9 @@ class DynamoDBTaskStore:
                 await self._contexts.transact(
                     self._writes.strike(head.context, task, record, fence),
                     self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
-                    await self._log.put_event(head.key, after.generation, event, token=token),
+                    self._writes.pushed(
+                        await self._log.put_event(head.key, after.generation, event, token=token), head, event
+                    ),
                 )
             except Refused as refused:
                 if await self._log.holds(head.key, after.generation, token):

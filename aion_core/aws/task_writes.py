@@ -30,7 +30,8 @@ from aion_core.ports import (
     TaskKey,
     Turn,
 )
-from aion_core.protocol.types import TaskState
+from aion_core.protocol.types import Event, TaskState
+from aion_core.tasks import pushed
 from aion_core.tasks.contexts import CLAIM_TERMS, ContextRecord
 
 DELTA_LIFE = timedelta(hours=1)
@@ -39,6 +40,7 @@ SET_LEASE = "fence = :fence, holder = :holder, #until = :until, running = :turn,
 SET_DUE = "due_shard = :shard, due_at = :due"
 NOT_DUE = "due_shard, due_at"
 NOBODY_RUNS = "holder, #until, running"
+SET_LISTENERS = "push_epoch = :push_epoch, push_events = :push_events"
 
 FIRST_TIME = "attribute_not_exists(pk)"
 FIRST_TIME_IN_ITS_LIFE = "attribute_not_exists(pk) OR expires <= :now"
@@ -62,10 +64,13 @@ TASK_ASKS = "interrupted = :task"
 LEASE_IS_AS_DEAD_AS_READ = f"{FENCE_IS_AS_READ} AND #until = :read"
 LEASE_IS_MINE = "fence = :fence AND holder = :holder"
 FENCE_IS_MINE = "fence = :fence"
-HEAD_IS_AS_I_KNOW_IT = "generation = :known AND fence = :known_fence"
-TASK_HAS_NOT_GONE_ON = "generation = :known"
+NOBODY_NEW_LISTENS = "(attribute_not_exists(push_epoch) OR push_epoch = :known_epoch)"
+HEAD_IS_AS_I_KNOW_IT = f"generation = :known AND fence = :known_fence AND {NOBODY_NEW_LISTENS}"
+TASK_HAS_NOT_GONE_ON = f"generation = :known AND {NOBODY_NEW_LISTENS}"
 TASK_IS_AT_WORK = "#state IN (:submitted, :working)"
 TASK_HAS_NOT_ENDED = "#state IN (:submitted, :working, :input, :auth)"
+TASK_IS_KEPT = f"attribute_exists(pk) AND {NOBODY_NEW_LISTENS}"
+TASK_IS_AT_WORK_FOR_ALL = f"{TASK_IS_AT_WORK} AND {NOBODY_NEW_LISTENS}"
 DUE_AS_READ = "due_at = :read"
 
 
@@ -116,7 +121,11 @@ class TaskWrites:
             "timestamp": items.milliseconds(after.timestamp),
             "listing_at": items.listing_at(after),
             "fence": after.fence,
+            "known_epoch": head.push_epoch,
         }
+        if after.push_epoch != head.push_epoch:
+            changes += f", {SET_LISTENERS}"
+            values |= items.push_attributes(after)
         if "known_fence" in only_if:
             values["known_fence"] = head.fence
         if keep:
@@ -138,6 +147,36 @@ class TaskWrites:
     def check_at_work(self, task: TaskKey) -> Write:
         """The task is at work, so it will come to the message that waits for it."""
         return check(self._table, keys.head_key(task), TASK_IS_AT_WORK, **_states("submitted", "working"))
+
+    def listen(self, head: Head, after: Head) -> Write:
+        """Somebody listens to the task from here on, which every commit of it has to know."""
+        return update(
+            self._table,
+            keys.head_key(head.key),
+            f"SET {SET_LISTENERS}",
+            only_if=TASK_IS_KEPT,
+            known_epoch=head.push_epoch,
+            **items.push_attributes(after),
+        )
+
+    def listen_at_work(self, head: Head, after: Head) -> Write:
+        """Somebody listens to the task, which is at work, so that it will come to the message that waits for it."""
+        return update(
+            self._table,
+            keys.head_key(head.key),
+            f"SET {SET_LISTENERS}",
+            only_if=TASK_IS_AT_WORK_FOR_ALL,
+            known_epoch=head.push_epoch,
+            **items.push_attributes(after),
+            **_states("submitted", "working"),
+        )
+
+    def pushed(self, row: Write, head: Head, event: Event) -> Write:
+        """The event's row, due where somebody may want to be told of it by what this head knows."""
+        if not pushed.listened_to(head, event):
+            return row
+        due = {"due_shard": items.text(keys.push_due_shard(head.key)), "due_at": items.number(self.until())}
+        return {"Put": {**row["Put"], "Item": {**row["Put"]["Item"], **due}}}
 
     # ── Who runs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -378,8 +417,13 @@ class TaskWrites:
 
     def claim(self, overdue: Overdue, due_at: int) -> Write:
         """Somebody wakes the context: let nobody else, for a while."""
-        again = self.until() + int(self._lease_seconds * 1000) * (CLAIM_TERMS - 1)
-        return self._change(overdue.context, "SET due_at = :again", DUE_AS_READ, read=due_at, again=again)
+        return self._change(
+            overdue.context, "SET due_at = :again", DUE_AS_READ, read=due_at, again=self.claimed_until()
+        )
+
+    def claimed_until(self) -> int:
+        """Return until when who takes it upon oneself to ring now is left alone with it."""
+        return self.until() + int(self._lease_seconds * 1000) * (CLAIM_TERMS - 1)
 
     # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

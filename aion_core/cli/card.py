@@ -6,12 +6,23 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from aion_core.errors import ConfigurationError
+from aion_core.settings import WEB_ADDRESS
 
 _TIMEOUT_SECONDS = 10
+
+_CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtendedCard")
+"""How the URL of a card ends, where it is not that of an agent."""
+
+
+def _web_address(_: click.Context, __: click.Parameter, given: str) -> str:
+    if given and not WEB_ADDRESS.fullmatch(given):
+        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
+    return given
 
 
 @click.group()
@@ -42,6 +53,7 @@ Examples:
     envvar="AION_BASE_URL",
     show_default=True,
     show_envvar=True,
+    callback=_web_address,
     help="Where clients reach the server.",
 )
 @click.option("--extended", is_flag=True, help="The extended card, which the server gives to authenticated callers.")
@@ -49,15 +61,17 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     """Print the card that aion.yaml gives AGENT, or the agent that answers at the root."""
     from aion_core.agents.cards import extended_card, public_card
     from aion_core.agents.config import default_agent, read_config
+    from aion_core.agents.security import declared_securities
 
     agents = read_config(config.expanduser())
     at_root = default_agent(agents)
     agent = agent or at_root
     if agent not in agents:
         raise ConfigurationError(f"{config} has no agent {agent!r}; it has {', '.join(agents)}.")
-    found = public_card(agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root)
+    security = declared_securities(agents).get(agent)
+    found = public_card(agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, security=security)
     if extended:
-        more = extended_card(found, agents[agent])
+        more = extended_card(found, agents[agent], security)
         if more is None:
             raise ConfigurationError(
                 f"{agent} has no extended card: aion.yaml needs `capabilities.extended_agent_card: true` "
@@ -76,7 +90,9 @@ Examples:
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--key", "key_file", type=click.Path(path_type=Path), required=True, help="The private key, PEM or JWK.")
 @click.option("--key-id", default="", help="What the signatures call the key; its thumbprint where nothing is said.")
-@click.option("--key-url", default="", help="Where the public key can be read, as a JWK set (`jku`).")
+@click.option(
+    "--key-url", default="", callback=_web_address, help="Where the public key can be read, as a JWK set (`jku`)."
+)
 def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     """Print the card in FILE (- reads it from standard input) with signatures, after those it has.
 
@@ -188,7 +204,9 @@ def _is_url(source: str) -> bool:
 
 
 def _card_url(source: str) -> str:
-    return source if source.endswith(".json") else f"{source.rstrip('/')}/.well-known/agent-card.json"
+    return (
+        source if urlsplit(source).path.endswith(_CARD_PATHS) else f"{source.rstrip('/')}/.well-known/agent-card.json"
+    )
 
 
 def _fetched(url: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from aion_core.agents.config import AgentConfig, default_agent, read_config
+from aion_core.cli.key import development_header
 from aion_core.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
@@ -52,7 +53,16 @@ GRACE_SECONDS = 3
     show_default=True,
     help="dynamodb: the production adapters on an embedded emulator. memory: a dict, for measuring.",
 )
-def dev(port: int, config: Path, store: str) -> None:
+@click.option(
+    "--auth",
+    type=click.Choice(["off", "on"]),
+    default="off",
+    envvar="AUTH",
+    show_default=True,
+    show_envvar=True,
+    help="on: callers are asked for what aion.yaml declares. off: everybody on this machine may call.",
+)
+def dev(port: int, config: Path, store: str, auth: str) -> None:
     """Serve the agents on loopback: no AWS account, no docker, no key. Ctrl-C stops it and leaves nothing behind."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("aion_core").setLevel(logging.INFO)
@@ -69,7 +79,13 @@ def dev(port: int, config: Path, store: str) -> None:
             "AION_CONFIG": str(config.resolve()),
             "AION_BASE_URL": base_url,
             "AION_STORE": store,
+            "AION_AUTH": auth,
+            # Nothing stands before this server that could check signatures.
+            "AION_FRONTS": "",
             "AION_REVEAL_ERRORS": "true",
+            # A developer's webhook listens on this machine.
+            "AION_PUSH_HTTP": "true",
+            "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
         }
         stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
         # It may name a profile that is not on this machine, which boto3 would not forgive.
@@ -78,11 +94,14 @@ def dev(port: int, config: Path, store: str) -> None:
             os.environ.update(stack.environment("ApiFunction"))
         # The handlers read their settings when they are imported, as they do on Lambda.
         os.environ.update(environment)
-        from handlers.api import app
+        from aion_core.web.loopback import LoopbackOnly
+        from handlers.api import app as served
 
+        app = LoopbackOnly(served)
+        credentials = development_header(agents, os.environ["AION_TABLE"]) if stack and auth == "on" else ""
         where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve(app, listener, greeting(agents, base_url, where), stack, environment))
+            asyncio.run(_serve(app, listener, greeting(agents, base_url, where, credentials), stack, environment))
 
 
 def find_project() -> Path:
@@ -157,7 +176,7 @@ async def _serve(
     await server.serve([listener])
 
 
-def greeting(agents: dict[str, AgentConfig], base_url: str, where: str) -> str:
+def greeting(agents: Mapping[str, AgentConfig], base_url: str, where: str, credentials: str = "") -> str:
     """Return what is printed once the server answers: where each agent does, and what to say to the one at the root."""
     lines = []
     at_root = default_agent(agents)
@@ -181,6 +200,7 @@ def greeting(agents: dict[str, AgentConfig], base_url: str, where: str) -> str:
             "Say something:",
             "",
             f"  curl -sN {base_url}/ -H 'Content-Type: application/json' \\",
+            *([f"    -H '{credentials}' \\"] if credentials else []),
             f"    -d '{json.dumps(request)}'",
             "",
             "Ctrl-C stops it.",

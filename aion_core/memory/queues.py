@@ -1,14 +1,20 @@
-"""Bells within one process, with the promises of `ports.Bells`: heard on its event loop, again where that failed."""
+"""Bells within one process, with the promises of `ports.Bells` and `ports.PushBells`.
+
+They are heard on its event loop, again where that failed.
+"""
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Bell, Clock
+from aion_core.ports import Bell, Clock, PushBell
 
 logger = logging.getLogger(__name__)
+
+B = TypeVar("B", Bell, PushBell)
 
 LONGEST_DELAY = 900.0
 """As on SQS."""
@@ -20,21 +26,21 @@ FIRST_BACKOFF = 1.0
 """Seconds until a bell is heard again that could not be answered; each further try waits twice as long."""
 
 
-class MemoryBells:
-    """`ports.Bells` for one process, with the queue and the function behind it in one."""
+class _Queue(Generic[B]):
+    """A queue for one process, and the function behind it."""
 
     def __init__(self, clock: Clock, *, tries: int = TRIES) -> None:
         self._clock, self._tries = clock, tries
-        self._answer: Callable[[Bell], Awaitable[None]] = _nobody
+        self._answer: Callable[[B], Awaitable[None]] = _nobody
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._early: deque[tuple[Bell, float]] = deque()
+        self._early: deque[tuple[B, float]] = deque()
         """What threads have rung before there was a loop to hear it."""
         self._ringing: set[asyncio.Task[None]] = set()
         self._closed = False
-        self.dead: list[Bell] = []
+        self.dead: list[B] = []
         """The bells that were heard as often as they may be, and never answered."""
 
-    def answered_by(self, answer: Callable[[Bell], Awaitable[None]]) -> None:
+    def answered_by(self, answer: Callable[[B], Awaitable[None]]) -> None:
         """Let each bell be answered so; what `answer` raises is logged, and the bell is heard again later."""
         self._answer = answer
 
@@ -44,14 +50,14 @@ class MemoryBells:
         while self._early:
             self._start(*self._early.popleft())
 
-    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+    async def ring(self, bell: B, *, delay: float = 0.0) -> None:
         """See `ports.Bells.ring`; it is heard on the event loop that runs now."""
         self.open()
         if self._closed:
             raise StoreUnavailable("The bells are closed.")
         self._start(bell, delay)
 
-    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
+    def ring_from_thread(self, bell: B, *, delay: float = 0.0) -> None:
         """See `ports.Bells.ring_from_thread`; it does not wait for the loop, which an agent may block."""
         if self._closed:
             raise StoreUnavailable("The bells are closed.")
@@ -78,7 +84,7 @@ class MemoryBells:
         for task in self._ringing:
             task.cancel()
 
-    def _start(self, bell: Bell, delay: float) -> None:
+    def _start(self, bell: B, delay: float) -> None:
         if self._closed:
             return
         # A loop itself holds its tasks only weakly.
@@ -86,7 +92,7 @@ class MemoryBells:
         self._ringing.add(task)
         task.add_done_callback(self._ringing.discard)
 
-    async def _ring(self, bell: Bell, delay: float) -> None:
+    async def _ring(self, bell: B, delay: float) -> None:
         await self._clock.sleep(min(max(delay, 0.0), LONGEST_DELAY))
         for heard in range(self._tries):
             if heard:
@@ -95,9 +101,21 @@ class MemoryBells:
                 await self._answer(bell)
                 return
             except Exception:  # whatever it was, the bell was not answered
-                logger.exception("A bell was not answered.", extra={"context_id": bell.context.context_id})
+                logger.exception("A bell was not answered.", extra=_labels(bell))
         self.dead.append(bell)
 
 
-async def _nobody(bell: Bell) -> None:
+class MemoryBells(_Queue[Bell]):
+    """`ports.Bells` for one process."""
+
+
+class MemoryPushBells(_Queue[PushBell]):
+    """`ports.PushBells` for one process."""
+
+
+def _labels(bell: Bell | PushBell) -> dict[str, str]:
+    return {"context_id": bell.context.context_id} if isinstance(bell, Bell) else {"task_id": bell.task.task_id}
+
+
+async def _nobody(bell: object) -> None:
     raise StoreUnavailable("Nobody answers the bells.")

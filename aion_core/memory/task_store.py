@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aion_core.errors import LeaseLost, MoreAsked
+from aion_core.memory.push_configs import Listeners
 from aion_core.ports import (
     MAX_WAITING,
     Begun,
@@ -14,6 +15,7 @@ from aion_core.ports import (
     Clock,
     ContextKey,
     Cursor,
+    Delivery,
     DeltaBatch,
     Ended,
     FollowUp,
@@ -25,6 +27,8 @@ from aion_core.ports import (
     NewTask,
     Numbered,
     Overdue,
+    OverduePush,
+    PushConfig,
     Repeated,
     TaskKey,
     Turn,
@@ -32,7 +36,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, stream_response, unwrap
-from aion_core.tasks import ingress, lifecycle
+from aion_core.tasks import ingress, lifecycle, pushed
 from aion_core.tasks.contexts import CLAIM_TERMS, ContextRecord, moment, turn_to_begin
 
 
@@ -52,6 +56,7 @@ class _Task:
     asked: dict[str, _Entry] = field(default_factory=dict)
     """The messages that wait while the task is at work, by their turns."""
     snapshots: dict[int, bytes] = field(default_factory=dict)
+    listeners: Listeners = field(default_factory=Listeners)
 
 
 class MemoryTaskStore:
@@ -85,6 +90,10 @@ class MemoryTaskStore:
             head = ingress.first_head(new)
             self._tasks[new.key] = _Task(head, [_Entry(_pack(event)) for event in new.events])
             self._tasks[new.key].log[0].request = new.request
+            if new.push is not None:
+                head = self._listen(new.key, new.push, after=0, due=False)
+                for generation, event in enumerate(new.events, start=1):
+                    self._let_be_due(new.key, generation, event)
             for place in _message_places(new):
                 self._messages[place] = (new.key.task_id, new.content_hash)
             if holder is not None and not record.busy:
@@ -112,14 +121,19 @@ class MemoryTaskStore:
                 return Busy(head.key.task_id)
             if not takes and len(record.waiting) >= MAX_WAITING:
                 raise ingress.too_many_wait()
+            if follow_up.push is not None:
+                pushed.check_room(task.listeners.configs, follow_up.push)
             self._messages[place] = (head.key.task_id, follow_up.content_hash)
             entry = _Entry(_pack(follow_up.event), follow_up.asked.SerializeToString(), request=follow_up.request)
+            if follow_up.push is not None:
+                self._listen(head.key, follow_up.push, after=task.head.generation)
             if not takes:
                 task.asked[turn.id] = entry
                 self._wait(key, replace(turn, asked=0))
                 return Waiting(task.head, record.held_until())
             task.log.append(entry)
             task.head = replace(lifecycle.advance(task.head, follow_up.event), fence=record.fence + 1)
+            self._let_be_due(head.key, task.head.generation, follow_up.event)
             record = replace(record, running=None, holder="", until=0, interrupted=None)
             if holder is not None:
                 self._contexts[key] = record
@@ -226,6 +240,7 @@ class MemoryTaskStore:
             )
             task.log.append(_Entry(_pack(event)))
             task.head = replace(after, fence=max(record.fence, head.fence))
+            self._let_be_due(head.key, after.generation, event)
             left = bool(waiting) and record.running is None and interrupted is None
             if left:
                 self._due[head.context] = self._soon()
@@ -295,6 +310,48 @@ class MemoryTaskStore:
                 raise LeaseLost("Another holder runs this context now.")
             yield
 
+    def listen(self, key: TaskKey, config: PushConfig) -> Delivery | None:
+        """Keep the task's push config as `ports.PushConfigs.put` does; None where there is no such task."""
+        with self._lock:
+            if key not in self._tasks:
+                return None
+            self._listen(key, config, after=self._tasks[key].head.generation)
+            return self._tasks[key].listeners.deliveries[config.id]
+
+    @contextmanager
+    def listeners(self, key: TaskKey) -> Iterator[Listeners]:
+        """Keep who listens to the task as they are for as long as the block runs, but for what the block changes."""
+        with self._lock:
+            task = self._tasks.get(key)
+            yield task.listeners if task is not None else Listeners()
+
+    def pushes_due(self) -> Sequence[OverduePush]:
+        """Return what push notifications are promised of all tasks, and when."""
+        with self._lock:
+            return [
+                promised
+                for key, task in self._tasks.items()
+                for promised in (
+                    *(OverduePush(key, at, generation) for generation, at in task.listeners.due.items()),
+                    *(
+                        OverduePush(key, delivery.due_at, config_id=config_id)
+                        for config_id, delivery in task.listeners.deliveries.items()
+                        if delivery.due_at is not None
+                    ),
+                )
+            ]
+
+    def _listen(self, key: TaskKey, config: PushConfig, *, after: int, due: bool = True) -> Head:
+        task = self._tasks[key]
+        due_at = moment(self._soon()) if due else None
+        task.listeners.add(key, config, after=after, due_at=due_at)
+        task.head = pushed.listening(task.head, config)
+        return task.head
+
+    def _let_be_due(self, key: TaskKey, generation: int, event: Event) -> None:
+        if pushed.listened_to(self._tasks[key].head, event):
+            self._tasks[key].listeners.due[generation] = moment(self._soon())
+
     def _begin(self, key: ContextKey, turn: Turn, holder: str) -> Begun:
         record = self._context(key)
         task = self._tasks[_task_of(key, turn)]
@@ -307,6 +364,7 @@ class MemoryTaskStore:
             event = ingress.at_work(task.head, self._clock.now())
             task.log.append(replace(entry, event=_pack(event)))
             task.head = lifecycle.advance(task.head, event)
+            self._let_be_due(task.head.key, task.head.generation, event)
             turn = replace(turn, asked=task.head.generation)
         turn = replace(turn, tries=turn.tries + 1)
         task.head = replace(task.head, fence=fence)
@@ -319,10 +377,13 @@ class MemoryTaskStore:
         task = self._tasks[head.key]
         task.head = lifecycle.advance(task.head, event)
         task.log.append(_Entry(_pack(event), key=key))
+        self._let_be_due(head.key, task.head.generation, event)
         return task.head
 
     def _check(self, lease: Lease, head: Head) -> None:
         task = self._tasks[head.key]
+        # Who has begun to listen meanwhile is no reason to refuse: the event is due to them too.
+        head = replace(head, push_epoch=task.head.push_epoch, push_events=task.head.push_events)
         if task.head != replace(head, fence=lease.fence) or task.head.state in lifecycle.TERMINAL:
             raise LeaseLost("Another holder runs this context now.")
 

@@ -23,6 +23,10 @@ from aion_core.ports.agent import (
     Stepped,
     Typing,
 )
+from aion_core.ports.api_keys import (
+    ApiKeys,
+    KeyRecord,
+)
 from aion_core.ports.bells import (
     Bell,
     Bells,
@@ -97,6 +101,7 @@ __all__ = [
     "AfterCrash",
     "Agent",
     "AnswerAs",
+    "ApiKeys",
     "Asked",
     "Asks",
     "Begun",
@@ -125,6 +130,7 @@ __all__ = [
     "Held",
     "History",
     "Interrupted",
+    "KeyRecord",
     "Lease",
     "Log",
     "NewTask",

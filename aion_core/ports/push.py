@@ -64,6 +64,10 @@ class Delivery:
     """The first of them, 0 where there is none."""
     disabled: bool = False
     """Whether its receiver has said that it is gone (410): it is posted nothing more."""
+    due_at: datetime | None = None
+    """When somebody is to look after it, None where nobody is."""
+    revision: str = ""
+    """Differs after each change: who has read it knows by this whether it still stands so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,6 @@ class Claim:
 
     delivery: Delivery
     config: PushConfig
-    token: str
-    """Tells this claim from any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class PushConfigs(Protocol):
         """Keep the config: from here on every commit of the task knows that somebody listens.
 
         It hears of the events after those that there are. One of its id is replaced where it stands: what that has not
-        passed is posted as the new one says. It is due at once, so that a bell may be lost: ring one all the same.
+        passed is posted as the new one says. It is due soon, so that a bell may be lost: ring one all the same.
         Raises TaskNotFound, and TooManyPushConfigs where there are as many as there may be.
         """
         ...
@@ -139,10 +141,13 @@ class PushConfigs(Protocol):
         """
         ...
 
-    async def settle(self, claim: Claim, *, cursor: int) -> None:
-        """Note that the config has passed the events up to `cursor`, and give the claim back: nothing is due.
+    async def settle(
+        self, claim: Claim, *, cursor: int, delivered: bool = False, due_at: datetime | None = None
+    ) -> None:
+        """Note that the config has passed the events up to `cursor`, and give the claim back.
 
-        Raises ClaimLost as `advance` does.
+        With `delivered` its last try was no failure. It is due again at `due_at`, where more is to be posted; else
+        nothing is. Raises ClaimLost as `advance` does.
         """
         ...
 

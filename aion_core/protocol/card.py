@@ -5,7 +5,7 @@ with v0.3's fields beside them (D3).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from a2a.compat.v0_3 import conversions
@@ -22,6 +22,8 @@ from aion_core.protocol.types import (
     AgentInterface,
     AgentProvider,
     AgentSkill,
+    SecurityRequirement,
+    SecurityScheme,
 )
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
@@ -51,6 +53,9 @@ def build_card(
     provider: AgentProvider | None = None,
     extensions: Sequence[AgentExtension] = (),
     extended: bool = False,
+    push_notifications: bool = False,
+    security_schemes: Mapping[str, SecurityScheme] | None = None,
+    security_requirements: Sequence[SecurityRequirement] = (),
 ) -> AgentCard:
     """Return the card of an agent that answers at `url`, in both versions and both bindings of the protocol.
 
@@ -73,10 +78,12 @@ def build_card(
         icon_url=icon_url or None,
         capabilities=AgentCapabilities(
             streaming=streaming,
-            push_notifications=False,
+            push_notifications=push_notifications,
             extended_agent_card=extended,
             extensions=_with_aions(extensions),
         ),
+        security_schemes=security_schemes,
+        security_requirements=security_requirements,
         default_input_modes=input_modes,
         default_output_modes=output_modes,
         skills=_tagged(skills) or [AgentSkill(id="chat", name=name, description=described, tags=["chat"])],

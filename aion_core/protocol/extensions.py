@@ -12,6 +12,10 @@ RESERVED = "aion:"
 REQUESTED_EXTENSIONS = "aion:requestedExtensions"
 """Where a request's metadata holds the extensions that its `A2A-Extensions` header names, for the turn to know them."""
 
+ALLOWED_SKILLS = "aion:allowedSkills"
+"""Where a request's metadata holds the ids of those skills that require more than the agent does, and that its caller may
+use: a message does not say which skill it asks for, so the agent has to know."""
+
 M = TypeVar("M", bound=AnyMessage)
 
 

@@ -7,7 +7,7 @@ import re
 
 from google.protobuf.struct_pb2 import Struct
 
-from aion_core.errors import InvalidMessage, PushNotSupported
+from aion_core.errors import InvalidMessage
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest
 
 MAX_PARTS = 256
@@ -33,10 +33,6 @@ def check_request(request: SendMessageRequest, idempotency_key: str = "") -> Non
         )
     _check_message(request.message)
     _check_metadata(request.metadata, "metadata")
-    if request.configuration.HasField("task_push_notification_config"):
-        raise PushNotSupported(
-            "This agent sends no push notifications; its card says so. Send the message without them."
-        )
     check_history_length(request.configuration.history_length, "configuration.historyLength")
 
 

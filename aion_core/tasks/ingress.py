@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,7 +62,7 @@ def new_task(
         turn=Turn(id=turn_id, task_id=task_id, asked=1),
         request=request or {},
         idempotency_key=idempotency_key,
-        push=push,
+        push=_named(push, task_id),
     )
 
 
@@ -88,8 +89,13 @@ def follow_up(
         asked=asked,
         turn=Turn(id=turn_id, task_id=head.key.task_id, asked=head.generation + 1),
         request=request or {},
-        push=push,
+        push=_named(push, head.key.task_id),
     )
+
+
+def _named(push: PushConfig | None, task_id: str) -> PushConfig | None:
+    """Return the config with its id: one of v0.3 that names none is called as its task is."""
+    return replace(push, id=push.id or task_id) if push else None
 
 
 def at_work(head: Head, at: datetime) -> TaskStatusUpdateEvent:

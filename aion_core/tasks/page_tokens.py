@@ -1,11 +1,13 @@
-"""The page tokens of ListTasks: where the next page begins, signed, and good for the list it was made for only. Pure."""
+"""Page tokens: where the next page begins, signed, and good for the list it was made for only. Pure."""
 
 import base64
 import hashlib
 import hmac
 import json
 import struct
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from aion_core.errors import InvalidMessage
 from aion_core.ports import Place, TaskFilter
@@ -17,6 +19,9 @@ MAX_CHARACTERS = 512
 
 _FIXED = struct.Struct(">Bq16s")
 """Version, microseconds since 1970, and of which list; the task's id and the signature follow."""
+_HASH_BYTES = 16
+_AFTER = b"after\0"
+"""Signed with a place that is no task's, so that no token of one kind is one of the other."""
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -52,12 +57,30 @@ def read(secret: bytes, tasks: TaskFilter, token: str) -> Place:
     return Place(_EPOCH + microseconds * _MICROSECOND, said[_FIXED.size :].decode())
 
 
+def make_after(secret: bytes, of: Sequence[str], after: str) -> str:
+    """Return the token of the page that follows what is called `after`, in a list that these words tell from others."""
+    said = _hash(of) + after.encode()
+    return _text(said + _sign(secret, _AFTER + said))
+
+
+def read_after(secret: bytes, of: Sequence[str], token: str) -> str:
+    """Return what the page follows that the token names; raises InvalidMessage as `read` does."""
+    signed = _bytes(token)
+    said, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
+    if not hmac.compare_digest(signature, _sign(secret, _AFTER + said)) or said[:_HASH_BYTES] != _hash(of):
+        raise _unknown()
+    return said[_HASH_BYTES:].decode()
+
+
 def _list_of(tasks: TaskFilter) -> bytes:
     """Return what tells one list from another: whose tasks it holds, and which of them."""
     since = tasks.since.astimezone(UTC).isoformat() if tasks.since else None
+    return _hash([tasks.owner, tasks.agent, tasks.context_id, tasks.state, since])
+
+
+def _hash(of: Sequence[Any]) -> bytes:
     # As JSON, so that no choice of characters makes two lists one.
-    said = json.dumps([tasks.owner, tasks.agent, tasks.context_id, tasks.state, since])
-    return hashlib.sha256(said.encode()).digest()[:16]
+    return hashlib.sha256(json.dumps(of).encode()).digest()[:_HASH_BYTES]
 
 
 def _sign(secret: bytes, said: bytes) -> bytes:
@@ -76,7 +99,7 @@ def _bytes(token: str) -> bytes:
     except ValueError:
         raise _unknown() from None
     # The decoder passes over characters and bits that say nothing to it.
-    if _text(signed) != token or len(signed) <= _FIXED.size + _SIGNATURE_BYTES:
+    if _text(signed) != token or len(signed) <= _SIGNATURE_BYTES:
         raise _unknown()
     return signed
 

@@ -4,12 +4,15 @@ import logging
 from dataclasses import dataclass
 
 from aion_core.errors import StoreError
-from aion_core.ports import Bell, Bells, TaskStore
+from aion_core.ports import Bell, Bells, PushBell, PushBells, PushConfigs, TaskStore
 
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 200
-"""How many contexts one sweep wakes at the most, the longest overdue first; the next one follows in a minute."""
+"""How many contexts one sweep wakes at the most, the longest overdue first; the next one follows in a minute.
+
+So many push notifications, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +20,23 @@ class Swept:
     """What a sweep came upon."""
 
     found: int
-    """How many contexts the index called overdue."""
+    """How many contexts and notifications the index called overdue."""
     rung: int
     """How many of them were, and have been woken."""
 
 
 class Sweep:
-    """Wakes the contexts for which something was promised that has not happened."""
+    """Wakes the contexts for which something was promised that has not happened, and who delivers notifications."""
 
-    def __init__(self, store: TaskStore, bells: Bells) -> None:
+    def __init__(
+        self,
+        store: TaskStore,
+        bells: Bells,
+        push_configs: PushConfigs | None = None,
+        push_bells: PushBells | None = None,
+    ) -> None:
         self._store, self._bells = store, bells
+        self._push_configs, self._push_bells = push_configs, push_bells
 
     async def once(self, *, at_once: int = AT_ONCE) -> Swept:
         """Claim what is overdue and ring for it.
@@ -46,4 +56,20 @@ class Sweep:
                 logger.warning("A context that is overdue could not be woken: %s", error)
         if rung:
             logger.warning("The sweep has found work: %d contexts were overdue.", rung)
+        pushes = await self._push_once(at_once=at_once)
+        return Swept(len(found) + pushes.found, rung + pushes.rung)
+
+    async def _push_once(self, *, at_once: int) -> Swept:
+        """Claim what is overdue of notifications and ring for it; a retry far ahead comes by no other way."""
+        if self._push_configs is None or self._push_bells is None:
+            return Swept(0, 0)
+        found = await self._push_configs.overdue(limit=at_once)
+        rung = 0
+        for overdue in found:
+            try:
+                if await self._push_configs.claim_overdue(overdue):
+                    await self._push_bells.ring(PushBell(overdue.task, overdue.generation))
+                    rung += 1
+            except StoreError as error:
+                logger.warning("A notification that is overdue could not be rung for: %s", error)
         return Swept(len(found), rung)

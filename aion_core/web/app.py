@@ -11,17 +11,21 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from aion_core.auth.guard import Guard
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent
 from aion_core.protocol.types import AgentCard
+from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.time_up import TimeUp
+from aion_core.web.auth import Authentication
 from aion_core.web.calls import TIME_UP, WORK, CallContextBuilder
 from aion_core.web.cards import card_routes, extended_card_route, server_routes
 from aion_core.web.context_methods import context_methods
 from aion_core.web.http_binding import refuse_path
+from aion_core.web.loopback import LoopbackOnly
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.rest import RestV1
 from aion_core.web.rest_v03 import RestV03
@@ -50,10 +54,15 @@ def build_app(
     *,
     default: str = "",
     keys: Sequence[Mapping[str, str]] = (),
+    registry: PushRegistry | None = None,
+    guards: Mapping[str, Guard] | None = None,
+    loopback_only: bool = False,
 ) -> FastAPI:
     """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
 
-    `keys` are those that sign the cards.
+    `keys` are those that sign the cards. Without a `registry` no agent sends push notifications, whatever its card says.
+    `guards` admit callers to each of the agents: without them, anybody calls, or, with `loopback_only`, whoever is on
+    this machine.
     """
     at_root = default or next(iter(agents))
     since = datetime.now(UTC)
@@ -68,18 +77,30 @@ def build_app(
     app.add_exception_handler(HTTPException, refuse_path)
     own_methods = context_methods(conversations)
     routes = app.router.routes
-    routes.extend(server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since))
+    # What a client reads before it can know how to say who it is (spec 8.2); all else asks.
+    readable = [
+        *server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since),
+        *card_routes("", agents[at_root].card, since=since),
+        *(route for id_ in agents for route in card_routes(f"/agents/{id_}", agents[id_].card, since=since)),
+    ]
+    routes.extend(readable)
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
-        handler = AionRequestHandler(service, lister, served.card, extended_card=served.extended_card)
-        routes.extend(card_routes(prefix, served.card, since=since))
+        handler = AionRequestHandler(
+            service, lister, served.card, extended_card=served.extended_card, registry=registry
+        )
         routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
         routes.extend(Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix))
         # Before v1.0's, where `v1` would be a tenant.
         routes.extend(RestV03(handler, agent_id, served.card).routes(prefix))
         routes.extend(RestV1(handler, agent_id, served.card).routes(prefix))
     app.add_middleware(RestsBeforeItReturns)
+    if guards is not None:
+        public = [route.path for route in readable]
+        app.add_middleware(Authentication, guards=guards, at_root=at_root, public=public)
+    if loopback_only:
+        app.add_middleware(LoopbackOnly)
     return app
 
 

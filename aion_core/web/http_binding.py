@@ -34,7 +34,7 @@ class HttpBinding(ABC):
 
     def __init__(self, handler: AionRequestHandler, agent_id: str, card: AgentCard) -> None:
         self._handler, self._card = handler, card
-        self._builder = CallContextBuilder(agent_id, card)
+        self._builder = CallContextBuilder(agent_id, card, self.version)
 
     def routes(self, prefix: str) -> list[Route]:
         """Return where the agent answers below the prefix."""
@@ -102,7 +102,8 @@ async def body_of(request: StrictRequest, *, may_lack: bool = False) -> dict[str
 def nothing_here() -> MethodNotFoundError:
     """Return the refusal of a path that is none of this server's."""
     return MethodNotFoundError(
-        "There is nothing at this path. The agent's card, at /.well-known/agent-card.json, says where it answers."
+        "There is nothing at this path. /.well-known/manifest.json lists the agents, and the card of each, at "
+        "/.well-known/agent-card.json below its path, says where it answers."
     )
 
 

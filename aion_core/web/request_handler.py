@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
@@ -10,22 +11,26 @@ from a2a.utils.task import apply_history_length
 from google.protobuf.json_format import MessageToDict
 
 from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
-from aion_core.ports import Delta
+from aion_core.ports import Delta, PushVersion
 from aion_core.protocol.aion.inbound import read as read_extensions
 from aion_core.protocol.aion.trace import from_headers
 from aion_core.protocol.aion.uris import TRACEABILITY, older
 from aion_core.protocol.deltas import delta_event
 from aion_core.protocol.errors import to_wire
-from aion_core.protocol.extensions import without_reserved_metadata
+from aion_core.protocol.extensions import ALLOWED_SKILLS, without_reserved_metadata
 from aion_core.protocol.limits import check_history_length, check_request, is_id
 from aion_core.protocol.media_types import modes_of, negotiate
 from aion_core.protocol.types import AgentCard, Event, Message, Task
+from aion_core.push.configs import PushRegistry
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import Call, TaskService
 
 CALL = "aion.call"
 """Where a ServerCallContext's state holds the `Call`."""
+
+SPOKEN = "aion.version"
+"""Where it holds the protocol version of the request."""
 
 
 class AionRequestHandler(RequestHandler):
@@ -35,36 +40,50 @@ class AionRequestHandler(RequestHandler):
     """
 
     def __init__(
-        self, service: TaskService, lister: TaskLister, card: AgentCard, *, extended_card: AgentCard | None = None
+        self,
+        service: TaskService,
+        lister: TaskLister,
+        card: AgentCard,
+        *,
+        extended_card: AgentCard | None = None,
+        registry: PushRegistry | None = None,
     ) -> None:
         """`card` is the agent's public one: what it does not offer is refused."""
         self._service, self._lister, self._extended_card = service, lister, extended_card
         self._offers, self._modes = card.capabilities, modes_of(card)
+        self._registry = registry if card.capabilities.push_notifications else None
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> Task | Message:
         """See `TaskService.send`; a task's history is as long as the request says."""
         with wire_errors():
-            call = _call(context)
             taken = self._taken(params, context)
+            call = await self._listening(taken, context)
             answer = await self._service.send(call, taken)
         return apply_history_length(answer, params.configuration) if isinstance(answer, Task) else answer
 
     async def batches(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[list[Spoken], None]:
-        """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`."""
+        """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`.
+
+        The task that a message's stream begins with has as long a history as the message asks for.
+        """
         with wire_errors():
+            sends = isinstance(params, pb.SendMessageRequest)
             if not self._offers.streaming:
-                raise NotSupported("This agent does not stream; its card says so. Send the message without streaming.")
-            call = _call(context)
+                instead = "Send the message without streaming" if sends else "Ask for the task until it has ended"
+                raise NotSupported(f"This agent does not stream; its card says so. {instead}.")
+            asked: pb.SendMessageConfiguration | None = None
             if isinstance(params, pb.SendMessageRequest):
-                batches = self._service.stream(call, self._taken(params, context))
+                taken = self._taken(params, context)
+                batches = self._service.stream(await self._listening(taken, context), taken)
+                asked = params.configuration if params.configuration.HasField("history_length") else None
             else:
                 _require_id(params.id)
-                batches = self._service.subscribe(call, params.id)
+                batches = self._service.subscribe(_call(context), params.id)
             async with aclosing(batches):
                 async for batch in batches:
-                    yield batch
+                    yield batch if asked is None else [_shortened(spoken, asked) for spoken in batch]
 
     async def on_message_send_stream(
         self, params: pb.SendMessageRequest, context: ServerCallContext
@@ -102,26 +121,30 @@ class AionRequestHandler(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
     ) -> pb.TaskPushNotificationConfig:
-        """Refused: the card does not offer push notifications (R95)."""
-        raise _no_push()
+        """See `PushRegistry.create`; refused where the card does not offer push notifications (R95), as are the next."""
+        with wire_errors():
+            return await self._push.create(_call(context), params, _spoken(context))
 
     async def on_get_task_push_notification_config(
         self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> pb.TaskPushNotificationConfig:
-        """Refused: the card does not offer push notifications (R95)."""
-        raise _no_push()
+        """See `PushRegistry.get`."""
+        with wire_errors():
+            return await self._push.get(_call(context), params, _spoken(context))
 
     async def on_list_task_push_notification_configs(
         self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> pb.ListTaskPushNotificationConfigsResponse:
-        """Refused: the card does not offer push notifications (R95)."""
-        raise _no_push()
+        """See `PushRegistry.list_configs`."""
+        with wire_errors():
+            return await self._push.list_configs(_call(context), params)
 
     async def on_delete_task_push_notification_config(
         self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        """Refused: the card does not offer push notifications (R95)."""
-        raise _no_push()
+        """See `PushRegistry.delete`."""
+        with wire_errors():
+            await self._push.delete(_call(context), params)
 
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
@@ -138,6 +161,18 @@ class AionRequestHandler(RequestHandler):
             raise to_wire(NoExtendedCard(sentence))
         return self._extended_card
 
+    @property
+    def _push(self) -> PushRegistry:
+        if self._registry is None:
+            raise PushNotSupported("This agent sends no push notifications; its card says so.")
+        return self._registry
+
+    async def _listening(self, taken: pb.SendMessageRequest, context: ServerCallContext) -> Call:
+        """Return the call, with where its client wants to hear of the task."""
+        if not taken.configuration.HasField("task_push_notification_config"):
+            return _call(context)
+        return await self._push.with_message(_call(context), taken, _spoken(context))
+
     def _taken(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.SendMessageRequest:
         """Return the request as it is kept: without what only the server may say (R76), with the trace of its headers.
 
@@ -148,6 +183,8 @@ class AionRequestHandler(RequestHandler):
         trace = from_headers(context.state.get("headers", {}))
         if trace and not {TRACEABILITY, older(TRACEABILITY)} & taken.metadata.fields.keys():
             taken.metadata.update({TRACEABILITY: trace})
+        if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
+            taken.metadata.update({ALLOWED_SKILLS: allowed})
         read_extensions(taken.message, MessageToDict(taken.metadata))
         negotiate(taken, self._modes, context.requested_extensions)
         return taken
@@ -166,6 +203,12 @@ class AionRequestHandler(RequestHandler):
                         yield as_event(spoken.what, task)
                     elif not isinstance(spoken.what, Resumed):
                         yield spoken.what
+
+
+def _shortened(spoken: Spoken, asked: pb.SendMessageConfiguration) -> Spoken:
+    if not isinstance(spoken.what, Task):
+        return spoken
+    return replace(spoken, what=apply_history_length(spoken.what, asked))
 
 
 def as_event(delta: Delta, task: Task | Resumed) -> pb.TaskArtifactUpdateEvent:
@@ -194,6 +237,10 @@ def _call(context: ServerCallContext) -> Call:
     return call
 
 
+def _spoken(context: ServerCallContext) -> PushVersion:
+    return PushVersion(context.state[SPOKEN])
+
+
 def _require_id(task_id: str) -> None:
     if not task_id:
         raise InvalidMessage("id is missing: it is the task's id, from the answer to the message.", field="id")
@@ -203,7 +250,3 @@ def _require_id(task_id: str) -> None:
 
 def _not_offered(operation: str) -> Exception:
     return to_wire(NotSupported(f"This agent does not offer {operation}; its card says what it offers."))
-
-
-def _no_push() -> Exception:
-    return to_wire(PushNotSupported("This agent sends no push notifications; its card says so."))

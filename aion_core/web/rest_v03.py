@@ -142,9 +142,11 @@ async def _get_config(handler: AionRequestHandler, request: StrictRequest, conte
 
 
 async def _list_configs(handler: AionRequestHandler, request: StrictRequest, context: ServerCallContext) -> Any:
-    asked = pb.ListTaskPushNotificationConfigsRequest(task_id=request.path_params["id"])
+    model = pb.ListTaskPushNotificationConfigsRequest
+    asked = read_params({**read_query(request.query_params, model), "taskId": request.path_params["id"]}, model)
     listed = await handler.on_list_task_push_notification_configs(asked, context)
-    return {"configs": [_config(config) for config in listed.configs]}
+    more = {"nextPageToken": listed.next_page_token} if listed.next_page_token else {}
+    return {"configs": [_config(config) for config in listed.configs], **more}
 
 
 async def _delete_config(handler: AionRequestHandler, request: StrictRequest, context: ServerCallContext) -> Any:

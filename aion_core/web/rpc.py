@@ -54,7 +54,7 @@ class Dispatcher:
     ) -> None:
         self._handler, self._card, self._own = handler, card, own_methods or {}
         self._builder = CallContextBuilder(agent_id, card)
-        self._v03 = V03Adapter(handler, self._builder)
+        self._v03 = V03Adapter(handler, CallContextBuilder(agent_id, card, V03))
 
     def routes(self, prefix: str) -> list[Route]:
         """Return where the agent answers below the prefix, with and without a slash."""

@@ -21,6 +21,9 @@ def read_v03(given: Mapping[str, Any], model: type[M]) -> M:
     """Return what is given as one of v0.3's types; raises InvalidParamsError that names each field that is wrong."""
     params = given.get("params", given)
     _check_files(params.get("message") if isinstance(params, dict) else None)
+    if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
+        # The SDK's model reads past it, and takes the task's config to be asked for.
+        raise invalid_params("pushNotificationConfigId has to be a text.", "pushNotificationConfigId")
     try:
         read = model.model_validate(given)
     except ValidationError as error:

@@ -25,6 +25,9 @@ _AS_IT_EXPIRES = "test_races.py::test_who_waits_in_a_context_as_it_expires_is_no
 _EXPIRED_UNDER_IT = "test_retention.py::test_a_holder_whose_context_has_expired_under_it_does_not_free_the_next_ones"
 _RUNNING = "attribute_exists(running)"
 _ROOM = "(attribute_not_exists(waiting) OR size(waiting) < :most)"
+_LISTENS_NOW = "test_push_races.py::test_whoever_records_tells_who_begins_to_listen_just_now"
+_WANTS_TO_HEAR = "test_push_races.py::test_who_asks_for_more_and_wants_to_hear_of_it_reads_the_task_again"
+_EPOCH = "(attribute_not_exists(push_epoch) OR push_epoch = :known_epoch)"
 _NOBODY_WAITS = "(attribute_not_exists(waiting) OR size(waiting) = :none)"
 
 CAUGHT_BY = {
@@ -45,7 +48,10 @@ CAUGHT_BY = {
     "arrivals._queued: MAY_WAIT: attribute_not_exists(interrupted)": (
         "test_races.py::test_a_message_to_what_waits_that_meets_a_question_wakes_nobody"
     ),
-    "arrivals._taken: TASK_HAS_NOT_GONE_ON": (
+    f"arrivals._taken: TASK_HAS_NOT_GONE_ON: {_EPOCH}": (
+        "test_push_races.py::test_who_answers_as_somebody_begins_to_listen_reads_the_task_again"
+    ),
+    "arrivals._taken: TASK_HAS_NOT_GONE_ON: generation = :known": (
         "test_follow_ups.py::test_by_interrupt_a_message_to_a_task_that_was_read_before_its_last_event_is_told_so"
     ),
     "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: generation = :known": (
@@ -53,11 +59,36 @@ CAUGHT_BY = {
     ),
     "task_store.append: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
     "task_store.append: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _TAKEN_OVER,
-    "task_store.finish: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
+    "task_store._resting: HEAD_IS_AS_I_KNOW_IT: generation = :known": _NOT_THE_NEWEST,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT: generation = :known": _DOES_NOT_GO_ON,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): generation = :known": _DOES_NOT_GO_ON,
     "task_store.cancel: HEAD_IS_AS_I_KNOW_IT: generation = :known": _READ_AGAIN,
     "task_store.cancel: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _READ_AGAIN,
+    f"task_store._beginning: HEAD_IS_AS_I_KNOW_IT: {_EPOCH}": (
+        "test_push_races.py::test_a_message_that_is_taken_in_is_told_to_who_begins_to_listen_just_now"
+    ),
+    f"task_store.append: HEAD_IS_AS_I_KNOW_IT: {_EPOCH}": _LISTENS_NOW,
+    f"task_store._resting: HEAD_IS_AS_I_KNOW_IT: {_EPOCH}": _LISTENS_NOW,
+    f"task_store._ending: HEAD_IS_AS_I_KNOW_IT: {_EPOCH}": (
+        "test_push_races.py::test_whoever_ends_a_turn_before_others_tells_who_begins_to_listen_just_now"
+    ),
+    f"task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): {_EPOCH}": (
+        "test_push_races.py::test_whoever_goes_on_with_the_same_task_tells_who_begins_to_listen_just_now"
+    ),
+    f"task_store.cancel: HEAD_IS_AS_I_KNOW_IT: {_EPOCH}": (
+        "test_push_races.py::test_who_cancels_as_somebody_begins_to_listen_reads_the_task_again"
+    ),
+    "push_writes.change: REVISION_IS_AS_READ": ("test_push_configs.py::test_who_has_lost_its_claim_changes_nothing"),
+    "push_writes.clear: IT_IS_THERE": ("test_push_races.py::test_to_clear_an_event_that_has_expired_leaves_nothing"),
+    "push_writes.claim_overdue: DUE_AS_READ": (
+        "test_push_races.py::test_what_another_sweep_claims_meanwhile_is_not_claimed_again"
+    ),
+    "task_writes.listen: TASK_IS_KEPT: attribute_exists(pk)": (
+        "test_push_races.py::test_nobody_listens_to_a_task_that_is_deleted_meanwhile"
+    ),
+    f"task_writes.listen: TASK_IS_KEPT: {_EPOCH}": "test_push_races.py::test_the_last_room_is_given_once",
+    "task_writes.listen_at_work: TASK_IS_AT_WORK_FOR_ALL: #state IN (:submitted, :working)": _WANTS_TO_HEAR,
+    f"task_writes.listen_at_work: TASK_IS_AT_WORK_FOR_ALL: {_EPOCH}": _WANTS_TO_HEAR,
     "task_writes.put_message: FIRST_TIME_IN_ITS_LIFE": (
         "test_task_store.py::test_a_repeated_message_gets_the_first_task_back"
     ),
@@ -132,7 +163,7 @@ _BY_THE_HEAD = "whoever takes the context raises the fence of the head, which is
 _BY_THE_TASK = "a task asks, or works, until its head moves on, which is compared too"
 
 NEVER_ALONE = {
-    "task_store.finish: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
+    "task_store._resting: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): fence = :known_fence": _BY_THE_FENCE,

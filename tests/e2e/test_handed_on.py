@@ -23,7 +23,9 @@ async def test_a_turn_longer_than_its_invocation_is_handed_on(tmp_path: Path) ->
     notes = tmp_path / "notes"
     with LocalStack.start("template.yaml") as stack:
         environ = {"NOTED_IN": str(notes), "STEP_SECONDS": "2.5"}
-        there = {**stack.environment("ApiFunction"), **environ, "AION_CONFIG": str(CONFIG)}
+        # As SAM runs it: who calls is asked nowhere, so that both processes serve the same caller.
+        nobody_asks = {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true"}
+        there = {**stack.environment("ApiFunction"), **environ, **nobody_asks, "AION_CONFIG": str(CONFIG)}
         there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)
         with task_process(stack, CONFIG, **environ):
             async with (
@@ -33,7 +35,7 @@ async def test_a_turn_longer_than_its_invocation_is_handed_on(tmp_path: Path) ->
                 event = function_url_event(
                     "/", method="POST", body=json.dumps(send("go", method="SendStreamingMessage"))
                 )
-                event["headers"]["content-type"] = "application/json"
+                event["headers"] |= {"content-type": "application/json", "host": "127.0.0.1"}
                 invocation = api.invoke(event, deadline_in=14)
                 answer = await invocation.answered()
             with api_process(stack, CONFIG, **environ) as elsewhere:

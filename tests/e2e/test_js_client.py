@@ -155,17 +155,26 @@ def test_it_lists_a_conversation(heard: Heard, client: str) -> None:
     assert all("artifacts" not in task or not task["artifacts"] for task in page["tasks"])
 
 
+@each_client
+def test_it_says_where_it_wants_to_be_told(heard: Heard, client: str) -> None:
+    """R15, R16, R24, R91, R92: with a message and later; read, listed and deleted, twice."""
+    answer = said(heard, client, "pushConfigs")
+    assert answer["created"] == answer["read"]
+    given = {"id": "q", "taskId": answer["task"], "url": "http://127.0.0.1:9/hook", "token": "token"}
+    assert {name: answer["read"][name] for name in given} == given
+    assert answer["read"]["authentication"] == {"scheme": "Bearer", "credentials": "secret"}
+    assert (answer["both"], answer["left"]) == (["p", "q"], ["p"])
+
+
 REFUSALS = {
     "unknownTask": "TaskNotFoundError",
     "subscribeToAnEndedTask": "UnsupportedOperationError",
     "cancelAnEndedTask": "TaskNotCancelableError",
     "messageToAnEndedTask": "UnsupportedOperationError",
     "messageWithoutParts": "RequestMalformedError",
-    "createPushConfig": "PushNotificationNotSupportedError",
-    "getPushConfig": "PushNotificationNotSupportedError",
-    "listPushConfigs": "PushNotificationNotSupportedError",
-    "deletePushConfig": "PushNotificationNotSupportedError",
-    "messageWithAPushConfig": "PushNotificationNotSupportedError",
+    "pushConfigOfAnUnknownTask": "TaskNotFoundError",
+    "pushConfigThatIsNotThere": "TaskNotFoundError",
+    "pushConfigOfThePrivateNetwork": "RequestMalformedError",
     "extendedCard": "UnsupportedOperationError",
 }
 
@@ -186,4 +195,5 @@ def test_it_has_the_card_where_there_is_no_extended_one(heard: Heard, client: st
     card = said(heard, client, "cardOrExtendedCard")
     assert card["name"] == "Echo"
     assert card["capabilities"]["streaming"] is True
+    assert card["capabilities"]["pushNotifications"] is True
     assert [skill["id"] for skill in card["skills"]] == ["echo"]

@@ -90,8 +90,16 @@ def test_it_has_the_card(heard: Heard) -> None:
     assert card["preferredTransport"] == "JSONRPC"
     assert {interface["transport"] for interface in card["additionalInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
     assert card["capabilities"]["streaming"] is True
-    assert card["capabilities"].get("pushNotifications", False) is False
+    assert card["capabilities"]["pushNotifications"] is True
     assert card["skills"][0]["id"] == "echo"
+
+
+def test_it_says_where_it_wants_to_be_told(heard: Heard) -> None:
+    """R15, R16, R91, R92."""
+    answer = said(heard, "push_config")
+    assert answer["set"] == answer["read"]
+    config = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "token"}
+    assert answer["read"] == {"taskId": answer["task"], "pushNotificationConfig": config}
 
 
 @pytest.mark.parametrize(
@@ -99,8 +107,8 @@ def test_it_has_the_card(heard: Heard) -> None:
     [
         ("cancel_an_ended_task", -32002, 400),
         ("unknown_task", -32001, 404),
-        ("set_push_config", -32003, 400),
-        ("get_push_config", -32003, 400),
+        ("push_config_of_an_unknown_task", -32001, 404),
+        ("push_config_that_is_not_there", -32001, 404),
     ],
 )
 def test_it_hears_why_it_is_refused(heard: Heard, step: str, code: int, http: int) -> None:

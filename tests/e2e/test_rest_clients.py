@@ -1,5 +1,6 @@
 """The official client over HTTP+JSON against `make dev`, in both versions; and what it is refused, on both bindings."""
 
+import json
 import uuid
 from collections.abc import AsyncIterator
 
@@ -14,6 +15,7 @@ from a2a.types import (
     ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Part,
+    StreamResponse,
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
     TaskState,
@@ -24,6 +26,7 @@ from google.protobuf.json_format import ParseDict
 from tests.e2e.test_dev import LONG, ODD, message, said, text_of
 from tests.e2e.test_tasks import begun
 from tests.support.clients import official_client
+from tests.support.receiver import answers, receiving
 from tests.support.server import Server
 
 VERSIONS = ["1.0", "0.3"]
@@ -115,22 +118,50 @@ async def test_it_knows_a_refusal_for_what_it_is(server: Server, version: str, b
                 _ = [event async for event in streaming.subscribe(SubscribeToTaskRequest(id=task_id))]
         with pytest.raises(errors.InvalidParamsError):
             await said(client, message())
-        with pytest.raises(errors.PushNotificationNotSupportedError):
-            await client.create_task_push_notification_config(
-                TaskPushNotificationConfig(task_id=task_id, id="p", url="https://example.com/hook")
-            )
-        with pytest.raises(errors.PushNotificationNotSupportedError):
+        private = TaskPushNotificationConfig(task_id=task_id, id="p", url="https://10.0.0.1/hook")
+        with pytest.raises(errors.InvalidParamsError, match="not public"):
+            await client.create_task_push_notification_config(private)
+        with pytest.raises(errors.TaskNotFoundError):
             await client.get_task_push_notification_config(
                 GetTaskPushNotificationConfigRequest(task_id=task_id, id="p")
             )
-        if (version, binding) == ("0.3", REST):
-            return  # the client does not list or delete there
-        with pytest.raises(errors.PushNotificationNotSupportedError):
-            await client.list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest(task_id=task_id))
-        with pytest.raises(errors.PushNotificationNotSupportedError):
-            await client.delete_task_push_notification_config(
-                DeleteTaskPushNotificationConfigRequest(task_id=task_id, id="p")
-            )
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", REST])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_its_webhook_is_told_and_its_configs_are_its_own(server: Server, version: str, binding: str) -> None:
+    """R15, R16, R24, R91-R94: with the message, and then read, replaced, listed and deleted."""
+    async with receiving(answers(200)) as receiver:
+        config = TaskPushNotificationConfig(id="p", url=receiver.url(), token="token")
+        config.authentication.scheme, config.authentication.credentials = "Bearer", "secret"
+        async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
+            request = message(Part(text="done"))
+            request.configuration.task_push_notification_config.CopyFrom(config)
+            (response,) = await said(client, request)
+            config.task_id = response.task.id
+            await receiver.heard(2)
+            which = GetTaskPushNotificationConfigRequest(task_id=config.task_id, id="p")
+            assert await client.get_task_push_notification_config(which) == config
+            config.token = "another"
+            assert await client.create_task_push_notification_config(config) == config
+            if (version, binding) != ("0.3", REST):  # the client does not list or delete there
+                every = ListTaskPushNotificationConfigsRequest(task_id=config.task_id)
+                listed = await client.list_task_push_notification_configs(every)
+                assert list(listed.configs) == [config]
+                await client.delete_task_push_notification_config(
+                    DeleteTaskPushNotificationConfigRequest(task_id=config.task_id, id="p")
+                )
+                assert not (await client.list_task_push_notification_configs(every)).configs
+    assert receiver.ids == [f"{config.task_id}_{number}_p" for number in (2, 3)]
+    for post in receiver.posts:
+        assert post.headers["authorization"] == "Bearer secret"
+        assert post.headers["x-a2a-notification-token"] == "token"
+        assert post.is_signed_by("token")
+    last = json.loads(receiver.posts[-1].body)
+    if version == "0.3":
+        assert (last["kind"], last["id"], last["status"]["state"]) == ("task", config.task_id, "completed")
+    else:
+        assert ParseDict(last, StreamResponse()).status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])

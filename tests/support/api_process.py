@@ -37,6 +37,7 @@ def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[Api
         env={
             **os.environ,
             **stack.environment("ApiFunction"),
+            "AION_AUTH": "off",
             **environ,
             "AION_CONFIG": str(config),
             "AION_BASE_URL": url,

@@ -13,15 +13,32 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.checkpoints import MemorySaver
-from aion_core.memory.queues import MemoryBells
+from aion_core.memory.push_configs import MemoryPushConfigs
+from aion_core.memory.queues import MemoryBells, MemoryPushBells
 from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Agent, AnswerAs, Clock, ReplyAs, TaskList, TaskStore, WhenBusy
+from aion_core.ports import (
+    Agent,
+    AnswerAs,
+    Clock,
+    PushConfigs,
+    PushEvents,
+    ReplyAs,
+    TaskList,
+    TaskStore,
+    WebhookClient,
+    WhenBusy,
+)
 from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard
+from aion_core.push.configs import PushRegistry
+from aion_core.push.delivery import PushDelivery
+from aion_core.push.guard import Allowed
+from aion_core.push.posts import render
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.ringing import RingingStore
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.worker import Worker
@@ -43,6 +60,7 @@ class Parts:
     described: Mapping[str, Any] = field(default_factory=dict)
     """What the card says otherwise, by the names of `build_card`."""
     extended_card: AgentCard | None = None
+    push: "Push | None" = None
 
     @property
     def card(self) -> AgentCard:
@@ -56,13 +74,25 @@ class Parts:
             "skills": [],
             "input_modes": ["text/plain", "application/json", "application/octet-stream"],
             "output_modes": ["text/plain"],
+            "push_notifications": self.push is not None,
         }
         return build_card(**{**said, **self.described})
 
     def app(self) -> FastAPI:
         """The ASGI app that serves the agent as `test`."""
         served = Served(self.agent, self.card, self.extended_card)
-        return build_app(self.service, self.lister, self.conversations, {"test": served})
+        registry = self.push.registry if self.push else None
+        return build_app(self.service, self.lister, self.conversations, {"test": served}, registry=registry)
+
+
+@dataclass
+class Push:
+    """What tells webhooks."""
+
+    configs: PushConfigs
+    bells: MemoryPushBells
+    delivery: PushDelivery
+    registry: PushRegistry
 
 
 def parts(
@@ -75,9 +105,15 @@ def parts(
     task_list: TaskList | None = None,
     reply: ReplyAs = ReplyAs.TASK,
     answer: AnswerAs = AnswerAs.MESSAGE,
+    webhooks: WebhookClient | None = None,
+    allowed: Allowed | None = None,
+    push_events: PushEvents = PushEvents.STATUS,
     **options: Any,
 ) -> Parts:
-    """The service for an agent, or for a graph; in memory unless a store is given, and the list of its tasks."""
+    """The service for an agent, or for a graph; in memory unless a store is given, and the list of its tasks.
+
+    With `webhooks`, which post, and what is `allowed` of their URLs, it sends push notifications.
+    """
     clock = clock or SystemClock()
     tasks = MemoryTaskStore(clock)
     threads = InMemorySaver()
@@ -98,6 +134,15 @@ def parts(
     store = store or tasks
     bells = MemoryBells(clock)
     task_list = task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks)
+    push = None
+    if webhooks is not None:
+        configs, push_bells = MemoryPushConfigs(tasks, clock), MemoryPushBells(clock)
+        store = RingingStore(store, push_bells)
+        delivery = PushDelivery(store, configs, push_bells, webhooks, render, clock, chance=lambda: 0.0)
+        push_bells.answered_by(delivery.answer)
+        events = {"test": push_events}
+        registry = PushRegistry(configs, push_bells, store, task_list, allowed or Allowed(), events=events)
+        push = Push(configs, push_bells, delivery, registry)
     history = ContextHistory(store, task_list).of
     replies = {"test": reply}
     runner = TaskRunner(
@@ -117,7 +162,7 @@ def parts(
         store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
     )
     lister = TaskLister(store, task_list)
-    return Parts(service, lister, agent, worker, bells, store, Conversations(store, task_list))
+    return Parts(service, lister, agent, worker, bells, store, Conversations(store, task_list), push=push)
 
 
 @asynccontextmanager

@@ -83,17 +83,30 @@ class Steps:
         """One that is not there."""
         return await self._stored(str(uuid.uuid4()))
 
-    async def set_push_config(self) -> Any:
-        """A webhook."""
-        config = PushNotificationConfig(id="p", url="https://example.com/hook")
-        return shown(
-            await self._send.set_task_callback(TaskPushNotificationConfig(task_id="t", push_notification_config=config))
-        )
+    async def push_config(self) -> Any:
+        """A webhook of a task that has one already: set, read by its id, and read without it."""
+        (sent,) = await all_of(self._send.send_message(message("tell me")))
+        asked = GetTaskPushNotificationConfigParams(id=sent["id"], push_notification_config_id="p")
+        return {
+            "task": sent["id"],
+            "set": shown(await self._send.set_task_callback(self._config(sent["id"]))),
+            "read": shown(await self._send.get_task_callback(asked)),
+        }
 
-    async def get_push_config(self) -> Any:
-        """A webhook that is there, perhaps."""
-        asked = GetTaskPushNotificationConfigParams(id="t", push_notification_config_id="p")
+    async def push_config_of_an_unknown_task(self) -> Any:
+        """A webhook of no task."""
+        return shown(await self._send.set_task_callback(self._config(str(uuid.uuid4()))))
+
+    async def push_config_that_is_not_there(self) -> Any:
+        """No webhook of a task."""
+        (sent,) = await all_of(self._send.send_message(message("done")))
+        asked = GetTaskPushNotificationConfigParams(id=sent["id"], push_notification_config_id="p")
         return shown(await self._send.get_task_callback(asked))
+
+    def _config(self, task_id: str) -> TaskPushNotificationConfig:
+        # Where nobody listens.
+        config = PushNotificationConfig(id="p", url="http://127.0.0.1:9/hook", token="token")
+        return TaskPushNotificationConfig(task_id=task_id, push_notification_config=config)
 
     async def card(self) -> Any:
         """The card that the client has, after it has looked for an extended one."""

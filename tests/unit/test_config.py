@@ -63,6 +63,15 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
             "aion.agents.a: two skills have the id 's'.",
         ),
         ("      skills: [{id: s, name: s}]\n", "aion.agents.a.skills.0.description is missing."),
+        ("      extended_card: {name: X}\n", "aion.agents.a: extended_card is given to nobody without capabilities."),
+        *(
+            (
+                f"      capabilities: {{extensions: [{{uri: '{bad}'}}]}}\n",
+                f"extensions.0.uri is {bad!r}: it has no spaces",
+            )
+            for bad in ("a b", "https://example.com/a,b")
+        ),
+        ("      capabilities: {extensions: [{uri: u}, {uri: u}]}\n", "extensions: two extensions have the uri 'u'."),
         (EXTENSION % "{1: 2}", "aion.agents.a.capabilities.extensions.0.params.1 is 1, which YAML does not take"),
         (EXTENSION % "{x: {1: 2}}", "the key 1 is no text; put it in quotes."),
         (EXTENSION % "{x: 2024-01-01}", "this cannot be said in JSON"),

@@ -121,22 +121,29 @@ const STEPS = {
   async messageWithoutParts(client) {
     return client.sendMessage(message([]));
   },
-  async createPushConfig(client) {
-    return client.transport.createTaskPushNotificationConfig(pushConfig(), spoken(client));
+  async pushConfigs(client) {
+    const inline = { acceptedOutputModes: [], taskPushNotificationConfig: pushConfig("p", ""), returnImmediately: false };
+    const sent = await client.sendMessage({ ...message([text("tell me")]), configuration: inline });
+    const created = await client.createTaskPushNotificationConfig(pushConfig("q", sent.id));
+    const read = await client.getTaskPushNotificationConfig({ tenant: "", taskId: sent.id, id: "q" });
+    const asked = { tenant: "", taskId: sent.id, pageSize: 10, pageToken: "" };
+    const both = await client.listTaskPushNotificationConfig(asked);
+    await client.deleteTaskPushNotificationConfig({ tenant: "", taskId: sent.id, id: "q" });
+    await client.deleteTaskPushNotificationConfig({ tenant: "", taskId: sent.id, id: "q" });
+    const left = await client.listTaskPushNotificationConfig(asked);
+    const ids = (listed) => (listed.configs ?? listed).map((config) => config.id);
+    return { task: sent.id, created, read, both: ids(both), left: ids(left) };
   },
-  async getPushConfig(client) {
-    return client.transport.getTaskPushNotificationConfig({ tenant: "", taskId: "t", id: "p" }, spoken(client));
+  async pushConfigOfAnUnknownTask(client) {
+    return client.createTaskPushNotificationConfig(pushConfig("p", randomUUID()));
   },
-  async listPushConfigs(client) {
-    const asked = { tenant: "", taskId: "t", pageSize: 10, pageToken: "" };
-    return client.transport.listTaskPushNotificationConfig(asked, spoken(client));
+  async pushConfigThatIsNotThere(client) {
+    const sent = await client.sendMessage(message([text("done")]));
+    return client.getTaskPushNotificationConfig({ tenant: "", taskId: sent.id, id: "p" });
   },
-  async deletePushConfig(client) {
-    return client.deleteTaskPushNotificationConfig({ tenant: "", taskId: "t", id: "p" });
-  },
-  async messageWithAPushConfig(client) {
-    const configuration = { acceptedOutputModes: [], taskPushNotificationConfig: pushConfig(), returnImmediately: false };
-    return client.sendMessage({ ...message([text("tell me")]), configuration });
+  async pushConfigOfThePrivateNetwork(client) {
+    const sent = await client.sendMessage(message([text("done")]));
+    return client.createTaskPushNotificationConfig({ ...pushConfig("p", sent.id), url: "https://10.0.0.1/hook" });
   },
   async extendedCard(client) {
     return client.transport.getExtendedAgentCard({ tenant: "" }, spoken(client));
@@ -146,8 +153,10 @@ const STEPS = {
   },
 };
 
-function pushConfig() {
-  return { tenant: "", id: "p", taskId: "t", url: "https://example.com/hook", token: "", authentication: undefined };
+function pushConfig(id, taskId) {
+  // Where nobody listens.
+  const authentication = { scheme: "Bearer", credentials: "secret" };
+  return { tenant: "", id, taskId, url: "http://127.0.0.1:9/hook", token: "token", authentication };
 }
 
 // What `Client` adds to a call; some calls it refuses by itself where the card does not offer them, and does not send.

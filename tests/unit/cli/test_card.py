@@ -19,6 +19,8 @@ from aion_core.errors import AionError
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
 
+CARDS = (".well-known/agent-card.json", ".well-known/agent-card.json?v=2", "extendedAgentCard", "v1/card")
+
 
 def run(*arguments: object, stdin: str | None = None) -> Result:
     return CliRunner().invoke(aion, ["card", *map(str, arguments)], input=stdin, catch_exceptions=True)
@@ -116,7 +118,10 @@ def test_a_card_on_the_web_is_verified_by_a_set_of_keys(config: Path, private: P
     public = json.loads((tmp_path / "public.jwk").read_text())
     other = {"kty": "oct", "k": "AAAA", "kid": "other"}
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other, public]}), encoding="utf-8")
-    for source in (web, f"{web}/", f"{web}/.well-known/agent-card.json"):
+    for own in ("extendedAgentCard", "v1/card"):
+        (tmp_path / own).parent.mkdir(exist_ok=True)
+        (tmp_path / own).write_text(json.dumps(signed), encoding="utf-8")
+    for source in (web, f"{web}/", *(f"{web}/{own}" for own in CARDS)):
         assert run("verify", source, "--jwks", f"{web}/jwks.json").exit_code == 0
     # A key that the set calls otherwise is not the one that the card names.
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "another"}]}), encoding="utf-8")
@@ -142,6 +147,17 @@ def test_signing_needs_a_card_and_a_private_key(config: Path, private: Path, tmp
     assert "cannot be read" in refusal("sign", "-", "--key", tmp_path / "nowhere.pem", stdin=shown(config))
     assert "no agent card" in refusal("sign", "-", "--key", private, stdin='{"skills": 1}')
     assert "no agent card" in refusal("sign", "-", "--key", private, stdin="{}")
+
+
+@pytest.mark.parametrize("bad", ["example.com", "ftp://example.com", "https://", "https://example.com/?a=b"])
+def test_where_a_server_is_has_to_be_a_web_address(config: Path, private: Path, bad: str) -> None:
+    for arguments in (
+        ("show", "--config", config, "--base-url", bad),
+        ("sign", "-", "--key", private, "--key-url", bad),
+    ):
+        failed = run(*arguments, stdin="{}")
+        assert failed.exit_code == 2
+        assert f"{bad!r} has to be an http or https URL without a query." in " ".join(failed.stderr.split())
 
 
 def test_verify_asks_whom_you_trust(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from aion_core.web.app import RestsBeforeItReturns
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.rpc import Dispatcher
 from tests.support.agents.counting import talking
+from tests.support.agents.scripted import Asking
 from tests.support.service import http, parts, send
+from tests.unit.web.test_rest import frames
 
 
 class NotesConfigs(AionRequestHandler):
@@ -136,3 +138,44 @@ async def test_a_history_cannot_be_so_long(method: str, where: str, length: Any)
         error = (await client.post("/", json={**given, "method": method})).json()["error"]
     assert error["code"] == -32602
     assert [violation["field"] for violation in error["data"][1]["fieldViolations"]] == [where]
+
+
+@pytest.mark.parametrize("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
+@pytest.mark.parametrize(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
+async def test_a_stream_begins_with_as_much_history_as_is_asked_for(path: str, length: int | None, kept: int) -> None:
+    """R24: spec 3.2.2, no more than asked for, in whichever version and binding."""
+    old = "v1" in path or path == "message/stream"
+    if old and length == 0:
+        kept = 3  # in v0.3 it is no limit
+    async with http(parts(Asking()).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+        asked = send(method="message/stream" if old else "SendStreamingMessage", message_id="m-2", taskId=task["id"])
+        asked["params"]["configuration"] = {} if length is None else {"historyLength": length}
+        rest = path.startswith("/") and path != "/"
+        answer = await client.post(path if rest else "/", json=asked["params"] if rest else asked)
+        [first, *_, last] = [frame["data"] for frame in frames(answer, "data")]
+        first, last = (frame.get("result", frame) for frame in (first, last))
+        assert len(first.get("task", first).get("history", [])) == kept
+        assert "completed" in str(last).lower(), "the rest is as ever"
+        stored = await client.get(f"/tasks/{task['id']}")
+        assert len(stored.json()["history"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "mend"),
+    [
+        ("SendStreamingMessage", None, "Send the message without streaming."),
+        ("message/stream", None, "Send the message without streaming."),
+        ("SubscribeToTask", {"id": "t"}, "Ask for the task until it has ended."),
+        ("tasks/resubscribe", {"id": "t"}, "Ask for the task until it has ended."),
+    ],
+)
+async def test_an_agent_that_does_not_stream_says_what_to_do_instead(method: str, params: Any, mend: str) -> None:
+    """R3: -32004, for each operation that streams."""
+    made = parts(talking(1))
+    made.described = {"streaming": False}
+    async with http(made.app()) as client:
+        request = send(method=method)
+        request["params"] = params or request["params"]
+        error = (await client.post("/", json=request)).json()["error"]
+        assert (error["code"], error["message"].endswith(mend)) == (-32004, True), error

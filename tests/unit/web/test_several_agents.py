@@ -67,6 +67,8 @@ async def test_each_at_its_path_and_one_at_the_root(
         task = (await client.post("/agents/one/message:send", json=body())).json()["task"]
         assert (await client.get(f"/agents/one/tasks/{task['id']}")).status_code == 200
         assert (await client.get(f"/agents/two/tasks/{task['id']}")).status_code == 404, "another agent's is unknown"
+        nobody = await client.post("/agents/three/", json=send())
+        assert (nobody.status_code, "/.well-known/manifest.json" in nobody.json()["error"]["message"]) == (404, True)
 
 
 def test_two_cannot_both_be_at_the_root(settings: Settings) -> None:

@@ -105,6 +105,11 @@ def gist(operation: str, dialect: Dialect, answer: Answer) -> str:
         return f"context, said: {len(result['history'])}"
     if operation == "ListTasks":
         return f"{len(result['tasks'])} of {result['totalSize']}"
+    if operation == "ListTaskPushNotificationConfigs":
+        # v0.3's JSON-RPC answers with the list itself.
+        configs = result if isinstance(result, list) else result.get("configs", [])
+        more = isinstance(result, dict) and result.get("nextPageToken")
+        return f"{len(configs)} configs{' and more' if more else ''}"
     if not result:
         return "nothing"
     if operation == "GetExtendedAgentCard":
@@ -112,7 +117,10 @@ def gist(operation: str, dialect: Dialect, answer: Answer) -> str:
     kind = _kind(result)
     if operation == "GetTask":
         return f"{kind}, said: {len(result.get('history', []))}"
-    return kind or f"config {json.dumps(result)}"
+    if kind:
+        return kind
+    config = result.get("pushNotificationConfig", result)
+    return f"config {config['id']} of {config['url']}"
 
 
 _ENVELOPES = {

@@ -2,22 +2,33 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from aion_core.clock import SystemClock
+from aion_core.push.client import PinnedWebhookClient
+from aion_core.push.guard import Allowed
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import Answer, call
 from tests.support.service import parts
 from tests.unit.wire.dialects import Dialect, Rpc, Sent
 
+ALLOWED = Allowed.beside("https://agents.example.com")
+
+
+async def _nobody(host: str, port: int) -> Sequence[str]:
+    raise OSError("There is no network here.")
+
 
 class Served:
     """The app, and its tasks by what they are: `done`, `working`, `asking`, `canceled`."""
 
-    def __init__(self, declared: str = "", **options: Any) -> None:
-        """`declared`: the extensions that its tasks are made with."""
+    def __init__(self, declared: str = "", *, push: bool = True, **options: Any) -> None:
+        """`declared`: the extensions that its tasks are made with; `push`: whether webhooks are told of them."""
         self.agent = Obedient()
         self._declared = {"a2a-extensions": declared} if declared else {}
-        self._parts = parts(self.agent)
+        told = {"webhooks": PinnedWebhookClient(ALLOWED, SystemClock(), resolve=_nobody), "allowed": ALLOWED}
+        self._parts = parts(self.agent, **(told if push else {}))
         for name, value in options.items():
             setattr(self._parts, name, value)
         self.app = self._parts.app()
@@ -37,12 +48,16 @@ class Served:
     async def prepare(self, state: str) -> dict[str, Any]:
         """Return a task in this state, in a context of its own."""
         if state not in self.tasks:
-            words = {"done": "hello", "asking": "ask", "working": "work", "canceled": "work"}
+            words = {"done": "hello", "told": "hello", "asking": "ask", "working": "work", "canceled": "work"}
             task = await self._send(words[state], state, at_once=words[state] == "work")
             if words[state] == "work":
                 await self.agent.works.wait()
             if state == "canceled":
                 await self._rpc("CancelTask", {"id": task["id"]})
+            if state == "told":
+                for name in ("p", "q"):
+                    config = {"taskId": task["id"], "id": name, "url": "https://hooks.example.org/a"}
+                    await self._rpc("CreateTaskPushNotificationConfig", config)
             self.tasks[state] = task
         return self.tasks[state]
 

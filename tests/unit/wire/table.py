@@ -1,6 +1,6 @@
 """The table: for each operation what is sent, in v1's words, and what comes back, in each version and binding.
 
-`<done>`, `<working>`, `<asking>` and `<canceled>` stand for the ids of tasks in these states, `<c-done>` for the context.
+`<done>`, `<told>`, `<working>`, `<asking>` and `<canceled>` stand for the ids of tasks in these states, `<c-done>` for the context.
 """
 
 from collections.abc import Mapping
@@ -129,7 +129,9 @@ MESSAGES: list[tuple[str, Any, str | Error]] = [
     ("historyLength: a fraction", configured(historyLength=1.5), PARAMS),
     ("returnImmediately: a word", configured(returnImmediately="maybe"), PARAMS),
     ("acceptedOutputModes: a text", configured(acceptedOutputModes="text/plain"), PARAMS),
-    ("a push config", configured(taskPushNotificationConfig={"url": "https://example.com/"}), NO_PUSH),
+    ("a push config", configured(taskPushNotificationConfig={"url": "https://hooks.example.org/"}), "completed"),
+    ("a push config: of loopback", configured(taskPushNotificationConfig={"url": "https://127.0.0.1/"}), PARAMS),
+    ("a push config: a text", configured(taskPushNotificationConfig="https://hooks.example.org/"), PARAMS),
 ]
 
 _FILE = in_parts({"text": "look"}, {"raw": "AAEC", "filename": "a.png", "mediaType": "image/png"})
@@ -159,6 +161,11 @@ SENDS = [
         not_in=UNKNOWN_TO.get(what.partition(":")[0], ()),
     )
     for what, params, gives in MESSAGES
+]
+_HEARD = configured(taskPushNotificationConfig={"url": "https://hooks.example.org/"})
+UNHEARD = [
+    Row(operation, "a push config, where they are not offered", _HEARD, NO_PUSH, where={"push": False})
+    for operation in (SEND, STREAM)
 ]
 _STREAMS = {
     "completed": "task:submitted status:working status:completed",
@@ -202,7 +209,79 @@ EXTENDED = build_card(
     input_modes=["text/plain"],
     output_modes=["text/plain"],
 )
+CREATE, GET, LIST, DELETE = (
+    "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig",
+)
 CONFIG = {"taskId": "<done>", "id": "p"}
+HOOK = "https://hooks.example.org/a"
+# A task that is told to two webhooks, `p` and `q`.
+TOLD = {"taskId": "<told>", "id": "p"}
+CONFIGS: list[tuple[str, dict[str, Any], str | Error]] = [
+    ("a new one", {"id": "r", "url": HOOK}, f"config r of {HOOK}"),
+    ("whole", {"id": "r", "url": HOOK, "token": "t", "authentication": {"scheme": "Bearer", "credentials": "c"}}, f"config r of {HOOK}"),
+    ("a scheme without credentials", {"id": "r", "url": HOOK, "authentication": {"scheme": "Bearer"}}, f"config r of {HOOK}"),
+    ("an API key in a header", {"id": "r", "url": HOOK, "authentication": {"scheme": "ApiKey", "credentials": "X-Key: k"}}, f"config r of {HOOK}"),
+    ("in the place of another", {"id": "p", "url": HOOK}, f"config p of {HOOK}"),
+    ("id: no id", {"id": "a b", "url": HOOK}, PARAMS),
+    ("id: too long", {"id": LONG, "url": HOOK}, PARAMS),
+    ("url: empty", {"id": "r", "url": ""}, PARAMS),
+    ("url: http", {"id": "r", "url": "http://hooks.example.org/"}, PARAMS),
+    ("url: loopback", {"id": "r", "url": "https://127.0.0.1/"}, PARAMS),
+    ("url: metadata", {"id": "r", "url": "https://169.254.169.254/latest/meta-data/"}, PARAMS),
+    ("url: of this service", {"id": "r", "url": "https://agents.example.com/"}, PARAMS),
+    ("url: with a user", {"id": "r", "url": "https://a:b@hooks.example.org/"}, PARAMS),
+    ("url: with a newline", {"id": "r", "url": "https://hooks.example.org/\r\nX: y"}, PARAMS),
+    ("url: too long", {"id": "r", "url": f"{HOOK}?{'x' * 9000}"}, PARAMS),
+    ("url: a number", {"id": "r", "url": 7}, PARAMS),
+    ("token: two lines", {"id": "r", "url": HOOK, "token": "a\r\nb: c"}, PARAMS),
+    ("token: with NUL", {"id": "r", "url": HOOK, "token": "a\0"}, PARAMS),
+    ("token: no ASCII", {"id": "r", "url": HOOK, "token": "\u00e9"}, PARAMS),
+    ("token: too long", {"id": "r", "url": HOOK, "token": "x" * 4097}, PARAMS),
+    ("token: a key that is none", {"id": "r", "url": HOOK, "token": "whsec_short"}, PARAMS),
+    ("scheme: two lines", {"id": "r", "url": HOOK, "authentication": {"scheme": "Bearer\r\nX: y", "credentials": "c"}}, PARAMS),
+    ("scheme: two words", {"id": "r", "url": HOOK, "authentication": {"scheme": "Bearer x", "credentials": "c"}}, PARAMS),
+    ("credentials: two lines", {"id": "r", "url": HOOK, "authentication": {"scheme": "Bearer", "credentials": "c\nX: y"}}, PARAMS),
+    ("credentials: of a header that is not the client's", {"id": "r", "url": HOOK, "authentication": {"scheme": "ApiKey", "credentials": "Host: evil"}}, PARAMS),
+    ("authentication: a text", {"id": "r", "url": HOOK, "authentication": "Bearer"}, PARAMS),
+]  # fmt: skip
+PUSH = [
+    Row(CREATE, "not offered", {**CONFIG, "url": "https://example.com/"}, NO_PUSH, where={"push": False}),
+    Row(GET, "not offered", CONFIG, NO_PUSH, where={"push": False}),
+    Row(LIST, "not offered", {"taskId": "<done>"}, NO_PUSH, where={"push": False}),
+    Row(DELETE, "not offered", CONFIG, NO_PUSH, where={"push": False}),
+    *(Row(CREATE, what, {"taskId": "<told>", **config}, gives) for what, config, gives in CONFIGS),
+    Row(CREATE, "of a task that has ended", {"taskId": "<done>", "id": "r", "url": HOOK}, f"config r of {HOOK}"),
+    Row(CREATE, "of an unknown task", {"taskId": "nope", "id": "r", "url": HOOK}, NOT_FOUND),
+    Row(CREATE, "taskId: not of the alphabet", {"taskId": "a b", "id": "r", "url": HOOK}, NOT_FOUND),
+    Row(CREATE, "taskId: missing", {"id": "r", "url": HOOK}, PARAMS),
+    Row(GET, "one of two", TOLD, f"config p of {HOOK}"),
+    Row(GET, "unknown", {"taskId": "<told>", "id": "nope"}, NOT_FOUND),
+    Row(GET, "of another task", {"taskId": "<done>", "id": "p"}, NOT_FOUND),
+    Row(GET, "of an unknown task", {"taskId": "nope", "id": "p"}, NOT_FOUND),
+    # v0.3 asks for the task's config, without saying which.
+    Row(GET, "id: missing", {"taskId": "<told>"}, PARAMS, {OLD_RPC: f"config p of {HOOK}"}),
+    Row(GET, "id: missing, where there is none", {"taskId": "<done>"}, PARAMS, {OLD_RPC: NOT_FOUND}),
+    Row(GET, "id: a list", {"taskId": "<told>", "id": ["p"]}, PARAMS),
+    Row(LIST, "all", {"taskId": "<told>"}, "2 configs"),
+    Row(LIST, "of none", {"taskId": "<done>"}, "0 configs"),
+    # v0.3's JSON-RPC has no pages.
+    Row(LIST, "one a page", {"taskId": "<told>", "pageSize": 1}, "1 configs and more", {OLD_RPC: "2 configs"}),
+    Row(LIST, "two a page", {"taskId": "<told>", "pageSize": 2}, "2 configs"),
+    Row(LIST, "of an unknown task", {"taskId": "nope"}, NOT_FOUND),
+    Row(LIST, "taskId: missing", {}, PARAMS),
+    *(
+        Row(LIST, f"{name}: {value}"[:60], {"taskId": "<told>", name: value}, PARAMS, not_in=(OLD_RPC,))
+        for name, values in {"pageSize": [-1, 101, "x", 10**12], "pageToken": ["x", "////", "A" * 90]}.items()
+        for value in values
+    ),
+    Row(DELETE, "one of two", TOLD, "nothing"),
+    Row(DELETE, "one that is not there", {"taskId": "<told>", "id": "nope"}, "nothing"),
+    Row(DELETE, "of an unknown task", {"taskId": "nope", "id": "p"}, NOT_FOUND),
+    Row(DELETE, "id: missing", {"taskId": "<told>"}, PARAMS),
+]
 ROWS: list[Row] = [
     *SENDS,
     Row(
@@ -215,6 +294,7 @@ ROWS: list[Row] = [
     Row(SEND, "text and data: both", in_parts({"text": "hi", "data": {"a": 1}}), PARAMS, not_in=OLDER),
     *STREAMS,
     *NEGOTIATED,
+    *UNHEARD,
     Row(STREAM, "where the card offers no streams", message(), UNSUPPORTED, where={"streaming": False}),
     Row("GetTask", "one that ended", {"id": "<done>"}, "task:completed, said: 1"),
     Row("GetTask", "without its history", {"id": "<done>", "historyLength": 0}, "task:completed, said: 0", NO_LIMIT),
@@ -276,10 +356,7 @@ ROWS: list[Row] = [
         UNSUPPORTED,
         where={"streaming": False},
     ),
-    Row("CreateTaskPushNotificationConfig", "not offered", {**CONFIG, "url": "https://example.com/"}, NO_PUSH),
-    Row("GetTaskPushNotificationConfig", "not offered", CONFIG, NO_PUSH),
-    Row("ListTaskPushNotificationConfigs", "not offered", {"taskId": "<done>"}, NO_PUSH),
-    Row("DeleteTaskPushNotificationConfig", "not offered", CONFIG, NO_PUSH),
+    *PUSH,
     Row("GetExtendedAgentCard", "offered", {}, "card of More", where={"described": OFFERED, "extended_card": EXTENDED}),
     Row("GetExtendedAgentCard", "offered, and not there", {}, NO_EXTENDED_CARD, where={"described": OFFERED}),
     Row("GetExtendedAgentCard", "not offered", {}, UNSUPPORTED),

@@ -1,0 +1,99 @@
+"""Who may call each agent, as its lines of aion.yaml and the deployment's declare it."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from aion_core.agents.card_config import RequirementConfig
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.security_config import (
+    ApiKeyConfig,
+    AwsIamConfig,
+    BasicConfig,
+    OidcConfig,
+    SchemeConfig,
+)
+from aion_core.auth.declaration import ApiKey, AwsIam, Basic, Jwt, Requirement, Scheme, Security
+from aion_core.errors import ConfigurationError
+
+
+def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
+    """Return who may call the agent, None where nothing is declared; raises ConfigurationError that names the line."""
+    said, where = config.security, f"aion.agents.{agent_id}"
+    guarded = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
+    needing = {skill.id: skill.require for skill in guarded if skill.require}
+    if said is None or not said.schemes:
+        if needing or (said is not None and said.require):
+            raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares any.")
+        return None
+    schemes = {name: _scheme(scheme) for name, scheme in said.schemes.items()}
+    _check_kinds(where, schemes)
+    require = [{name: []} for name in schemes] if said.require is None else said.require
+    if not require:
+        raise ConfigurationError(f"{where}: `require` is empty, which would let nobody in. Name a scheme.")
+    return Security(
+        schemes,
+        tuple(_requirement(where, schemes, each) for each in require),
+        {
+            skill: tuple(_requirement(f"{where}.skills: {skill}", schemes, each) for each in requirements)
+            for skill, requirements in needing.items()
+        },
+    )
+
+
+def declared_securities(configs: Mapping[str, AgentConfig]) -> dict[str, Security]:
+    """Return who may call each agent, {} where nothing is declared; raises ConfigurationError.
+
+    That only some agents ask is no choice: what they keep is behind one door.
+    """
+    found = {agent_id: declared_security(agent_id, config) for agent_id, config in configs.items()}
+    closed = {agent_id: security for agent_id, security in found.items() if security is not None}
+    if closed and (open_ones := sorted(found.keys() - closed.keys())):
+        raise ConfigurationError(
+            f"aion.agents.{open_ones[0]} declares no `security`, and {', '.join(closed)} does. Declare it for the "
+            "deployment, in aion.security, or for each agent."
+        )
+    return closed
+
+
+def _requirement(where: str, schemes: Mapping[str, Scheme], said: RequirementConfig) -> Requirement:
+    for name, scopes in said.items():
+        if name not in schemes:
+            raise ConfigurationError(f"{where} requires {name!r}, and the schemes are {', '.join(schemes)}.")
+        if scopes and isinstance(schemes[name], Basic | AwsIam):
+            raise ConfigurationError(f"{where} requires scopes of {name!r}, a scheme that gives none.")
+    in_authorization = [name for name in said if not isinstance(schemes[name], ApiKey)]
+    if len(in_authorization) > 1:
+        raise ConfigurationError(
+            f"{where} requires {' and '.join(in_authorization)} together, and a request has one Authorization header."
+        )
+    return {name: frozenset(scopes) for name, scopes in said.items()}
+
+
+def _check_kinds(where: str, schemes: Mapping[str, Scheme]) -> None:
+    kinds = Counter(type(scheme) for scheme in schemes.values() if not isinstance(scheme, Jwt))
+    if twice := next((kind for kind, count in kinds.items() if count > 1), None):
+        names = [name for name, scheme in schemes.items() if type(scheme) is twice]
+        raise ConfigurationError(f"{where}: {' and '.join(names)} are of one type; one such scheme is enough.")
+    issuers = Counter(scheme.issuer for scheme in schemes.values() if isinstance(scheme, Jwt))
+    if many := next((issuer for issuer, count in issuers.items() if count > 1), None):
+        raise ConfigurationError(f"{where}: two schemes are of the issuer {many}; one may have several audiences.")
+
+
+def _scheme(said: SchemeConfig) -> Scheme:
+    match said:
+        case ApiKeyConfig():
+            return ApiKey(said.header)
+        case BasicConfig():
+            return Basic()
+        case AwsIamConfig():
+            return AwsIam(said.owner)
+        case _:
+            return Jwt(
+                issuer=said.issuer,
+                audience=tuple(said.audience),
+                algorithms=tuple(said.algorithms),
+                jwks_url=said.jwks_url or "",
+                is_oidc=isinstance(said, OidcConfig),
+                tenant_claim=said.tenant_claim,
+                scope_claim=said.scope_claim,
+            )

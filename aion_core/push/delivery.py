@@ -1,0 +1,269 @@
+"""Delivers push notifications: what each config has not passed, in order, under a claim (R94).
+
+Nothing is forgotten. An event that somebody wants to be told of is due from its own commit on, and stays so until each
+config has passed it or is due itself. A config is due from its claim on, by the claim's end or the next try, until it
+has passed what was in the log when that was read, after the claim.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
+from aion_core.errors import ClaimLost, StoreCorrupt, StoreError
+from aion_core.ports import (
+    POST_SECONDS,
+    Blocked,
+    Claim,
+    Clock,
+    Delivered,
+    Delivery,
+    Gone,
+    Log,
+    Notification,
+    Numbered,
+    Outcome,
+    PushBell,
+    PushBells,
+    PushConfigs,
+    PushVersion,
+    Refused,
+    Render,
+    TaskKey,
+    TaskStore,
+    Unreachable,
+    WebhookClient,
+)
+from aion_core.protocol.types import Task
+from aion_core.push import schedule
+from aion_core.tasks import projection, pushed
+
+logger = logging.getLogger(__name__)
+
+CLAIM_SECONDS = 60.0
+"""How long a claim holds without a word from its holder: three times as long as a post may take."""
+
+BELL_SECONDS = 30.0
+"""How long after a bell was to be heard a try is overdue."""
+
+LONGEST_BELL_SECONDS = 900.0
+"""Further ahead no bell is rung: the due index tells."""
+
+SOON_SECONDS = 10.0
+"""A bell that is heard so little before a next try may have been rung for that: clocks differ."""
+
+LEAVE_SECONDS = 15.0
+"""So long before its process ends nothing more is begun than a post could outlast."""
+
+ROUNDS = 50
+"""How often one bell is answered by looking again, before another one is rung."""
+
+
+class PushDelivery:
+    """Answers the bells of push notifications."""
+
+    def __init__(
+        self,
+        tasks: TaskStore,
+        configs: PushConfigs,
+        bells: PushBells,
+        webhooks: WebhookClient,
+        render: Render,
+        clock: Clock,
+        *,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter."""
+        self._tasks, self._configs, self._bells = tasks, configs, bells
+        self._webhooks, self._render, self._clock, self._chance = webhooks, render, clock, chance
+
+    async def answer(self, bell: PushBell, *, until: datetime | None = None) -> None:
+        """Post what is to be posted for the bell's task; where there is nothing, nothing happens.
+
+        `until`: when this process ends, before which the rest is left to another bell. Raises StoreError where the
+        table cannot be asked: the bell is to be heard again.
+        """
+        task, walked = bell.task, {bell.generation} if bell.generation else set[int]()
+        for number in range(ROUNDS):
+            head = await self._tasks.head(task)
+            if head is None:
+                return
+            deliveries = await self._configs.deliveries(task)
+            now = self._clock.now()
+            ready = [delivery for delivery in deliveries if schedule.is_ready(delivery, head.generation, now)]
+            if not ready:
+                await self._settle(task, deliveries, walked)
+                if not number:
+                    await self._ring_again(task, deliveries, now)
+                return
+            if not self._has_time(until):
+                break
+            # One slow receiver does not hold up the others.
+            ended = await asyncio.gather(
+                *(self._deliver(delivery, walked, until) for delivery in ready), return_exceptions=True
+            )
+            for error in ended:
+                if isinstance(error, BaseException):
+                    raise error
+        await self._ring(PushBell(task))
+
+    async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], walked: set[int]) -> None:
+        """Forget the events that need not be remembered any more.
+
+        They were recorded before the deliveries were read: who is due itself reads the log later, and finds them.
+        """
+        for generation in sorted(walked):
+            if all(schedule.takes_care_of(delivery, generation) for delivery in deliveries):
+                await self._configs.clear(task, generation)
+
+    async def _ring_again(self, task: TaskKey, deliveries: Sequence[Delivery], now: datetime) -> None:
+        """Ring for a try that is nearly due: the bell was rung for it, and was heard by a clock that is behind."""
+        left = [
+            (delivery.next_at - now).total_seconds()
+            for delivery in deliveries
+            if delivery.next_at is not None and not delivery.disabled
+        ]
+        if left and 0 < min(left) <= SOON_SECONDS:
+            await self._ring(PushBell(task), delay=min(left))
+
+    async def _deliver(self, delivery: Delivery, walked: set[int], until: datetime | None) -> None:
+        """Post for one config what it has not passed, in order, until it has, or a post fails, or time is up."""
+        claim = await self._configs.claim(delivery, until=self._claimed_until())
+        if claim is None:
+            return
+        try:
+            # Read after the claim: who finds the config claimed leaves what is in the log by then to us.
+            log = await self._log(claim)
+            if log is None:
+                await self._fail(claim, delivery.cursor + 1, Unreachable("the task's log cannot be read"))
+            else:
+                await self._post_all(claim, log, walked, until)
+        except ClaimLost:
+            logger.info("A push config was deleted, or replaced, or is another's.", extra=_labels(delivery))
+
+    async def _log(self, claim: Claim) -> Log | None:
+        try:
+            return await self._tasks.log(claim.delivery.task, after=claim.delivery.cursor)
+        except StoreCorrupt:
+            logger.exception("The log of a task cannot be read.", extra=_labels(claim.delivery))
+            return None
+
+    async def _post_all(self, claim: Claim, log: Log, walked: set[int], until: datetime | None) -> None:
+        cursor, delivered = claim.delivery.cursor, False
+        for entry in log.events:
+            if entry.generation <= cursor:
+                continue
+            if pushed.wants(log.head.push_events, entry.event):
+                walked.add(entry.generation)
+            if not pushed.wants(claim.config.events, entry.event):
+                cursor = entry.generation
+                continue
+            if delivered or self._runs_out(claim):
+                claim = await self._configs.advance(claim, cursor=cursor, until=self._claimed_until())
+                delivered = False
+            if not self._has_time(until):
+                now = self._clock.now()
+                await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=BELL_SECONDS))
+                return
+            outcome = await self._post(claim, entry)
+            match outcome:
+                case Delivered():
+                    cursor, delivered = entry.generation, True
+                    logger.info("A notification was delivered.", extra=_labels(claim.delivery, entry.generation))
+                case Gone():
+                    await self._configs.disable(claim, failure=_words(outcome))
+                    logger.warning("A webhook is gone: its config is disabled.", extra=_labels(claim.delivery))
+                    return
+                case _:
+                    given_up = await self._fail(claim, entry.generation, outcome)
+                    if given_up is None:
+                        return
+                    claim, cursor = given_up, entry.generation
+        await self._configs.settle(claim, cursor=log.head.generation, delivered=delivered)
+
+    async def _fail(self, claim: Claim, generation: int, outcome: Outcome) -> Claim | None:
+        """Note that a post failed, and see to the next try; return the claim where the event is given up instead."""
+        words, labels = _words(outcome), _labels(claim.delivery, generation)
+        wait = schedule.delay(claim.delivery.tries, outcome, self._chance())
+        if wait is None:
+            logger.error("A notification is given up: %s", words, extra=labels)
+            return await self._configs.bury(claim, cursor=generation, failure=words, until=self._claimed_until())
+        logger.warning("A notification failed: %s", words, extra=labels)
+        next_at = self._clock.now() + wait
+        by_bell = wait.total_seconds() <= LONGEST_BELL_SECONDS
+        due_at = next_at + timedelta(seconds=BELL_SECONDS) if by_bell else next_at
+        await self._configs.fail(claim, failure=words, next_at=next_at, due_at=due_at)
+        if by_bell:
+            await self._ring(PushBell(claim.delivery.task), delay=wait.total_seconds())
+        return None
+
+    async def _post(self, claim: Claim, entry: Numbered) -> Outcome:
+        task = claim.delivery.task
+        config = claim.config
+        snapshot = await self._snapshot(task, entry) if config.version is PushVersion.V03 else None
+        notification = Notification(
+            notification_id(task, entry.generation, config.id), task, entry.generation, entry.event, snapshot
+        )
+        try:
+            request = self._render(config, notification, at=self._clock.now())
+        except Exception:
+            # It will be given up in the end, rather than keep the events behind it for ever.
+            logger.exception("A notification cannot be made.", extra=_labels(claim.delivery, entry.generation))
+            return Unreachable("it cannot be made")
+        return await self._webhooks.post(config.url, request.headers, request.body)
+
+    async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
+        """Return the task with this event; as it is later, where the log begins later."""
+        log = await self._tasks.log(task)
+        if log is None:
+            return None
+        upto = [each for each in log.events if each.generation <= entry.generation]
+        return projection.fold(upto or log.events[:1])
+
+    async def _ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
+        """Ring; what is due is found by its due time, should that fail."""
+        try:
+            await self._bells.ring(bell, delay=delay)
+        except StoreError as error:
+            logger.warning("A bell could not be rung: %s", error, extra={"task_id": bell.task.task_id})
+
+    def _claimed_until(self) -> datetime:
+        return self._clock.now() + timedelta(seconds=CLAIM_SECONDS)
+
+    def _runs_out(self, claim: Claim) -> bool:
+        """Tell whether the claim could run out while something is posted under it."""
+        until = claim.delivery.claimed_until
+        return until is None or (until - self._clock.now()).total_seconds() < 2 * POST_SECONDS
+
+    def _has_time(self, until: datetime | None) -> bool:
+        return until is None or (until - self._clock.now()).total_seconds() > POST_SECONDS + LEAVE_SECONDS
+
+
+def notification_id(task: TaskKey, generation: int, config_id: str) -> str:
+    """Return what receivers tell repeats by; the same for all tries of an event for a config.
+
+    A dot parts the words of what is signed, and so may not be in it (Standard Webhooks).
+    """
+    return f"{task.task_id}_{generation}_{quote(config_id, safe='')}".replace(".", "%2E")
+
+
+def _words(outcome: Outcome) -> str:
+    match outcome:
+        case Refused(status=status):
+            return f"HTTP {status}"
+        case Gone():
+            return "HTTP 410"
+        case Blocked(reason=reason):
+            return f"blocked: {reason}"
+        case Unreachable(reason=reason):
+            return reason
+        case _:
+            return ""
+
+
+def _labels(delivery: Delivery, generation: int = 0) -> dict[str, object]:
+    """What the log says beside each line: ids, and nothing of the config."""
+    labels: dict[str, object] = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
+    return labels | ({"generation": generation} if generation else {})

@@ -1,0 +1,52 @@
+"""When a notification is tried again, when it is given up, and whose turn it is to be posted for. Pure."""
+
+from datetime import datetime, timedelta
+
+from aion_core.ports import Delivery, Outcome, Refused
+
+RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
+"""How long after each try that failed the next one follows: 28 hours in all, as Standard Webhooks advises."""
+
+JITTER = 0.2
+"""By how much of it a delay may be longer: receivers that were down together are not called together."""
+
+LONGEST_SECONDS = 86_400.0
+"""Longer than a day nobody is waited for, whatever its Retry-After says."""
+
+
+def delay(tries: int, outcome: Outcome, chance: float) -> timedelta | None:
+    """Return how long to wait after a try that failed, `tries` before it; None where it is given up.
+
+    `chance` is from 0 to 1. A Retry-After is honoured where it asks for more patience than the schedule has.
+    """
+    if tries >= len(RETRY_SECONDS):
+        return None
+    seconds = RETRY_SECONDS[tries] * (1 + JITTER * chance)
+    if isinstance(outcome, Refused) and outcome.retry_after is not None:
+        seconds = max(seconds, min(outcome.retry_after, LONGEST_SECONDS))
+    return timedelta(seconds=seconds)
+
+
+def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
+    """Tell whether somebody should look after the config, of whose task event `generation` is the newest."""
+    if delivery.disabled or is_claimed(delivery, now):
+        return False
+    if delivery.next_at is not None and delivery.next_at > now:
+        return False
+    # One that has passed everything may still be due: it was just registered, or whoever delivered has died.
+    return delivery.cursor < generation or delivery.due_at is not None
+
+
+def is_claimed(delivery: Delivery, now: datetime) -> bool:
+    """Tell whether somebody posts for the config."""
+    return delivery.claimed_until is not None and delivery.claimed_until > now
+
+
+def takes_care_of(delivery: Delivery, generation: int) -> bool:
+    """Tell whether the event need not be remembered for the sake of this config.
+
+    It has passed it, or never will; or it is due itself, and whoever claims it then reads the log then.
+    """
+    if delivery.disabled or delivery.cursor >= generation:
+        return True
+    return delivery.due_at is not None and delivery.claimed_until is None

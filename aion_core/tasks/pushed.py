@@ -1,0 +1,40 @@
+"""Which events are told by push notifications, and how many may want to be told. Pure."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from aion_core.errors import TooManyPushConfigs
+from aion_core.ports import MAX_PUSH_CONFIGS, Head, PushConfig, PushEvents
+from aion_core.protocol.types import Event, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+
+
+def wants(events: PushEvents, event: Event) -> bool:
+    """Tell whether the event is one of these."""
+    match event:
+        case TaskStatusUpdateEvent():
+            return True
+        case TaskArtifactUpdateEvent():
+            return events is not PushEvents.STATUS
+        case _:
+            return events is PushEvents.ALL
+
+
+def listened_to(head: Head, event: Event) -> bool:
+    """Tell whether somebody may want to be told of the event."""
+    return head.push_epoch > 0 and wants(head.push_events, event)
+
+
+def listening(head: Head, config: PushConfig) -> Head:
+    """Return the head from which every commit knows that the config is told too."""
+    order = list(PushEvents)
+    before = [head.push_events] if head.push_epoch else []
+    widest = max([config.events, *before], key=order.index)
+    return replace(head, push_epoch=head.push_epoch + 1, push_events=widest)
+
+
+def check_room(config_ids: Collection[str], config: PushConfig) -> None:
+    """Raise TooManyPushConfigs where the task that has these has no room for the config."""
+    if config.id not in config_ids and len(config_ids) >= MAX_PUSH_CONFIGS:
+        raise TooManyPushConfigs(
+            f"The task has {MAX_PUSH_CONFIGS} push notification configs already. Delete one first, or replace it."
+        )

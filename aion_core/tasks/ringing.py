@@ -1,0 +1,167 @@
+"""Rings for each commit that somebody may want to be told of by push notifications: after it, and never in its way."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from aion_core.errors import StoreError
+from aion_core.ports import (
+    Begun,
+    Busy,
+    ContextKey,
+    Cursor,
+    DeltaBatch,
+    Ended,
+    FollowUp,
+    Head,
+    Held,
+    Interrupted,
+    Lease,
+    Log,
+    NewTask,
+    Overdue,
+    PushBell,
+    PushBells,
+    Repeated,
+    TaskKey,
+    TaskStore,
+    Waiting,
+    WhenBusy,
+)
+from aion_core.protocol.types import Event, Task
+from aion_core.tasks import pushed
+
+logger = logging.getLogger(__name__)
+
+RING_SECONDS = 1.0
+"""How long a turn's end waits for its bells to be taken: what is rung later, or never, is found by its due time."""
+
+
+class RingingStore:
+    """`ports.TaskStore` over another one; a task to which nobody listens notices nothing of it."""
+
+    def __init__(self, store: TaskStore, bells: PushBells) -> None:
+        self._store, self._bells = store, bells
+        self._ringing: dict[TaskKey, asyncio.Task[None]] = {}
+        self._newest: dict[TaskKey, int] = {}
+
+    # ── What is rung for ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(
+        self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated | Interrupted:
+        """See `ports.TaskStore.create`."""
+        outcome = await self._store.create(new, holder=holder, when_busy=when_busy)
+        if isinstance(outcome, Begun | Waiting):
+            await self._rung(outcome.head)
+        return outcome
+
+    async def follow_up(
+        self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated:
+        """See `ports.TaskStore.follow_up`."""
+        outcome = await self._store.follow_up(follow_up, holder=holder, when_busy=when_busy)
+        if isinstance(outcome, Begun | Waiting):
+            await self._rung(outcome.head)
+        return outcome
+
+    async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
+        """See `ports.TaskStore.begin`."""
+        outcome = await self._store.begin(context, holder=holder)
+        if isinstance(outcome, Begun) and outcome.lease.turn.asked == outcome.head.generation:
+            # Its message may have been taken in just now.
+            await self._rung(outcome.head)
+        return outcome
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
+        """See `ports.TaskStore.append`; its bell is rung beside what comes next."""
+        after = await self._store.append(lease, head, event, key=key)
+        if pushed.listened_to(after, event):
+            self._ring_beside(after)
+        return after
+
+    async def finish(
+        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+    ) -> Ended:
+        """See `ports.TaskStore.finish`."""
+        ended = await self._store.finish(lease, head, event, go_on=go_on, snapshot=snapshot)
+        await self._rung(ended.head)
+        begun = ended.next
+        if begun is not None and begun.lease.turn.asked == begun.head.generation:
+            await self._rung(begun.head)
+        return ended
+
+    async def pause(self, lease: Lease, *, got_on: bool) -> None:
+        """See `ports.TaskStore.pause`."""
+        await self._store.pause(lease, got_on=got_on)
+        await self._taken(TaskKey(lease.context.owner, lease.turn.task_id))
+
+    async def cancel(self, head: Head, event: Event) -> Ended:
+        """See `ports.TaskStore.cancel`."""
+        ended = await self._store.cancel(head, event)
+        await self._rung(ended.head)
+        return ended
+
+    async def _rung(self, head: Head) -> None:
+        """Ring for what was just recorded, and wait a moment until the bell is taken."""
+        if head.push_epoch:
+            self._ring_beside(head)
+            await self._taken(head.key)
+
+    def _ring_beside(self, head: Head) -> None:
+        # One bell after the other: what is recorded while one is on its way has the next one together.
+        self._newest[head.key] = head.generation
+        if head.key not in self._ringing:
+            self._ringing[head.key] = asyncio.create_task(self._ring(head.key))
+
+    async def _ring(self, task: TaskKey) -> None:
+        try:
+            while (newest := self._newest.pop(task, None)) is not None:
+                try:
+                    await self._bells.ring(PushBell(task, newest))
+                except StoreError as error:
+                    logger.warning("A bell could not be rung: %s", error, extra={"task_id": task.task_id})
+        finally:
+            self._ringing.pop(task, None)
+
+    async def _taken(self, task: TaskKey) -> None:
+        if task in self._ringing:
+            await asyncio.wait({self._ringing[task]}, timeout=RING_SECONDS)
+
+    # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+        """See `ports.TaskStore.known`."""
+        return await self._store.known(context, message_id, content_hash)
+
+    def renew(self, lease: Lease) -> bool:
+        """See `ports.TaskStore.renew`."""
+        return self._store.renew(lease)
+
+    def holds(self, lease: Lease) -> bool:
+        """See `ports.TaskStore.holds`."""
+        return self._store.holds(lease)
+
+    async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
+        """See `ports.TaskStore.append_deltas`."""
+        await self._store.append_deltas(key, batch)
+
+    async def head(self, key: TaskKey) -> Head | None:
+        """See `ports.TaskStore.head`."""
+        return await self._store.head(key)
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.log`."""
+        return await self._store.log(key, after=after)
+
+    async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
+        """See `ports.TaskStore.deltas`."""
+        return await self._store.deltas(key, since=since)
+
+    async def overdue(self, *, limit: int) -> Sequence[Overdue]:
+        """See `ports.TaskStore.overdue`."""
+        return await self._store.overdue(limit=limit)
+
+    async def claim(self, overdue: Overdue) -> bool:
+        """See `ports.TaskStore.claim`."""
+        return await self._store.claim(overdue)

@@ -1,0 +1,88 @@
+"""Every store of API keys keeps the promises of `ports.ApiKeys`."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from aion_core.auth.api_keys import make_key
+from aion_core.aws.api_keys import DynamoDBApiKeys
+from aion_core.aws.client import Calls
+from aion_core.errors import StoreError
+from aion_core.memory.api_keys import MemoryApiKeys
+from aion_core.ports import ApiKeys, KeyRecord
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+
+
+@pytest.fixture
+def keys(adapter: Stack | None, clock: ManualClock) -> ApiKeys:
+    if adapter is None:
+        return MemoryApiKeys(clock)
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=adapter.client("dynamodb"))
+    return DynamoDBApiKeys(dynamodb, clock, table=adapter.environment("ApiFunction")["AION_TABLE"])
+
+
+def record(clock: ManualClock, principal: str = "alice", **more: object) -> KeyRecord:
+    made = make_key(principal, now=clock.now(), **more).record  # type: ignore[arg-type]
+    # The table knows milliseconds.
+    return replace(made, created=made.created.replace(microsecond=made.created.microsecond // 1000 * 1000))
+
+
+async def test_a_key_is_found_by_its_id_as_it_was_added(keys: ApiKeys, clock: ManualClock) -> None:
+    """R96."""
+    plain = record(clock)
+    expires = clock.now().replace(microsecond=0) + timedelta(days=1)
+    full = record(
+        clock,
+        "bob@example.com",
+        agents=frozenset({"one", "two"}),
+        scopes=frozenset({"read", "write"}),
+        tenant="red",
+        expires=expires,
+    )
+    none_at_all = record(clock, "carol", agents=frozenset())
+    for key in (plain, full, none_at_all):
+        await keys.add(key)
+        assert await keys.find(key.id) == key
+    assert await keys.find("a" * 16) is None
+
+
+async def test_an_id_is_one_keys(keys: ApiKeys, clock: ManualClock) -> None:
+    first = record(clock)
+    await keys.add(first)
+    with pytest.raises(StoreError):
+        await keys.add(replace(record(clock, "mallory"), id=first.id))
+    assert await keys.find(first.id) == first
+
+
+async def test_a_revoked_key_is_gone_at_once(keys: ApiKeys, clock: ManualClock) -> None:
+    key, other = record(clock), record(clock)
+    await keys.add(key)
+    await keys.add(other)
+    assert await keys.revoke(key.id) is True
+    assert await keys.find(key.id) is None
+    assert await keys.revoke(key.id) is False
+    assert await keys.find(other.id) == other
+
+
+async def test_an_expired_key_is_gone(keys: ApiKeys, clock: ManualClock) -> None:
+    key = record(clock, expires=clock.now() + timedelta(hours=1))
+    await keys.add(key)
+    clock.move(3598)
+    assert await keys.find(key.id) is not None
+    clock.move(3)
+    assert await keys.find(key.id) is None
+    assert key.id not in {found.id for found in await keys.all()}
+
+
+async def test_keys_are_listed_the_newest_first(keys: ApiKeys, clock: ManualClock) -> None:
+    made = []
+    for principal in ("alice", "bob", "carol"):
+        made.append(record(clock, principal))
+        await keys.add(made[-1])
+        clock.move(1)
+    await keys.revoke(made[1].id)
+    ours = [found for found in await keys.all() if found.id in {key.id for key in made}]
+    assert ours == [made[2], made[0]]

@@ -1,0 +1,232 @@
+"""Somebody begins to listen, or somebody else delivers, between what is read and what is written; and what lies there."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aion_core.aws import keys
+from aion_core.errors import LeaseLost, TaskNotFound, TooManyPushConfigs
+from aion_core.ports import MAX_PUSH_CONFIGS, Begun
+from tests.support import pushes
+from tests.support.clock import ManualClock
+from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING
+from tests.support.engines import Stack
+from tests.support.faults import UPDATE, Faults
+from tests.support.pushes import Pushes, a_config
+from tests.support.stores import LEASE_SECONDS
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def here(stack: Stack, clock: ManualClock) -> Pushes:
+    return pushes.on_dynamodb(stack, clock)
+
+
+@pytest.fixture
+def there(stack: Stack, clock: ManualClock, here: Pushes) -> Pushes:
+    """The same context, in another process."""
+    return pushes.on_dynamodb(stack, clock, like=here)
+
+
+@pytest.fixture
+def tasks(here: Pushes) -> Faults:
+    """What goes wrong with the writes of the tasks."""
+    return Faults(here.chat.store)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def configs(here: Pushes) -> Faults:
+    """What goes wrong with those of the push configs."""
+    return Faults(here.configs)  # type: ignore[arg-type]
+
+
+def listens(there: Pushes) -> Callable[[], Awaitable[Any]]:
+    return lambda: there.configs.put(there.key(), a_config())
+
+
+async def item(stack: Stack, key: Any) -> Any:
+    table = stack.environment("ApiFunction")["AION_TABLE"]
+    return stack.client("dynamodb").get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+
+
+# ── Somebody begins to listen as an event is recorded ─────────────────────────────────────────────────────────────────
+
+
+async def says(here: Pushes, turn: Begun) -> set[int]:
+    head = await here.chat.store.append(turn.lease, turn.head, here.chat.says(turn.head))
+    assert head.push_epoch == 1
+    return {head.generation}
+
+
+async def ends(here: Pushes, turn: Begun) -> set[int]:
+    return {(await here.chat.ends(turn)).head.generation}
+
+
+async def asks(here: Pushes, turn: Begun) -> set[int]:
+    return {(await here.chat.ends(turn, INPUT_REQUIRED)).head.generation}
+
+
+@pytest.mark.parametrize("act", [says, ends, asks])
+async def test_whoever_records_tells_who_begins_to_listen_just_now(
+    here: Pushes, there: Pushes, tasks: Faults, act: Any
+) -> None:
+    turn = await here.chat.starts("m-1")
+    tasks.meanwhile(listens(there))
+    assert await act(here, turn) == await here.due_events()
+
+
+@pytest.mark.parametrize("go_on", [True, False])
+async def test_whoever_ends_a_turn_before_others_tells_who_begins_to_listen_just_now(
+    here: Pushes, there: Pushes, tasks: Faults, go_on: bool
+) -> None:
+    turn = await here.chat.starts("m-1")
+    await there.chat.waits("m-2")
+    tasks.meanwhile(listens(there), nth=2)
+    await here.chat.ends(turn, COMPLETED, go_on=go_on)
+    assert await here.due_events() == {3}
+
+
+async def test_whoever_goes_on_with_the_same_task_tells_who_begins_to_listen_just_now(
+    here: Pushes, there: Pushes, tasks: Faults
+) -> None:
+    turn = await here.chat.starts("m-1")
+    await there.chat.queues("t-m-1", "m-2")
+    tasks.meanwhile(listens(there))
+    await here.chat.ends(turn, WORKING, go_on=True)
+    assert await here.due_events() == {3, 4}
+
+
+async def test_a_message_that_is_taken_in_is_told_to_who_begins_to_listen_just_now(
+    here: Pushes, there: Pushes, tasks: Faults
+) -> None:
+    turn = await here.chat.starts("m-1")
+    await here.chat.queues("t-m-1", "m-2")
+    await here.chat.ends(turn, WORKING)
+    tasks.meanwhile(listens(there))
+    assert (await here.chat.begins()).head.generation == 4
+    assert await here.due_events() == {4}
+
+
+async def test_who_cancels_as_somebody_begins_to_listen_reads_the_task_again(
+    here: Pushes, there: Pushes, tasks: Faults
+) -> None:
+    await here.chat.starts("m-1")
+    tasks.meanwhile(listens(there))
+    with pytest.raises(LeaseLost):
+        await here.chat.cancels("t-m-1")
+    await here.chat.cancels("t-m-1")
+    assert await here.due_events() == {3}
+
+
+async def test_who_answers_as_somebody_begins_to_listen_reads_the_task_again(
+    here: Pushes, there: Pushes, tasks: Faults
+) -> None:
+    more = await here.chat.more(await here.chat.asks("m-1"), "m-2")
+    tasks.meanwhile(listens(there))
+    with pytest.raises(LeaseLost):
+        await here.chat.store.follow_up(more, holder="holder-2")
+
+
+@pytest.mark.parametrize("what", ["somebody else begins to listen", "the task ends"])
+async def test_who_asks_for_more_and_wants_to_hear_of_it_reads_the_task_again(
+    here: Pushes, there: Pushes, tasks: Faults, what: str
+) -> None:
+    turn = await here.chat.starts("m-1")
+    more = replace(await here.chat.more(turn.head, "m-2"), push=a_config("p-2"))
+    tasks.meanwhile(listens(there) if what.startswith("somebody") else lambda: there.chat.ends(turn))
+    with pytest.raises(LeaseLost):
+        await here.chat.store.follow_up(more, holder="holder-2")
+    assert [config.id for config in await here.configs.all(here.key())] in ([], ["p-1"])
+
+
+# ── Somebody else registers, delivers or sweeps ───────────────────────────────────────────────────────────────────────
+
+
+async def test_the_last_room_is_given_once(here: Pushes, there: Pushes, configs: Faults) -> None:
+    await here.chat.starts("m-1")
+    for number in range(MAX_PUSH_CONFIGS - 1):
+        await here.configs.put(here.key(), a_config(f"p-{number}"))
+    configs.meanwhile(lambda: there.configs.put(there.key(), a_config("p-there")))
+    with pytest.raises(TooManyPushConfigs):
+        await here.configs.put(here.key(), a_config("p-here"))
+    assert len(await here.configs.all(here.key())) == MAX_PUSH_CONFIGS
+
+
+async def test_nobody_listens_to_a_task_that_is_deleted_meanwhile(here: Pushes, stack: Stack, configs: Faults) -> None:
+    await here.chat.starts("m-1")
+    key = keys.head_key(here.key())
+
+    async def expires() -> None:
+        stack.client("dynamodb").delete_item(TableName=stack.environment("ApiFunction")["AION_TABLE"], Key=key)
+
+    configs.meanwhile(expires)
+    with pytest.raises(TaskNotFound):
+        await here.configs.put(here.key(), a_config())
+    assert await item(stack, key) is None
+
+
+async def test_what_another_sweep_claims_meanwhile_is_not_claimed_again(
+    here: Pushes, there: Pushes, configs: Faults
+) -> None:
+    await here.chat.starts("m-1")
+    await here.configs.put(here.key(), a_config())
+    here.clock.move(LEASE_SECONDS + 1)
+    (overdue,) = await here.overdue()
+    configs.meanwhile(lambda: there.configs.claim_overdue(overdue), operation=UPDATE)
+    assert not await here.configs.claim_overdue(overdue)
+
+
+async def test_to_clear_an_event_that_has_expired_leaves_nothing(here: Pushes, stack: Stack) -> None:
+    await here.chat.starts("m-1")
+    await here.configs.clear(here.key(), 9)
+    assert await item(stack, keys.event_key(here.key(), 9)) is None
+
+
+@pytest.mark.parametrize("act", ["put", "claim", "settle"])
+async def test_a_write_whose_answer_is_lost_is_ones_own(here: Pushes, configs: Faults, act: str) -> None:
+    await here.chat.starts("m-1")
+    if act == "put":
+        # Each request is tried twice, and the second try finds what the first has done.
+        configs.lose_answers("TransactWriteItems", times=2)
+        delivery = await here.configs.put(here.key(), a_config())
+        assert delivery == await here.delivery()
+        assert (await here.chat.head("t-m-1")).push_epoch == 1
+        return
+    await here.configs.put(here.key(), a_config())
+    if act == "claim":
+        configs.lose_answers(UPDATE, times=2)
+        assert (await here.claimed()).delivery == await here.delivery()
+        return
+    claim = await here.claimed()
+    configs.lose_answers(UPDATE, times=2)
+    await here.configs.settle(claim, cursor=2)
+    assert (await here.delivery()).claimed_until is None
+
+
+# ── What lies there ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_nothing_secret_lies_in_the_table_in_clear(here: Pushes, stack: Stack) -> None:
+    """R93: the table's reader, who has not the key, learns neither the token nor where it is to be posted."""
+    await here.chat.store.create(replace(here.chat.message("m-1"), push=a_config()), holder="holder-1")
+    await here.configs.put(here.key(), a_config("p-2"))
+    for config_id in ("p-1", "p-2"):
+        assert "hidden" not in str(await item(stack, keys.push_key(here.key(), config_id)))
+    assert "hidden" not in repr(await here.configs.all(here.key()))
+    assert "hidden" not in repr(await here.claimed())
+
+
+async def test_a_sealed_config_that_is_moved_to_another_task_is_not_opened(here: Pushes, stack: Stack) -> None:
+    from aion_core.errors import StoreCorrupt
+
+    await here.chat.store.create(replace(here.chat.message("m-1"), push=a_config()), holder="holder-1")
+    await here.chat.waits("m-2")
+    found = await item(stack, keys.push_key(here.key(), "p-1"))
+    table = stack.environment("ApiFunction")["AION_TABLE"]
+    moved = {**found, **keys.push_key(here.key("t-m-2"), "p-1")}
+    stack.client("dynamodb").put_item(TableName=table, Item=moved)
+    with pytest.raises(StoreCorrupt):
+        await here.configs.get(here.key("t-m-2"), "p-1")

@@ -1,0 +1,54 @@
+"""A deployment of two agents that ask who calls, in memory."""
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from tests.support.issuer import AUDIENCE, Issuer
+
+GRAPHS = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+
+def says(text):
+    return StateGraph(MessagesState).add_node(text, lambda _: {"messages": [AIMessage(text)]}).add_edge(START, text)
+
+
+one, two = says("one"), says("two")
+"""
+
+AGENTS = """
+aion:
+  security:
+    schemes:
+%s
+%s
+  agents:
+    one: {path: guarded_agents.py:one, capabilities: {extended_agent_card: true}, extended_card: {description: More.}}
+    two: {path: guarded_agents.py:two%s}
+"""
+
+
+def jwt_scheme(issuer: Issuer, **more: Any) -> str:
+    """The lines of a scheme of the issuer's tokens, as `jwt`."""
+    said = {"type": "bearer-jwt", "issuer": issuer.url, "audience": AUDIENCE, "jwks_url": f"{issuer.url}/jwks.json"}
+    return scheme("jwt", **said | more)
+
+
+def scheme(name: str, **said: Any) -> str:
+    """The lines of a scheme."""
+    words = ", ".join(f"{key}: {value if isinstance(value, list) else repr(value)}" for key, value in said.items())
+    return f"      {name}: {{{words}}}\n"
+
+
+def guarded(folder: Path, schemes: str, require: str = "", *, two: str = "", **environ: str) -> FastAPI:
+    """The app of an aion.yaml with these schemes; `two` is what its second agent says of itself."""
+    (folder / "guarded_agents.py").write_text(GRAPHS)
+    config = folder / "aion.yaml"
+    config.write_text(AGENTS % (schemes.rstrip("\n"), f"    require: {require}" if require else "", two and f", {two}"))
+    given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test", **environ}
+    return build_app(Settings.from_environ(given))

@@ -1,0 +1,101 @@
+"""An issuer of tokens: its keys, and a real HTTP server that shows them and counts who asks."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+AUDIENCE = "https://agents.example.com"
+
+_MAKERS: dict[str, Any] = {
+    "RS256": lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048),
+    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate,
+}
+_SHOWN: dict[str, Any] = {
+    "RS256": lambda key: RSAAlgorithm.to_jwk(key.public_key(), as_dict=True),
+    "ES256": lambda key: ECAlgorithm.to_jwk(key.public_key(), as_dict=True),
+    "EdDSA": lambda key: OKPAlgorithm.to_jwk(key.public_key(), as_dict=True),
+}
+
+
+class Issuer:
+    """Signs tokens, and shows its public keys at `url`/jwks.json and in a discovery document."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.keys: dict[str, tuple[str, Any]] = {}
+        self.shown: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.status = 200
+        self.says: dict[str, Any] = {}
+        """What it answers instead, by path."""
+
+    def add(self, kid: str, algorithm: str = "ES256") -> None:
+        """Begin to sign with a new key, and to show it."""
+        key = _MAKERS[algorithm]()
+        self.keys[kid] = algorithm, key
+        self.shown.append({**_SHOWN[algorithm](key), "kid": kid, "use": "sig", "alg": algorithm})
+
+    def claims(self, **claims: Any) -> dict[str, Any]:
+        """The claims of a good token, with these; None leaves one out."""
+        now = int(time.time())
+        good = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 300, "scope": "chat"}
+        return {name: value for name, value in {**good, **claims}.items() if value is not None}
+
+    def token(self, kid: str = "k-1", headers: dict[str, Any] | None = None, **claims: Any) -> str:
+        """A token, signed by the key."""
+        algorithm, key = self.keys[kid]
+        return jwt.encode(self.claims(**claims), key, algorithm, headers={"kid": kid, **(headers or {})})
+
+    def fetches(self) -> int:
+        """How often its keys were read."""
+        return self.asked.count("/jwks.json")
+
+    def answer(self, path: str) -> Any:
+        """What is at the path, None where there is nothing."""
+        if path in self.says:
+            return self.says[path]
+        if path == "/jwks.json":
+            return {"keys": self.shown}
+        if path == "/.well-known/openid-configuration":
+            return {"issuer": self.url, "jwks_uri": f"{self.url}/jwks.json"}
+        return None
+
+
+@contextmanager
+def issuing() -> Iterator[Issuer]:
+    """An issuer with one key, `k-1`, whose server runs until the block ends."""
+    issuer = Issuer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            issuer.asked.append(self.path)
+            found = issuer.answer(self.path)
+            status = issuer.status if found is not None else 404
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", f"{issuer.url}/elsewhere.json")
+            content = found if isinstance(found, bytes) else json.dumps(found).encode()
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        issuer.url = f"http://127.0.0.1:{server.server_port}"
+        issuer.add("k-1")
+        yield issuer
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,90 @@
+"""Push configs to test with, beside the task store that they belong to: memory, and DynamoDB on the embedded stack."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from aion_core.aws.client import Calls
+from aion_core.aws.push_configs import DynamoDBPushConfigs
+from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.push_configs import MemoryPushConfigs
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Claim, Delivery, OverduePush, PushConfig, PushConfigs, TaskKey
+from tests.support.clock import ManualClock
+from tests.support.conversation import MANY, Conversation
+from tests.support.engines import Stack
+from tests.support.stores import LEASE_SECONDS, dynamodb_store
+
+CIPHER = MemoryCipher()
+"""One key for all stores of a test run: what one has sealed another opens."""
+
+
+def a_config(config_id: str = "p-1", **said: Any) -> PushConfig:
+    """A config with something to keep secret."""
+    return PushConfig(
+        config_id,
+        **{
+            "url": "https://hooks.test/?key=hidden-in-the-url",
+            "token": "hidden-token",
+            "scheme": "Bearer",
+            "credentials": "hidden-credentials",
+            "secrets": ("hidden-secret", "hidden-older-secret"),
+            **said,
+        },
+    )
+
+
+@dataclass
+class Pushes:
+    """A context of a store, and who listens to its tasks."""
+
+    chat: Conversation
+    configs: PushConfigs
+    clock: ManualClock
+
+    def __post_init__(self) -> None:
+        # The table keeps milliseconds, and a time is read as it was kept.
+        self.clock._now = self.clock.now().replace(microsecond=0)
+
+    def key(self, task_id: str = "t-m-1") -> TaskKey:
+        """The key of a task."""
+        return self.chat.key(task_id)
+
+    async def delivery(self, config_id: str = "p-1", *, task_id: str = "t-m-1") -> Delivery:
+        """How far a config has come that there is."""
+        found = [each for each in await self.configs.deliveries(self.key(task_id)) if each.config_id == config_id]
+        assert found, config_id
+        return found[0]
+
+    async def claimed(self, config_id: str = "p-1", *, seconds: float = 60.0) -> Claim:
+        """A claim of the config."""
+        until = self.clock.now() + timedelta(seconds=seconds)
+        claim = await self.configs.claim(await self.delivery(config_id), until=until)
+        assert claim is not None
+        return claim
+
+    async def overdue(self) -> list[OverduePush]:
+        """What is overdue of this owner's tasks."""
+        found = await self.configs.overdue(limit=MANY)
+        return [each for each in found if each.task.owner == self.chat.context.owner]
+
+    async def due_events(self) -> set[int]:
+        """The events that are due, by their generations, once a bell has had its time."""
+        self.clock.move(LEASE_SECONDS + 1)
+        return {each.generation for each in await self.overdue() if each.generation}
+
+
+def in_memory(clock: ManualClock) -> Pushes:
+    """A context in memory."""
+    tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
+    return Pushes(Conversation(tasks, clock), MemoryPushConfigs(tasks, clock, lease_seconds=LEASE_SECONDS), clock)
+
+
+def on_dynamodb(stack: Stack, clock: ManualClock, like: Pushes | None = None) -> Pushes:
+    """A context on the stack; the same one as `like`, in another process so to speak."""
+    environment = stack.environment("ApiFunction")
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(8), client=stack.client("dynamodb"))
+    configs = DynamoDBPushConfigs(dynamodb, CIPHER, clock, table=environment["AION_TABLE"], lease_seconds=LEASE_SECONDS)
+    store = dynamodb_store(stack, clock, cipher=CIPHER)
+    return Pushes(Conversation(store, clock, like.chat.context if like else None), configs, clock)

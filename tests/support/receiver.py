@@ -1,0 +1,163 @@
+"""A webhook on loopback: a real server that notes what is posted to it, and answers as badly as a test wants."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from standardwebhooks import Webhook
+
+
+@dataclass(frozen=True)
+class Post:
+    """What was posted."""
+
+    line: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        """Its id by Standard Webhooks."""
+        return self.headers["webhook-id"]
+
+    def is_signed_by(self, secret: str) -> bool:
+        """Whether a receiver that knows this secret takes it for ours, by the library that it would use.
+
+        Its `verify` knows the machine's time only, and the sender's may be a test's.
+        """
+        known: str | bytes = secret if secret.startswith("whsec_") else secret.encode()
+        at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), UTC)
+        expected = Webhook(known).sign(self.id, at, self.body.decode())
+        return expected in self.headers["webhook-signature"].split(" ")
+
+
+Behaviour = Callable[[Post, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""What is done about a post: it writes whatever it likes, and may take its time. The connection is closed after it."""
+
+
+@dataclass
+class Receiver:
+    """The server; `behaviours` are taken one after another, one for each post, the last one for all that follow."""
+
+    behaviours: list[Behaviour]
+    port: int = 0
+    connections: int = 0
+    posts: list[Post] = field(default_factory=list)
+    closed_early: int = 0
+    """How often the other side was gone before the answer was written."""
+
+    def url(self, path: str = "/hook", *, host: str = "127.0.0.1", scheme: str = "http") -> str:
+        """Where it listens."""
+        return f"{scheme}://{host}:{self.port}{path}"
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of what was posted, in order."""
+        return [post.id for post in self.posts]
+
+    async def heard(self, number: int) -> None:
+        """Wait until so many posts have come."""
+        for _ in range(2000):
+            if len(self.posts) >= number:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(self.posts)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            line, *lines = head.strip().split("\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            self.posts.append(Post(line, headers, body))
+            behaviour = self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
+            await behaviour(self.posts[-1], reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.closed_early += 1
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def receiving(*behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
+    """A receiver that listens on a port of its own."""
+    receiver = Receiver(list(behaviours) or [answers(200)])
+    server = await asyncio.start_server(
+        receiver._serve, "127.0.0.1", 0, ssl=tls, ssl_handshake_timeout=5 if tls else None
+    )
+    receiver.port = server.sockets[0].getsockname()[1]
+    try:
+        yield receiver
+    finally:
+        server.close()
+
+
+def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
+    """Answer at once."""
+
+    async def behave(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{said}\r\n".encode() + body)
+        await writer.drain()
+
+    return behave
+
+
+async def dies(_: Post, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
+    """Take the post, and close without a word."""
+
+
+async def talks_nonsense(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer in another protocol."""
+    writer.write(b"SSH-2.0-OpenSSH_9.7\r\n")
+    await writer.drain()
+
+
+def holds(release: asyncio.Event) -> Behaviour:
+    """Answer only when the test says so."""
+
+    async def behave(post: Post, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        await answers(200)(post, reader, writer)
+
+    return behave
+
+
+def drips(before: bytes, seconds: float) -> Behaviour:
+    """Answer one byte at a time for ever, after what is said at once."""
+
+    async def behave(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(before)
+        while not writer.is_closing():
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(seconds)
+
+    return behave
+
+
+def floods(before: bytes, megabytes: int, written: list[int]) -> Behaviour:
+    """Answer with as much as is taken; `written` gets how many bytes were on their way when the other side had enough."""
+
+    async def behave(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        written.append(0)
+        writer.write(before)
+        chunk = b"x" * 65536
+        try:
+            for _n in range(megabytes * 16):
+                writer.write(chunk)
+                await writer.drain()
+                written[-1] += len(chunk)
+        except ConnectionError:
+            return
+
+    return behave
+
+
+def redirects(status: int, to: str) -> Behaviour:
+    """Send whoever asks elsewhere."""
+    return answers(status, Location=to)

@@ -1,0 +1,167 @@
+"""Nothing but what is public answers without credentials, however its path is spelled."""
+
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from tests.support.asgi import ask
+from tests.support.guarded import guarded, jwt_scheme
+from tests.support.issuer import Issuer
+from tests.support.service import http, send
+
+PUBLIC = [
+    *(
+        f"{where}/.well-known/{name}.json"
+        for where in ("", "/agents/one", "/agents/two")
+        for name in ("agent-card", "agent")
+    ),
+    "/.well-known/manifest.json",
+    "/health",
+    "/health/",
+]
+
+
+@pytest.fixture
+def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
+    return guarded(tmp_path, jwt_scheme(issuer))
+
+
+def routes(app: FastAPI) -> list[tuple[str, str]]:
+    """Every path of the app with every method, its parameters filled in."""
+    found = []
+    for route in app.router.routes:
+        path = route.path  # type: ignore[attr-defined]
+        for name in ("{taskId}", "{id:path}", "{config_id:path}", "{id}", "{tenant}"):
+            path = path.replace(name, "x")
+        assert "{" not in path, path
+        found += [(method, path) for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE")]
+    return found
+
+
+async def test_whoever_says_nothing_is_refused_on_every_route_but_the_public_ones(app: FastAPI) -> None:
+    """R96, R97: 54, 68."""
+    seen = set()
+    for method, path in routes(app):
+        answer = await ask(app, method, path)
+        if path in PUBLIC and method in ("GET", "HEAD"):
+            assert answer.status_code == 200, (method, path)
+            seen.add(path)
+        else:
+            assert answer.status_code == 401, (method, path)
+            assert answer.headers["www-authenticate"] == 'Bearer realm="aion"'
+    assert seen == set(PUBLIC)
+
+
+SPELLINGS = [
+    "//",
+    "/./",
+    "/agents/one",
+    "/agents/one//",
+    "//agents/one/",
+    "/Agents/one/",
+    "/AGENTS/ONE/tasks",
+    "/agents/nobody/",
+    "/agents//",
+    "/agents/%6fne/tasks",
+    "/agents/one/../two/tasks",
+    "/agents/one%2ftasks",
+    "/%74asks",
+    "/tasks/",
+    "//tasks",
+    "/TASKS",
+    "/tasks/x/",
+    "/tasks/.well-known/agent-card.json",
+    "/tasks/x%2f..%2f..%2f.well-known/agent-card.json",
+    "/.well-known/agent-card.json/",
+    "/.well-known//agent-card.json",
+    "/.well-known/../tasks",
+    "/.well-known/agent-card.json%00",
+    "/.well-known/agent-card.json;x",
+    "/.WELL-KNOWN/agent-card.json",
+    "/agents/nobody/.well-known/agent-card.json",
+    "/x/.well-known/agent-card.json",
+    "/health//",
+    "/healthz",
+    "/health/../tasks",
+    "/extendedAgentCard",
+    "/extendedAgentCard/",
+    "/v1/card",
+    "/agent/authenticatedExtendedCard",
+    "/agent/authenticatedExtendedCard/",
+    "/agents/one/extendedAgentCard",
+    "/docs",
+    "/openapi.json",
+    "/redoc",
+    "/favicon.ico",
+    "/%F0%9F%92%A9",
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_no_spelling_of_a_path_goes_round_it(app: FastAPI, method: str) -> None:
+    """R96: 69. Whether there is something at the path is not said either."""
+    bodies = set()
+    for path in SPELLINGS:
+        answer = await ask(app, method, path, {"content-type": "application/json"}, b"{")
+        assert answer.status_code == 401, path
+        bodies.add(answer.content)
+    assert len(bodies) == 1
+
+
+@pytest.mark.parametrize("path", ["/%2ewell-known/agent-card.json", "/.well-known/agent%2Dcard.json", "/he%61lth"])
+async def test_a_public_path_is_the_same_path_when_it_is_escaped(app: FastAPI, path: str) -> None:
+    assert (await ask(app, "GET", path)).status_code == 200
+
+
+async def test_nothing_of_a_body_is_read_before_it_is_known_who_calls(app: FastAPI) -> None:
+    """R96: what is wrong with a request is no business of whoever may not send it."""
+
+    async def receive() -> dict[str, object]:
+        raise AssertionError("the body was read")
+
+    sent: list[dict[str, object]] = []
+
+    async def keep(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "raw_path": b"/",
+        "query_string": b"",
+        "headers": [(b"content-type", b"text/plain"), (b"content-length", b"99999999999")],
+    }
+    await app(scope, receive, keep)  # type: ignore[arg-type]
+    assert sent[0]["status"] == 401
+
+
+async def test_a_web_socket_is_not_served(app: FastAPI) -> None:
+    sent: list[object] = []
+
+    async def receive() -> dict[str, object]:
+        return {"type": "websocket.connect"}
+
+    async def keep(message: object) -> None:
+        sent.append(message)
+
+    await app({"type": "websocket", "path": "/", "headers": []}, receive, keep)  # type: ignore[arg-type]
+    assert {"type": "websocket.accept"} not in sent
+
+
+async def test_whoever_proves_who_they_are_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:
+    """R96."""
+    async with http(app) as client:
+        client.headers["Authorization"] = f"Bearer {issuer.token()}"
+        for where, word in (("", "one"), ("/agents/one", "one"), ("/agents/two", "two")):
+            for method in ("SendMessage", "message/send"):
+                assert word in (await client.post(f"{where}/", json=send(method=method))).text
+            body = send()["params"]
+            task = (await client.post(f"{where}/message:send", json=body)).json()["task"]
+            assert (await client.get(f"{where}/tasks/{task['id']}")).status_code == 200
+            assert (await client.get(f"{where}/v1/tasks/{task['id']}")).status_code == 200
+        assert (await client.get("/extendedAgentCard")).json()["description"] == "More."
+        assert (await client.get("/agent/authenticatedExtendedCard")).json()["description"] == "More."
+        assert (await client.get("/nothing")).status_code == 404
+    assert issuer.fetches() == 1

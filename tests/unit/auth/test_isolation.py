@@ -1,0 +1,214 @@
+"""Another caller's things are exactly as unknown as things that never were, by every operation there is."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from aion_core.web.operations import OPERATIONS
+from aion_core.web.rest import RestV1
+from aion_core.web.rest_v03 import RestV03
+from aion_core.web.rpc_v03 import V03Adapter
+from tests.support.guarded import guarded, jwt_scheme
+from tests.support.issuer import Issuer
+from tests.support.service import http, send
+
+NEVER_WAS = "00000000-0000-4000-8000-000000000000"
+
+CONFIG = {"id": "c-1", "url": "https://example.com/hook"}
+OF_A_TASK = {
+    "GetTask": lambda id_: {"id": id_},
+    "CancelTask": lambda id_: {"id": id_},
+    "SubscribeToTask": lambda id_: {"id": id_},
+    "SendMessage": lambda id_: send(taskId=id_)["params"],
+    "SendStreamingMessage": lambda id_: send(taskId=id_)["params"],
+    "CreateTaskPushNotificationConfig": lambda id_: {"taskId": id_, **CONFIG},
+    "GetTaskPushNotificationConfig": lambda id_: {"taskId": id_, "id": "c-1"},
+    "ListTaskPushNotificationConfigs": lambda id_: {"taskId": id_},
+    "DeleteTaskPushNotificationConfig": lambda id_: {"taskId": id_, "id": "c-1"},
+    "message/send": lambda id_: send(taskId=id_, method="message/send")["params"],
+    "message/stream": lambda id_: send(taskId=id_, method="message/stream")["params"],
+    "tasks/get": lambda id_: {"id": id_},
+    "tasks/cancel": lambda id_: {"id": id_},
+    "tasks/resubscribe": lambda id_: {"id": id_},
+    "tasks/pushNotificationConfig/set": lambda id_: {"taskId": id_, "pushNotificationConfig": CONFIG},
+    "tasks/pushNotificationConfig/get": lambda id_: {"id": id_, "pushNotificationConfigId": "c-1"},
+    "tasks/pushNotificationConfig/list": lambda id_: {"id": id_},
+    "tasks/pushNotificationConfig/delete": lambda id_: {"id": id_, "pushNotificationConfigId": "c-1"},
+}
+"""What each method that is about a task asks of it."""
+
+ABOUT_NO_TASK = {"ListTasks", "GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"}
+
+POSTED = {
+    "/message:send": lambda id_: send(taskId=id_)["params"],
+    "/message:stream": lambda id_: send(taskId=id_)["params"],
+    "/v1/message:send": lambda id_: {"message": {"messageId": "m", "role": 1, "taskId": id_, "content": [{"text": "x"}]}},
+    "/v1/message:stream": lambda id_: {"message": {"messageId": "m", "role": 1, "taskId": id_, "content": [{"text": "x"}]}},
+    "/v1/tasks/{id}/pushNotificationConfigs": lambda id_: {"config": {"pushNotificationConfig": CONFIG}},
+    "/tasks/{taskId}/pushNotificationConfigs": lambda id_: CONFIG,
+}  # fmt: skip
+NO_TASK_IN_PATH = {"/tasks", "/v1/tasks", "/extendedAgentCard", "/v1/card", "/v1/agent/authenticatedExtendedCard"}
+
+
+def test_every_method_there_is_is_tried() -> None:
+    """A new operation without a line here fails."""
+    assert set(OF_A_TASK) | ABOUT_NO_TASK == {*OPERATIONS, *V03Adapter.METHOD_TO_MODEL}
+
+
+@pytest.fixture
+def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
+    return guarded(tmp_path, jwt_scheme(issuer))
+
+
+async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
+    """A task of Bob's, at rest; from then on the client is Alice's."""
+    client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
+    task: dict[str, Any] = (await client.post("/", json=send("a secret of Bob's"))).json()["result"]["task"]
+    assert (await client.get(f"/tasks/{task['id']}")).status_code == 200
+    client.headers["Authorization"] = f"Bearer {issuer.token(sub='alice')}"
+    return task
+
+
+async def test_a_task_of_another_is_unknown_to_every_method(app: FastAPI, issuer: Issuer) -> None:
+    """R96: 70: the same bytes as of a task that never was."""
+    async with http(app) as client:
+        bobs = (await of_bob(client, issuer))["id"]
+        for method, params in OF_A_TASK.items():
+            theirs, nobodys = [
+                await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params(id_)})
+                for id_ in (bobs, NEVER_WAS)
+            ]
+            assert theirs.json()["error"]["code"] in (-32001, -32003), method
+            assert (theirs.status_code, theirs.content) == (nobodys.status_code, nobodys.content), method
+            assert theirs.headers == nobodys.headers
+
+
+async def test_a_task_of_another_is_unknown_at_every_path(app: FastAPI, issuer: Issuer) -> None:
+    """R96: 70."""
+    tried = 0
+    async with http(app) as client:
+        bobs = (await of_bob(client, issuer))["id"]
+        for path, by_method in {**RestV1.paths, **RestV03.paths}.items():
+            plain = path.removeprefix("/{tenant}")
+            if plain in NO_TASK_IN_PATH:
+                continue
+            for method in by_method:
+                answers = []
+                for id_ in (bobs, NEVER_WAS):
+                    filled = path.replace("{tenant}", "red").replace("{taskId}", id_)
+                    for name in ("{id:path}", "{config_id:path}"):
+                        filled = filled.replace(name, "c-1")
+                    filled = filled.replace("{id}", id_)
+                    body = POSTED[plain](id_) if plain in POSTED and method == "POST" else None
+                    answers.append(await client.request(method, filled, json=body))
+                    assert "{" not in filled
+                theirs, nobodys = answers
+                assert theirs.status_code in (404, 400), (method, path, theirs.text)
+                assert theirs.status_code == 404 or "PUSH_NOTIFICATION_NOT_SUPPORTED" in theirs.text, (
+                    path,
+                    theirs.text,
+                )
+                assert theirs.content == nobodys.content, path
+                tried += 1
+    assert tried >= 30
+
+
+async def test_a_context_of_another_is_empty_and_ones_own(app: FastAPI, issuer: Issuer) -> None:
+    """R96: 71-73."""
+    async with http(app) as client:
+        bobs = await of_bob(client, issuer)
+
+        async def call(method: str, **params: Any) -> Any:
+            return (await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).json()
+
+        for method in ("GetContext", "context/get"):
+            assert await call(method, contextId=bobs["contextId"]) == await call(method, contextId=NEVER_WAS)
+        for method in ("GetContexts", "contexts/get"):
+            assert (await call(method))["result"] == []
+        assert (await call("ListTasks", contextId=bobs["contextId"]))["result"]["tasks"] == []
+        assert (await call("ListTasks"))["result"]["totalSize"] == 0
+        mine = send("mine", contextId=bobs["contextId"], referenceTaskIds=[bobs["id"]])
+        task = (await client.post("/", json=mine)).json()["result"]["task"]
+        assert task["contextId"] == bobs["contextId"], "a contextId is the client's choice, and names its own"
+        assert "secret" not in str(task)
+        listed = (await call("ListTasks", contextId=bobs["contextId"]))["result"]["tasks"]
+        assert [found["id"] for found in listed] == [task["id"]]
+        # Bob's messageId is Bob's; the same one of Alice's, with other content, was no repeat.
+        assert task["id"] != bobs["id"]
+
+
+async def test_a_page_token_of_another_turns_no_page(app: FastAPI, issuer: Issuer) -> None:
+    """R96."""
+    async with http(app) as client:
+        client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
+        for n in range(2):
+            await client.post("/", json=send(message_id=f"m-{n}"))
+        token = (await client.get("/tasks?pageSize=1")).json()["nextPageToken"]
+        assert token
+        client.headers["Authorization"] = f"Bearer {issuer.token(sub='alice')}"
+        refused = await client.get("/tasks", params={"pageToken": token})
+        assert (refused.status_code, refused.json()["error"]["details"][0]["reason"]) == (400, "INVALID_PARAMS")
+
+
+async def test_a_task_is_its_owners_with_whichever_token_until_the_subject_is_another(
+    app: FastAPI, issuer: Issuer
+) -> None:
+    """R96: R9."""
+    async with http(app) as client:
+        bobs = (await of_bob(client, issuer))["id"]
+        issuer.add("k-2", "RS256")
+        for token, status in (
+            (issuer.token(sub="bob", scope="x"), 200),
+            (issuer.token(sub="Bob"), 404),
+            (issuer.token(sub="bob "), 404),
+        ):
+            answer = await client.get(f"/tasks/{bobs}", headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == status
+
+
+TENANT = {"tenant_claim": "tid"}
+
+
+async def test_whoever_is_in_a_tenant_is_in_no_other(tmp_path: Path, issuer: Issuer) -> None:
+    """R96: 74."""
+    async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
+        client.headers["Authorization"] = f"Bearer {issuer.token(tid='red')}"
+        body = send()
+        task = (await client.post("/", json=body)).json()["result"]["task"]["id"]
+        for path in (f"/tasks/{task}", f"/red/tasks/{task}", f"/v1/tasks/{task}"):
+            assert (await client.get(path)).status_code == 200, path
+        for method, params in (("GetTask", {"id": task}), ("ListTasks", {}), ("SendMessage", body["params"])):
+            asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "tenant": "blue"}}
+            assert (await client.post("/", json=asked)).json()["error"]["code"] == -32001, method
+            asked["params"]["tenant"] = "red"
+            assert "result" in (await client.post("/", json=asked)).json()
+        for path in (f"/blue/tasks/{task}", "/blue/tasks", "/blue/extendedAgentCard"):
+            assert (await client.get(path)).status_code == 404, path
+        assert (await client.post("/blue/message:send", json=body["params"])).status_code == 404
+        # The same subject of another tenant is another owner.
+        client.headers["Authorization"] = f"Bearer {issuer.token(tid='blue')}"
+        assert (await client.get(f"/tasks/{task}")).status_code == 404
+        assert (await client.get("/tasks")).json()["totalSize"] == 0
+
+
+@pytest.mark.parametrize("claim", [None, "", 7, ["red"], {"id": "red"}])
+async def test_a_token_without_its_tenant_is_none(tmp_path: Path, issuer: Issuer, claim: Any) -> None:
+    async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
+        client.headers["Authorization"] = f"Bearer {issuer.token(tid=claim)}"
+        assert (await client.get("/tasks")).status_code == 401
+
+
+async def test_where_credentials_name_no_tenant_the_caller_chooses_one_of_their_own(
+    app: FastAPI, issuer: Issuer
+) -> None:
+    async with http(app) as client:
+        bobs = await of_bob(client, issuer)
+        client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
+        assert (await client.get(f"/red/tasks/{bobs['id']}")).status_code == 404
+        task = (await client.post("/red/message:send", json=send()["params"])).json()["task"]["id"]
+        assert (await client.get(f"/red/tasks/{task}")).status_code == 200
+        client.headers["Authorization"] = f"Bearer {issuer.token(sub='alice')}"
+        assert (await client.get(f"/red/tasks/{task}")).status_code == 404

@@ -1,0 +1,335 @@
+"""API keys, HTTP Basic and AWS IAM: whose a request is, and what is nobody's."""
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from argon2 import PasswordHasher
+
+from aion_core.auth import basic
+from aion_core.auth.api_keys import make_key
+from aion_core.auth.basic import hash_password, users_in
+from aion_core.auth.declaration import ApiKey, AwsIam, Basic, IamOwner
+from aion_core.errors import ConfigurationError, StoreUnavailable
+from tests.support.clock import ManualClock
+from tests.support.issuer import Issuer
+from tests.support.recorded import recorded_event
+from tests.unit.auth.door import Door
+from tests.unit.auth.test_tokens import scheme
+
+# --- API keys ---
+
+
+@pytest.fixture
+def door(clock: ManualClock) -> Door:
+    return Door(clock, key=ApiKey())
+
+
+async def key(door: Door, clock: ManualClock, principal: str = "alice", **more: Any) -> str:
+    made = make_key(principal, now=clock.now(), **more)
+    await door.keys.add(made.record)
+    return made.text
+
+
+async def test_keys_of_one_principal_are_one_owners(door: Door, clock: ManualClock) -> None:
+    """R96: R6, R9: a key can be replaced, and no task is lost."""
+    first, second = await key(door, clock), await key(door, clock)
+    assert first != second
+    answers = [(await door.ask(("X-API-Key", text))).json() for text in (first, second)]
+    assert answers[0] == answers[1]
+    assert answers[0]["subject"] == "alice"
+    assert (await door.ask(("x-api-key", await key(door, clock, "bob")))).json()["owner"] != answers[0]["owner"]
+    await door.keys.revoke(first.split("_")[1])
+    assert (await door.ask(("X-API-Key", first))).status_code == 401
+    assert (await door.ask(("X-API-Key", second))).json() == answers[0]
+
+
+async def test_nothing_but_the_whole_key_is_it(
+    door: Door, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R97: 63, 64."""
+    caplog.set_level("DEBUG", "aion_core")
+    text = await key(door, clock)
+    record = (await door.keys.all())[0]
+    wrong = [
+        text[:-1],
+        text[:-1] + ("a" if text[-1] != "a" else "b"),
+        text.upper(),
+        f"{text} ",
+        f"{text},{text}",
+        record.id,
+        record.sha256,
+        f"aion_{record.id}_{record.sha256[:43]}",
+        f"aion_{'a' * 16}_{'b' * 43}",
+        "aion__",
+        "ключ",
+        "x" * 20_000,
+    ]
+    missing = await door.ask()
+    assert missing.headers["www-authenticate"] == 'ApiKey realm="aion", header="X-API-Key"'
+    for guess in wrong:
+        if guess.strip() != text:
+            answer = await door.ask(("X-API-Key", guess.encode().decode("latin-1")))
+            assert (answer.status_code, answer.content) == (401, missing.content), guess
+    assert (await door.ask(("X-API-Key", text), ("X-API-Key", text))).status_code == 401
+    assert (await door.ask(("Authorization", f"Bearer {text}"))).status_code == 401
+    for query in ("x-api-key", "X-API-Key", "api_key", "key"):
+        assert (await door.ask(path=f"/?{query}={text}")).status_code == 401
+    assert text not in caplog.text
+    assert text.rpartition("_")[2] not in caplog.text
+
+
+async def test_what_is_kept_of_a_key_opens_nothing(clock: ManualClock) -> None:
+    made = make_key("alice", now=clock.now())
+    assert made.text.rpartition("_")[2] not in repr(made.record)
+    assert made.record.last4 == made.text[-4:]
+
+
+async def test_a_key_of_another_agent_is_refused_as_known(door: Door, clock: ManualClock) -> None:
+    """R97: 65."""
+    header = ("X-API-Key", await key(door, clock, agents=frozenset({"two"})))
+    assert (await door.ask(header, path="/agents/two/")).status_code == 200
+    for path in ("/", "/agents/one/", "/agents/nobody/", "/tasks"):
+        assert (await door.ask(header, path=path)).status_code == 403
+    closed = ("X-API-Key", await key(door, clock, agents=frozenset()))
+    assert (await door.ask(closed, path="/agents/two/")).status_code == 403
+
+
+async def test_a_key_gives_the_scopes_that_it_was_made_with(clock: ManualClock) -> None:
+    """R97: 66."""
+    door = Door(clock, {"key": frozenset({"read", "write"})}, key=ApiKey("X-Our-Key"))
+    for scopes, status in (({"read", "write", "x"}, 200), ({"read"}, 403), (set(), 403)):
+        text = await key(door, clock, scopes=frozenset(scopes))
+        assert (await door.ask(("X-Our-Key", text))).status_code == status
+        assert (await door.ask(("X-API-Key", text))).status_code == 401
+
+
+async def test_where_the_table_does_not_answer_nobody_is_let_in(
+    door: Door, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = await key(door, clock)
+
+    async def throttled(key_id: str) -> None:
+        raise StoreUnavailable("ProvisionedThroughputExceededException of table aion-secret")
+
+    monkeypatch.setattr(door.keys, "find", throttled)
+    answer = await door.ask(("X-API-Key", text))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert "aion-secret" not in answer.text
+
+    async def broken(key_id: str) -> None:
+        raise LookupError("aion-secret")
+
+    monkeypatch.setattr(door.keys, "find", broken)
+    answer = await door.ask(("X-API-Key", text))
+    assert answer.status_code == 500
+    assert "aion-secret" not in answer.text
+
+
+# --- HTTP Basic ---
+
+
+@pytest.fixture(scope="module")
+def users() -> Mapping[str, str]:
+    # As cheap as it may be: what is tried is not how long it takes.
+    hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    return {"alice": hasher.hash("wonder:land"), "bob": hasher.hash("Ünïcode"), "broken": "$argon2id$nonsense"}
+
+
+def basic_header(name: str, password: str) -> tuple[str, str]:
+    return "Authorization", "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+async def test_a_name_and_its_password_are_a_users(clock: ManualClock, users: Mapping[str, str]) -> None:
+    """R96, R97."""
+    door = Door(clock, users=users, basic=Basic())
+    assert (await door.ask(basic_header("alice", "wonder:land"))).json()["subject"] == "alice"
+    assert (await door.ask(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
+    missing = await door.ask()
+    assert missing.headers["www-authenticate"] == 'Basic realm="aion", charset="UTF-8"'
+    for wrong in (
+        basic_header("alice", "wonder"),
+        basic_header("alice", ""),
+        basic_header("Alice", "wonder:land"),
+        basic_header("carol", "wonder:land"),
+        basic_header("broken", "x"),
+        basic_header("", ""),
+        ("Authorization", "Basic " + base64.b64encode(b"alice").decode()),
+        ("Authorization", "Basic " + base64.b64encode(b"\xff\xfe:x").decode()),
+        ("Authorization", "Basic !!!"),
+        ("Authorization", "Basic"),
+    ):
+        answer = await door.ask(wrong)
+        assert (answer.status_code, answer.content) == (401, missing.content), wrong
+
+
+async def test_a_password_is_hashed_once_and_a_wrong_one_each_time(
+    clock: ManualClock, users: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R96: R6. An unknown name takes the hashing too, so that it takes as long as a known one."""
+    hashed: list[str] = []
+    original = PasswordHasher.verify
+
+    def counted(self: PasswordHasher, kept: str, password: str) -> bool:
+        hashed.append(password)
+        return original(self, kept, password)
+
+    monkeypatch.setattr(basic.PasswordHasher, "verify", counted)
+    door = Door(clock, users=users, basic=Basic())
+    for _ in range(3):
+        assert (await door.ask(basic_header("alice", "wonder:land"))).status_code == 200
+    assert hashed == ["wonder:land"]
+    for name in ("alice", "nobody"):
+        hashed.clear()
+        for _ in range(2):
+            assert (await door.ask(basic_header(name, "guess"))).status_code == 401
+        assert hashed == ["guess", "guess"]
+
+
+def test_what_the_users_file_holds_has_to_be_hashes() -> None:
+    assert users_in(f'{{"a": "{hash_password("x")}"}}', "it").keys() == {"a"}
+    for text in ("{", "[]", '{"a": "password"}', '{"a": 1}', '{"a:b": "$argon2id$x"}', '{"": "$argon2id$x"}'):
+        with pytest.raises(ConfigurationError, match="the file") as raised:
+            users_in(text, "the file")
+        assert "password" not in str(raised.value)
+
+
+# --- AWS IAM ---
+
+ROLE = "arn:aws:sts::123456789012:assumed-role/Caller"
+
+
+def rest_api(**identity: Any) -> dict[str, Any]:
+    event = recorded_event("rest_api_v1")
+    event["requestContext"]["identity"] |= identity
+    return event
+
+
+def function_url(**iam: Any) -> dict[str, Any]:
+    event = recorded_event("function_url_v2")
+    event["requestContext"]["authorizer"] = {"iam": iam}
+    return event
+
+
+@pytest.mark.parametrize("event", [rest_api, function_url])
+async def test_the_signer_is_whom_aws_says(clock: ManualClock, event: Any) -> None:
+    """R96: R7, R9: by either front the same."""
+    door = Door(clock, iam=AwsIam())
+    user = "arn:aws:iam::123456789012:user/alice"
+    assert (await door.ask(event=event(userArn=user))).json()["subject"] == user
+    # Two sessions of a role are one caller.
+    found = [(await door.ask(event=event(userArn=f"{ROLE}/{session}"))).json() for session in ("a", "b@x.com")]
+    assert found[0] == found[1]
+    assert found[0]["subject"] == ROLE
+    other = (await door.ask(event=event(userArn=f"{ROLE}Two/a"))).json()
+    assert other["owner"] != found[0]["owner"]
+    by_session = Door(clock, iam=AwsIam(IamOwner.SESSION))
+    found = [(await by_session.ask(event=event(userArn=f"{ROLE}/{session}"))).json()["owner"] for session in "ab"]
+    assert found[0] != found[1]
+
+
+async def test_a_role_that_an_identity_pool_shares_out_is_not_one_caller(clock: ManualClock) -> None:
+    door = Door(clock, iam=AwsIam())
+    owners = {
+        (await door.ask(event=event)).json()["owner"]
+        for event in (
+            rest_api(userArn=f"{ROLE}/s", cognitoIdentityId="eu-west-1:1"),
+            rest_api(userArn=f"{ROLE}/s", cognitoIdentityId="eu-west-1:2"),
+            rest_api(userArn=f"{ROLE}/s"),
+        )
+    }
+    assert len(owners) == 3
+    same = function_url(userArn=f"{ROLE}/t", cognitoIdentity={"identityId": "eu-west-1:1", "identityPoolId": "p"})
+    assert (await door.ask(event=same)).json()["owner"] in owners
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        {},
+        rest_api(),
+        rest_api(userArn=None, caller="AIDA", user="AIDA"),
+        rest_api(userArn=""),
+        rest_api(userArn={"arn": ROLE}),
+        function_url(),
+        function_url(userArn=None),
+        {"version": "2.0", "requestContext": {"identity": {"userArn": ROLE}}},
+        {"version": "1.0", "requestContext": {"authorizer": {"iam": {"userArn": ROLE}}}},
+        {"requestContext": {"authorizer": {"iam": {"userArn": ROLE}}}},
+        {"version": "2.0", "requestContext": {"authorizer": "iam"}},
+        {"version": "2.0", "requestContext": {"authorizer": {"lambda": {"userArn": ROLE}}}},
+        {"requestContext": None},
+        {"headers": {"userArn": ROLE}, "body": '{"requestContext": {"identity": {"userArn": "x"}}}'},
+    ],
+)
+async def test_without_aws_s_word_nobody_has_signed(clock: ManualClock, event: Any) -> None:
+    """R97: 67: whatever the headers say."""
+    door = Door(clock, iam=AwsIam())
+    signature = ("Authorization", "AWS4-HMAC-SHA256 Credential=AKIA/20260327/eu-west-1/execute-api/aws4_request")
+    spoofed = [("X-Amzn-Iam-User-Arn", ROLE), ("x-amzn-request-context", '{"identity": {"userArn": "x"}}'), signature]
+    for headers in ([], spoofed):
+        answer = await door.ask(*headers, event=event)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == 'AWS4-HMAC-SHA256 realm="aion"'
+
+
+# --- Combined ---
+
+
+async def test_schemes_are_combined_as_declared(issuer: Issuer, clock: ManualClock, users: Mapping[str, str]) -> None:
+    """R96, R97: either a token with the scope and a key, or a name and a password."""
+    both, alone = {"jwt": frozenset({"chat"}), "key": frozenset[str]()}, {"basic": frozenset[str]()}
+    door = Door(clock, both, alone, users=users, jwt=scheme(issuer), key=ApiKey(), basic=Basic())
+    token = ("Authorization", f"Bearer {issuer.token()}")
+    our_key = ("X-API-Key", await key(door, clock, "machine"))
+    assert (await door.ask(token, our_key)).json()["subject"] == "alice", "whoever is named first is the caller"
+    assert (await door.ask(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
+    assert (await door.ask(basic_header("bob", "Ünïcode"), our_key)).json()["subject"] == "bob"
+    refused = await door.ask(token)
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"] == (
+        'Bearer realm="aion", ApiKey realm="aion", header="X-API-Key", Basic realm="aion", charset="UTF-8"'
+    )
+    assert (await door.ask(our_key)).status_code == 401
+    unscoped = ("Authorization", f"Bearer {issuer.token(scope='x')}")
+    assert (await door.ask(unscoped, our_key)).status_code == 403
+    for_two = ("X-API-Key", await key(door, clock, "machine", agents=frozenset({"two"})))
+    assert (await door.ask(token, for_two)).status_code == 403
+    assert (await door.ask(token, for_two, path="/agents/two/")).status_code == 200
+
+
+async def test_credentials_for_two_tenants_are_for_none(issuer: Issuer, clock: ManualClock) -> None:
+    door = Door(
+        clock,
+        {"jwt": frozenset(), "key": frozenset()},
+        jwt=scheme(issuer, tenant_claim="tid"),
+        key=ApiKey(),
+    )
+    token = ("Authorization", f"Bearer {issuer.token(tid='red')}")
+    for tenant, status in (("", 200), ("red", 200), ("blue", 403)):
+        our_key = ("X-API-Key", await key(door, clock, tenant=tenant))
+        assert (await door.ask(token, our_key)).status_code == status
+
+
+async def test_many_passwords_at_once_are_hashed_a_few_at_a_time(
+    clock: ManualClock, users: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, most = 0, 0
+    original = PasswordHasher.verify
+
+    def counted(self: PasswordHasher, kept: str, password: str) -> bool:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return original(self, kept, password)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(basic.PasswordHasher, "verify", counted)
+    door = Door(clock, users=users, basic=Basic())
+    await asyncio.gather(*(door.ask(basic_header("nobody", str(n))) for n in range(20)))
+    assert 1 <= most <= basic.AT_ONCE

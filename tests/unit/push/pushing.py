@@ -1,0 +1,86 @@
+"""An agent whose tasks are told to a webhook on loopback, by the production's delivery, client and guard."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aion_core.ports import Delivery, PushBell, PushEvents, TaskKey
+from aion_core.push.client import PinnedWebhookClient
+from aion_core.push.guard import Allowed
+from aion_core.push.pinned import Resolver, look_up
+from tests.support.agents.obedient import Obedient
+from tests.support.asgi import post
+from tests.support.clock import ManualClock
+from tests.support.service import Parts, parts
+
+LOOPBACK = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
+"""The one address that the configuration allows beside public ones."""
+
+
+class Pushing:
+    """The service, and a client of it that speaks JSON-RPC."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float = 5.0,
+        allowed: Allowed = LOOPBACK,
+        resolve: Resolver = look_up,
+        events: PushEvents = PushEvents.STATUS,
+        agent: Any = None,
+    ) -> None:
+        self.clock, self.agent = ManualClock(), agent or Obedient()
+        webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, answer_seconds=0.05)
+        self.parts: Parts = parts(self.agent, clock=self.clock, webhooks=webhooks, allowed=allowed, push_events=events)
+        self.app = self.parts.app()
+
+    async def rpc(self, method: str, params: dict[str, Any]) -> Any:
+        """The result, or the error, of a request."""
+        answer = json.loads(await self.post(method, params))
+        return answer["result"] if "result" in answer else answer["error"]
+
+    async def post(self, method: str, params: dict[str, Any]) -> bytes:
+        """The body of the answer to a request."""
+        return (await post(self.app, {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}))[1]
+
+    async def send(self, config: dict[str, Any] | None = None, text: str = "hi", **more: Any) -> dict[str, Any]:
+        """The task that a message makes, told to this webhook."""
+        message = {"messageId": f"m-{text}", "role": "ROLE_USER", "parts": [{"text": text}], **more}
+        configuration = {"taskPushNotificationConfig": config} if config else {}
+        task: dict[str, Any] = (await self.rpc("SendMessage", {"message": message, "configuration": configuration}))[
+            "task"
+        ]
+        return task
+
+    async def later(self, seconds: float, task: dict[str, Any]) -> None:
+        """Let time pass; what is due then is looked after, as the sweep would see to it."""
+        self.clock.move(seconds)
+        await self.parts.push.delivery.answer(PushBell(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
+
+    async def state(self, task: dict[str, Any]) -> Sequence[Delivery]:
+        """How far each config has come."""
+        assert self.parts.push is not None
+        return await self.parts.push.configs.deliveries(TaskKey("anonymous", task["id"]))
+
+    async def rests(self, task: dict[str, Any], which: Callable[[Delivery], bool]) -> Delivery:
+        """The state of the task's one config, once it is such, and nobody posts for it."""
+        for _ in range(1000):
+            deliveries = await self.state(task)
+            if deliveries and deliveries[0].claimed_until is None and which(deliveries[0]):
+                return deliveries[0]
+            await asyncio.sleep(0.005)
+        raise AssertionError(deliveries)
+
+    async def all_rest(self, task: dict[str, Any], cursor: int) -> None:
+        """Wait until every config has passed that event."""
+        for _ in range(1000):
+            if all(each.cursor == cursor and each.claimed_until is None for each in await self.state(task)):
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(await self.state(task))
+
+
+def ids(task: dict[str, Any], *generations: int, config: str = "p") -> list[str]:
+    """What the notifications of these events are called."""
+    return [f"{task['id']}_{generation}_{config}" for generation in generations]

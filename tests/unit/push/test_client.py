@@ -1,0 +1,259 @@
+"""Posting to a server that nobody vouches for: the production client and guard, against a real one on loopback."""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from aion_core.ports import Blocked, Delivered, Gone, Outcome, Refused, Unreachable
+from aion_core.push.client import PinnedWebhookClient, retry_after
+from aion_core.push.guard import Allowed
+from tests.support.clock import ManualClock
+from tests.support.receiver import (
+    Behaviour,
+    Receiver,
+    answers,
+    dies,
+    drips,
+    floods,
+    holds,
+    receiving,
+    redirects,
+    talks_nonsense,
+)
+from tests.support.tls import authority
+
+LOOPBACK = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
+"""What the development's settings allow: one address that is not public."""
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
+
+
+def client(allowed: Allowed = LOOPBACK, **given: Any) -> PinnedWebhookClient:
+    return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 5.0, "answer_seconds": 0.05, **given})
+
+
+async def posted(receiver: Receiver, **given: Any) -> Outcome:
+    return await client(**given).post(receiver.url(), {"Content-Type": "application/json", "X": "y"}, b'{"a":1}')
+
+
+async def test_a_post_arrives_as_it_was_made() -> None:
+    """R94."""
+    async with receiving(answers(204)) as receiver:
+        assert await client().post(receiver.url("/a%20b?c=d&e"), {"X-Mine": "1"}, b"\x00body") == Delivered()
+    (post,) = receiver.posts
+    assert post.line == "POST /a%20b?c=d&e HTTP/1.1"
+    assert post.body == b"\x00body"
+    assert post.headers["x-mine"] == "1"
+    assert post.headers["host"] == f"127.0.0.1:{receiver.port}"
+    assert set(post.headers) == {
+        "host",
+        "accept",
+        "accept-encoding",
+        "user-agent",
+        "x-mine",
+        "content-length",
+        "connection",
+    }
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "outcome"),
+    [
+        (answers(200, b"thanks"), Delivered()),
+        (answers(202), Delivered()),
+        (answers(410), Gone()),
+        (answers(400), Refused(400)),
+        (answers(404), Refused(404)),
+        (answers(429, Retry_After="30"), Refused(429, 30.0)),
+        (answers(503, Retry_After="soon"), Refused(503)),
+        (answers(500, b"x" * 10_000), Refused(500)),
+        (answers(304), Refused(304)),
+        (dies, Unreachable("the answer is no HTTP, or the connection ended before it")),
+        (talks_nonsense, Unreachable("the answer is no HTTP, or the connection ended before it")),
+        (drips(b"HTTP/1.1 200 OK\r\nX-Long: ", 0.001), Unreachable("no answer in time")),
+        (drips(b"", 0.001), Unreachable("no answer in time")),
+        (drips(OK, 0.01), Delivered()),
+        (drips(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", 0.01), Refused(500)),
+    ],
+)  # fmt: skip
+async def test_each_answer_is_told_as_what_it_is(behaviour: Behaviour, outcome: Outcome) -> None:
+    """R94: a status that has arrived is the answer, whatever becomes of its body."""
+    async with receiving(behaviour) as receiver:
+        # Only who waits for one that never comes is kept waiting for so long.
+        seconds = 0.5 if outcome == Unreachable("no answer in time") else 5.0
+        assert await posted(receiver, seconds=seconds) == outcome
+    assert len(receiver.posts) == 1
+
+
+async def test_a_receiver_that_never_answers_is_left() -> None:
+    """R94."""
+    release = asyncio.Event()
+    async with receiving(holds(release)) as receiver:
+        assert await posted(receiver, seconds=0.2) == Unreachable("no answer in time")
+        release.set()
+
+
+async def test_a_receiver_that_does_not_take_the_body_is_left() -> None:
+    """R94."""
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1)
+        writer.close()
+
+    server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1024)
+    port = server.sockets[0].getsockname()[1]
+    outcome = await client(seconds=0.3).post(f"http://127.0.0.1:{port}/", {}, b"x" * 50_000_000)
+    server.close()
+    assert outcome == Unreachable("no answer in time")
+
+
+async def test_nobody_listens() -> None:
+    """R94."""
+    async with receiving() as receiver:
+        pass
+    assert await posted(receiver) == Unreachable("no connection")
+
+
+async def test_of_a_gigabyte_next_to_nothing_is_read() -> None:
+    """R94."""
+    written: list[int] = []
+    async with receiving(floods(OK, 1024, written)) as receiver:
+        assert await posted(receiver, answer_seconds=5.0) == Delivered()
+        await asyncio.sleep(0.05)
+    assert written[0] < 16 * 1024 * 1024, "what the two sockets hold, and no more"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_a_failure_and_is_not_followed(status: int) -> None:
+    """R94."""
+    async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
+        assert await posted(receiver) == Refused(status)
+    assert inner.connections == 0
+
+
+async def test_nothing_that_one_answer_says_is_remembered_at_the_next_post() -> None:
+    """R93: no cookie, no connection."""
+    async with receiving(answers(200, Set_Cookie="a=b; Path=/", Connection="keep-alive")) as receiver:
+        same = client()
+        for _ in range(2):
+            assert await same.post(receiver.url(), {}, b"{}") == Delivered()
+    assert receiver.connections == 2
+    assert "cookie" not in receiver.posts[1].headers
+
+
+async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R93: neither its proxies nor its credentials."""
+    async with receiving() as proxy, receiving() as receiver:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url(""))
+        assert await posted(receiver) == Delivered()
+    assert (len(receiver.posts), proxy.connections) == (1, 0)
+    assert "authorization" not in receiver.posts[0].headers
+
+
+class Names:
+    """A resolver whose answers are given, one after another; the last one stays."""
+
+    def __init__(self, *answers: Sequence[str] | Exception) -> None:
+        self.answers, self.asked = list(answers), list[tuple[str, int]]()
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked.append((host, port))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def test_a_name_is_looked_up_once_and_the_address_that_was_checked_is_connected_to() -> None:
+    """R91: a name that is another's a moment later is of no use."""
+    names = Names(["127.0.0.1"], ["169.254.169.254"])
+    async with receiving() as receiver:
+        url = receiver.url(host="hooks.example.org")
+        hook = client(resolve=names)
+        assert await hook.post(url, {}, b"{}") == Delivered()
+        assert names.asked == [("hooks.example.org", receiver.port)]
+        assert receiver.posts[0].headers["host"] == f"hooks.example.org:{receiver.port}"
+        # At the next try it is checked anew.
+        assert isinstance(await hook.post(url, {}, b"{}"), Blocked)
+    assert receiver.connections == 1
+
+
+@pytest.mark.parametrize("addresses", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["127.0.0.1", "::ffff:127.0.0.1"], ["127.0.0.2"], ["::1"], []])  # fmt: skip
+async def test_one_address_that_may_not_be_called_is_enough_to_call_none(addresses: list[str]) -> None:
+    """R91."""
+    async with receiving() as receiver:
+        outcome = await client(resolve=Names(addresses)).post(receiver.url(host="hooks.example.org"), {}, b"{}")
+    assert isinstance(outcome, Blocked)
+    assert receiver.connections == 0
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "nonsense"])  # fmt: skip
+async def test_a_url_that_was_let_in_once_is_checked_at_each_post(url: str) -> None:
+    """R91: settings may have become stricter."""
+    assert isinstance(await client().post(url, {}, b"{}"), Blocked)
+
+
+async def test_a_host_is_heard_at_its_next_address_where_the_first_is_silent() -> None:
+    """R94."""
+    both = Allowed.beside("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
+    async with receiving() as receiver:
+        hook = client(both, resolve=Names(["127.0.0.9", "127.0.0.1"]))
+        assert await hook.post(receiver.url(host="hooks.example.org"), {}, b"{}") == Delivered()
+
+
+async def test_a_name_that_nobody_knows_is_a_failure_like_another() -> None:
+    """R94."""
+    hook = client(resolve=Names(OSError("no such name")))
+    assert await hook.post("http://hooks.example.org/", {}, b"{}") == Unreachable("no connection")
+    assert isinstance(await client().post("http://localhost:1/", {}, b"{}"), Unreachable | Blocked)
+
+
+async def test_tls_is_verified_for_the_name_and_not_for_the_address() -> None:
+    """R93."""
+    server, trusting = authority("hooks.example.org")
+    stranger, _ = authority("hooks.example.org")
+    async with receiving(tls=server) as receiver, receiving(tls=stranger) as forger:
+        url = receiver.url(host="hooks.example.org", scheme="https")
+        names = Names(["127.0.0.1"])
+        assert await client(resolve=names, tls=trusting).post(url, {}, b"{}") == Delivered()
+        other = url.replace("hooks", "other")
+        assert await client(resolve=names, tls=trusting).post(other, {}, b"{}") == Unreachable("no valid certificate")
+        by_address = receiver.url(scheme="https")
+        assert await client(tls=trusting).post(by_address, {}, b"{}") == Unreachable("no valid certificate")
+        forged = forger.url(host="hooks.example.org", scheme="https")
+        assert await client(resolve=names, tls=trusting).post(forged, {}, b"{}") == Unreachable("no valid certificate")
+        # Nor does the machine's own store of authorities know it.
+        assert await client(resolve=names).post(url, {}, b"{}") == Unreachable("no valid certificate")
+    assert [len(each.posts) for each in (receiver, forger)] == [1, 0]
+    assert isinstance(server, ssl.SSLContext)
+
+
+async def test_a_header_that_is_two_is_not_posted() -> None:
+    """R93: whatever has let it in."""
+    async with receiving() as receiver:
+        assert isinstance(await client().post(receiver.url(), {"A": "b\r\nC: d"}, b"{}"), Unreachable)
+    assert receiver.posts == []
+
+
+def test_retry_after_is_seconds_or_a_date() -> None:
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert retry_after("120", now) == 120.0
+    assert retry_after("Sat, 31 Jan 2026 12:01:00 GMT", now) == 60.0
+    assert retry_after("Sat, 31 Jan 2026 11:00:00 GMT", now) == 0.0
+    for said in (
+        "",
+        "-1",
+        "1.5",
+        "soon",
+        "\u0663",
+        "9" * 400,
+        "Sat, 31 Feb 2026 12:01:00 GMT",
+        "Sat, 31 Jan 2026 12:01:00 +9999999",
+    ):
+        assert retry_after(said, now) is None
+    assert now - timedelta(0) == now

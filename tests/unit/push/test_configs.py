@@ -1,0 +1,291 @@
+"""Push configs as clients of both versions create, read, list and delete them, and what of them a webhook gets to see."""
+
+import json
+from typing import Any
+
+import pytest
+from a2a.compat.v0_3 import types as v03
+
+from aion_core.ports import PushEvents
+from aion_core.push import signing
+from tests.support.receiver import Post, answers, receiving
+from tests.unit.push.pushing import Pushing, ids
+
+CREATE, GET, LIST, DELETE = (
+    "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig",
+)
+SET_OLD, GET_OLD, LIST_OLD, DELETE_OLD = (
+    f"tasks/pushNotificationConfig/{verb}" for verb in ("set", "get", "list", "delete")
+)
+HOOK = "https://hooks.example.org/a"
+NOT_FOUND, PARAMS = -32001, -32602
+
+
+def old_send(text: str = "hi", config: dict[str, Any] | None = None, **message: Any) -> dict[str, Any]:
+    given = {"messageId": f"m-{text}", "role": "user", "parts": [{"kind": "text", "text": text}], **message}
+    return {
+        "message": given,
+        "configuration": {"blocking": True, "acceptedOutputModes": [], "pushNotificationConfig": config},
+    }
+
+
+async def test_a_config_is_read_back_by_its_owner_as_it_was_given() -> None:
+    """R15, R16, R91, R92."""
+    pushing = Pushing()
+    task = (await pushing.send())["id"]
+    given = {
+        "id": "of/mine",
+        "taskId": task,
+        "url": f"{HOOK}?a=b",
+        "token": "my token",
+        "authentication": {"scheme": "Bearer", "credentials": "secret"},
+    }
+    assert await pushing.rpc(CREATE, given) == given
+    assert await pushing.rpc(GET, {"taskId": task, "id": "of/mine"}) == given
+    assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [given]
+    older = {name: value for name, value in given.items() if name != "taskId"}
+    older["authentication"] = {"schemes": ["Bearer"], "credentials": "secret"}
+    as_old = {"taskId": task, "pushNotificationConfig": older}
+    assert await pushing.rpc(GET_OLD, {"id": task, "pushNotificationConfigId": "of/mine"}) == as_old
+    assert await pushing.rpc(LIST_OLD, {"id": task}) == [as_old]
+
+
+async def test_who_names_no_id_or_token_gets_one() -> None:
+    """R92: several configs of one task each have an id of their own, and a key to verify by."""
+    pushing = Pushing()
+    task = (await pushing.send())["id"]
+    made = [await pushing.rpc(CREATE, {"taskId": task, "url": HOOK}) for _ in range(2)]
+    assert len({config["id"] for config in made}) == 2
+    for config in made:
+        assert signing.is_key(config["token"])
+        signing.check_token(config["token"])
+        assert await pushing.rpc(GET, {"taskId": task, "id": config["id"]}) == config
+    assert made[0]["token"] != made[1]["token"]
+
+
+async def test_a_config_of_v03_that_names_no_id_is_the_tasks_own() -> None:
+    """R15, R16, R92: set again it is replaced, and read without its id it is found."""
+    pushing = Pushing()
+    task = (await pushing.rpc("message/send", old_send(config={"url": HOOK, "token": "one"})))["id"]
+    first = await pushing.rpc(GET_OLD, {"id": task})
+    assert first == {"taskId": task, "pushNotificationConfig": {"id": task, "url": HOOK, "token": "one"}}
+    await pushing.rpc(SET_OLD, {"taskId": task, "pushNotificationConfig": {"id": "another", "url": HOOK}})
+    await pushing.rpc(SET_OLD, {"taskId": task, "pushNotificationConfig": {"url": HOOK, "token": "two"}})
+    assert (await pushing.rpc(GET_OLD, {"id": task}))["pushNotificationConfig"]["token"] == "two"
+    listed = await pushing.rpc(LIST_OLD, {"id": task})
+    assert sorted(each["pushNotificationConfig"]["id"] for each in listed) == sorted(["another", task])
+    assert await pushing.rpc(DELETE_OLD, {"id": task, "pushNotificationConfigId": task}) is None
+    assert (await pushing.rpc(GET_OLD, {"id": task}))["pushNotificationConfig"]["id"] == "another"
+
+
+async def test_one_of_its_id_takes_its_place_and_keeps_its_key() -> None:
+    """R92: who registers again without a token has not changed it."""
+    pushing = Pushing()
+    task = (await pushing.send())["id"]
+    first = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK})
+    second = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": f"{HOOK}/b"})
+    assert second == {**first, "url": f"{HOOK}/b"}
+    assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [second]
+    plain = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK, "token": "plain"})
+    assert plain["token"] == "plain"
+    assert signing.is_key((await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK}))["token"])
+
+
+async def test_a_task_has_ten_configs_and_no_more() -> None:
+    """R91: the eleventh is refused, by whichever way it comes; the place of one that is there may be taken."""
+    pushing = Pushing()
+    task = (await pushing.send(None, "ask"))["id"]
+    for number in range(10):
+        await pushing.rpc(CREATE, {"taskId": task, "id": f"p{number}", "url": HOOK})
+    refusal = await pushing.rpc(CREATE, {"taskId": task, "id": "p10", "url": HOOK})
+    assert (refusal["code"], "10" in refusal["message"]) == (PARAMS, True)
+    message = {"messageId": "m-more", "role": "ROLE_USER", "parts": [{"text": "more"}], "taskId": task}
+    inline = {"message": message, "configuration": {"taskPushNotificationConfig": {"id": "p10", "url": HOOK}}}
+    assert (await pushing.rpc("SendMessage", inline))["code"] == PARAMS
+    assert (await pushing.rpc("GetTask", {"id": task}))["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert "code" not in await pushing.rpc(CREATE, {"taskId": task, "id": "p9", "url": HOOK})
+    assert len((await pushing.rpc(LIST, {"taskId": task}))["configs"]) == 10
+
+
+async def test_the_list_comes_in_pages_whose_tokens_are_good_for_it_alone() -> None:
+    """R92: sorted by id, each once."""
+    pushing = Pushing()
+    task, other = (await pushing.send())["id"], (await pushing.send(None, "other"))["id"]
+    for of in (task, other):
+        for name in "edcba":
+            await pushing.rpc(CREATE, {"taskId": of, "id": name, "url": HOOK})
+    listed, token = [], ""
+    for _ in range(3):
+        page = await pushing.rpc(LIST, {"taskId": task, "pageSize": 2, "pageToken": token})
+        listed.append([config["id"] for config in page["configs"]])
+        token = page.get("nextPageToken", "") or token
+    assert listed == [["a", "b"], ["c", "d"], ["e"]]
+    for params in (
+        {"taskId": other, "pageToken": token},
+        {"taskId": task, "pageToken": f"{token[:-2]}AA"},
+        {"taskId": task, "pageToken": token, "tenant": "t"},
+    ):
+        assert (await pushing.rpc(LIST, params))["code"] in (PARAMS, NOT_FOUND)
+    # A token of the tasks' list is none of a task's configs, and the other way round.
+    tasks = (await pushing.rpc("ListTasks", {"pageSize": 1}))["nextPageToken"]
+    assert (await pushing.rpc(LIST, {"taskId": task, "pageToken": tasks}))["code"] == PARAMS
+    assert (await pushing.rpc("ListTasks", {"pageToken": token}))["code"] == PARAMS
+
+
+async def test_the_configs_of_a_strangers_task_are_as_unknown_as_the_task() -> None:
+    """R92: the very same answer, and nothing is changed."""
+    pushing = Pushing()
+    task = (await pushing.send())["id"]
+    kept = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK, "token": "secret"})
+    for method, more in (
+        (CREATE, {"id": "p", "url": "https://evil.example/"}),
+        (GET, {"id": "p"}),
+        (LIST, {}),
+        (DELETE, {"id": "p"}),
+    ):
+        stranger = await pushing.rpc(method, {"taskId": task, "tenant": "another", **more})
+        unknown = await pushing.rpc(method, {"taskId": "nope", "tenant": "another", **more})
+        assert stranger["code"] == NOT_FOUND
+        assert stranger == unknown
+    assert await pushing.rpc(GET, {"taskId": task, "id": "p"}) == kept
+
+
+async def test_the_config_of_a_refused_message_is_not_kept() -> None:
+    """R91, R95: nothing is kept of a message to a task that has ended."""
+    pushing = Pushing()
+    task = await pushing.send()
+    message = {"messageId": "m-2", "role": "ROLE_USER", "parts": [{"text": "more"}], "taskId": task["id"]}
+    inline = {"message": message, "configuration": {"taskPushNotificationConfig": {"id": "p", "url": HOOK}}}
+    assert (await pushing.rpc("SendMessage", inline))["code"] == -32004
+    assert (await pushing.rpc(LIST, {"taskId": task["id"]})).get("configs", []) == []
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
+async def test_a_config_comes_with_a_message_in_each_version(method: str) -> None:
+    """R24, R91: it hears of its task from the first event on."""
+    async with receiving(answers(200)) as receiver:
+        pushing = Pushing(events=PushEvents.ALL)
+        config = {"id": "p", "url": receiver.url(), "token": "t"}
+        if "/" in method:
+            params = old_send(config=config)
+        else:
+            message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+            params = {"message": message, "configuration": {"taskPushNotificationConfig": config}}
+        await pushing.post(method, params)
+        task = (await pushing.rpc("ListTasks", {}))["tasks"][0]
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 1, 2, 3)
+
+
+async def test_a_config_that_comes_late_hears_what_comes_after_it() -> None:
+    """R91, R94: by its place in the log, not by the clock; with an answer, inline, for the same task."""
+    async with receiving(answers(200)) as late, receiving(answers(200)) as later:
+        pushing = Pushing()
+        task = await pushing.send(None, "ask")
+        await pushing.rpc(CREATE, {"taskId": task["id"], "id": "p", "url": late.url()})
+        answer = {"taskPushNotificationConfig": {"id": "q", "url": later.url()}}
+        message = {"messageId": "m-2", "role": "ROLE_USER", "parts": [{"text": "yes"}], "taskId": task["id"]}
+        done = (await pushing.rpc("SendMessage", {"message": message, "configuration": answer}))["task"]
+        assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+        await pushing.all_rest(task, 5)
+    # 1 submitted, 2 working, 3 it asks; then 4 working, 5 completed.
+    assert late.ids == ids(task, 4, 5)
+    assert set(later.ids) <= set(ids(task, 4, 5, config="q"))
+    assert later.ids[-1:] == ids(task, 5, config="q")
+
+
+@pytest.mark.parametrize(
+    ("events", "kinds"),
+    [
+        (PushEvents.STATUS, ["statusUpdate", "statusUpdate"]),
+        (PushEvents.ALL, ["task", "statusUpdate", "statusUpdate"]),
+    ],
+)
+async def test_which_events_are_told_is_the_agents_to_say(events: PushEvents, kinds: list[str]) -> None:
+    """R94."""
+    async with receiving(answers(200)) as receiver:
+        pushing = Pushing(events=events)
+        task = await pushing.send({"id": "p", "url": receiver.url()})
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert [next(iter(json.loads(post.body))) for post in receiver.posts] == kinds
+
+
+@pytest.mark.parametrize(
+    ("authentication", "header"),
+    [
+        ({"scheme": "Bearer", "credentials": "abc.def"}, ("authorization", "Bearer abc.def")),
+        ({"scheme": "bearer", "credentials": "abc"}, ("authorization", "bearer abc")),
+        ({"scheme": "Basic", "credentials": "dTpw"}, ("authorization", "Basic dTpw")),
+        ({"scheme": "Basic", "credentials": "u:p"}, ("authorization", "Basic dTpw")),
+        ({"scheme": "ApiKey", "credentials": "abc"}, ("authorization", "ApiKey abc")),
+        ({"scheme": "apiKey", "credentials": "X-Api-Key: abc"}, ("x-api-key", "abc")),
+        ({"scheme": "Bearer"}, None),
+    ],
+)
+async def test_the_webhook_knows_us_by_what_its_client_said(
+    authentication: Any, header: tuple[str, str] | None
+) -> None:
+    """R92, R93."""
+    post = await told({"token": "the token", "authentication": authentication})
+    assert post.headers["x-a2a-notification-token"] == "the token"
+    assert {name: value for name, value in post.headers.items() if name in ("authorization", "x-api-key")} == dict(
+        [header] if header else []
+    )
+
+
+async def test_a_key_is_never_sent_and_every_post_is_signed() -> None:
+    """R93: by the token, whatever it is; a plain one is also sent, as it always was."""
+    key = signing.new_token()
+    keyed, plain, made = await told({"token": key}), await told({"token": "plain"}), await told({})
+    assert keyed.is_signed_by(key)
+    assert plain.is_signed_by("plain")
+    assert "webhook-signature" in made.headers
+    assert "x-a2a-notification-token" not in {*keyed.headers, *made.headers}
+    assert key not in str(keyed)
+    assert plain.headers["x-a2a-notification-token"] == "plain"
+
+
+async def test_each_version_is_told_in_its_own_words() -> None:
+    """R94: v1.0's event as application/a2a+json; v0.3's task, as its SDKs post and read it."""
+    post = await told({})
+    assert (post.headers["content-type"], post.headers["a2a-version"]) == ("application/a2a+json", "1.0")
+    assert set(json.loads(post.body)) == {"statusUpdate"}
+    async with receiving(answers(200)) as receiver:
+        pushing = Pushing()
+        task = await pushing.rpc("message/send", old_send(config={"id": "p", "url": receiver.url()}))
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 3)
+    said = [json.loads(each.body) for each in receiver.posts]
+    assert [(each["kind"], each["status"]["state"]) for each in said] == [("task", "working"), ("task", "completed")]
+    # Strictly the model's, with nothing left out: the task as it was at each of the two.
+    assert v03.Task.model_validate(said[1]).model_dump(mode="json", by_alias=True, exclude_none=True) == said[1] == task
+    assert {each.headers["content-type"] for each in receiver.posts} == {"application/json"}
+    assert {each.headers["a2a-version"] for each in receiver.posts} == {"0.3"}
+
+
+async def told(config: dict[str, Any]) -> Post:
+    """The last post that a webhook so configured gets."""
+    async with receiving(answers(200)) as receiver:
+        pushing = Pushing()
+        task = await pushing.send({"id": "p", "url": receiver.url(), **config})
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    return receiver.posts[-1]
+
+
+async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """R93: neither of what is kept nor of what is refused or fails."""
+    caplog.set_level("DEBUG")
+    secrets = ("s3cret-token", "s3cret-credentials", "s3cret-query")
+    config = {"id": "p", "token": secrets[0], "authentication": {"scheme": "Bearer", "credentials": secrets[1]}}
+    async with receiving(answers(500)) as receiver:
+        pushing = Pushing()
+        task = await pushing.send({**config, "url": receiver.url(f"/hook?key={secrets[2]}")})
+        await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        for bad in ({"url": f"https://10.0.0.1/{secrets[2]}"}, {"url": HOOK, "token": f"{secrets[0]}\n"}):
+            assert (await pushing.rpc(CREATE, {**config, "taskId": task["id"], **bad}))["code"] == PARAMS
+    assert receiver.posts
+    for secret in secrets:
+        assert secret not in caplog.text

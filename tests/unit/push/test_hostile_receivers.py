@@ -1,0 +1,255 @@
+"""What becomes of a task's notifications where their receiver does its worst; guard, client and delivery are production's."""
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from aion_core.ports import Delivery
+from tests.support.receiver import (
+    Behaviour,
+    Receiver,
+    answers,
+    dies,
+    drips,
+    floods,
+    holds,
+    receiving,
+    redirects,
+    talks_nonsense,
+)
+from tests.unit.push.pushing import Pushing, ids
+
+OK = answers(200)
+SECRET = "whsec_" + "QUJD" * 11
+OTHER = "whsec_" + "REVG" * 11
+
+# A task's events: 1 it is submitted, 2 it works, 3 it is completed. Of the status updates, which are told by default, there are two.
+
+
+def goes_on(tries: int, delivery: Delivery) -> bool:
+    return delivery.tries > tries or delivery.cursor == 3
+
+
+def config(receiver: Receiver, **more: object) -> dict[str, object]:
+    return {"id": "p", "url": receiver.url(), "token": SECRET, **more}
+
+
+async def test_a_receiver_hears_each_event_once_in_order_and_signed() -> None:
+    """R91, R94."""
+    async with receiving(OK) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        state = await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 3)
+    said = [json.loads(post.body)["statusUpdate"] for post in receiver.posts]
+    assert [each["status"]["state"] for each in said] == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+    assert {(each["taskId"], each["contextId"]) for each in said} == {(task["id"], task["contextId"])}
+    assert all(post.is_signed_by(SECRET) and not post.is_signed_by(OTHER) for post in receiver.posts)
+    assert (state.tries, state.failure, state.dead, state.disabled) == (0, "", 0, False)
+
+
+@pytest.mark.parametrize(
+    ("bad", "failure"),
+    [
+        (answers(500), "HTTP 500"),
+        (answers(400), "HTTP 400"),
+        (dies, "the answer is no HTTP, or the connection ended before it"),
+        (talks_nonsense, "the answer is no HTTP, or the connection ended before it"),
+        (drips(b"HTTP/1.1 200 OK\r\nX-Slow: ", 0.05), "no answer in time"),
+        (drips(b"", 0.05), "no answer in time"),
+    ],
+)  # fmt: skip
+async def test_what_was_not_heard_is_said_again_under_its_id_and_nothing_before_it(
+    bad: Behaviour, failure: str
+) -> None:
+    """R94: n times in vain, then as ever."""
+    async with receiving(bad, bad, OK) as receiver:
+        pushing = Pushing(seconds=0.4)
+        task = await pushing.send(config(receiver))
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+        first = await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        assert (first.cursor < 2, first.failure, first.next_at is None) == (True, failure, False)
+        await pushing.later(5, task)
+        second = await pushing.rests(task, lambda delivery: delivery.tries == 2)
+        assert (second.cursor < 2, second.failure) == (True, failure)
+        await pushing.later(300, task)
+        last = await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 2, 2, 3)
+    assert len({post.body for post in receiver.posts[:3]}) == 1
+    assert all(post.is_signed_by(SECRET) for post in receiver.posts[-2:])
+    assert (last.tries, last.failure, last.next_at) == (0, "", None)
+
+
+async def test_nobody_listens_yet() -> None:
+    """R94."""
+    async with receiving(OK) as gone:
+        pass
+    pushing = Pushing()
+    task = await pushing.send(config(gone))
+    state = await pushing.rests(task, lambda delivery: delivery.tries == 1)
+    assert (state.cursor < 2, state.failure) == (True, "no connection")
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        drips(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n", 0.01),
+        floods(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n", 1024, []),
+    ],
+    ids=["one byte a second", "a gigabyte"],
+)
+async def test_an_answer_that_does_not_end_is_an_answer(behaviour: Behaviour) -> None:
+    """R94: its status is what counts, and of the rest little is read."""
+    async with receiving(behaviour) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 3)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_a_failure_and_leads_nowhere(status: int) -> None:
+    """R94: not to the metadata service, and not to a neighbour."""
+    async with receiving(OK) as neighbour, receiving(redirects(status, neighbour.url()), OK) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        state = await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        assert state.failure == f"HTTP {status}"
+        await pushing.later(5, task)
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 2, 3)
+    assert neighbour.connections == 0
+
+
+async def test_a_receiver_that_is_gone_is_posted_nothing_more() -> None:
+    """R94: 410."""
+    async with receiving(answers(410), OK) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        state = await pushing.rests(task, lambda delivery: delivery.disabled)
+        await pushing.later(100_000, task)
+    assert receiver.ids == ids(task, 2)
+    assert state.failure == "HTTP 410"
+
+
+async def test_a_receiver_that_is_busy_is_asked_again_when_it_says_so() -> None:
+    """R94: 429 with Retry-After, where that is longer than the schedule is."""
+    async with receiving(answers(429, Retry_After="600"), OK) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        await pushing.later(599, task)
+        assert receiver.ids == ids(task, 2)
+        await pushing.later(1, task)
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 2, 3)
+
+
+async def test_a_name_that_is_another_address_at_the_second_look_up_is_blocked_then() -> None:
+    """R91, R94: rebinding, really tried."""
+    addresses = [["127.0.0.1"], ["127.0.0.1", "10.0.0.7"], ["169.254.169.254"], ["127.0.0.1"]]
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return addresses.pop(0) if len(addresses) > 1 else addresses[0]
+
+    async with receiving(answers(503), OK) as receiver:
+        pushing = Pushing(resolve=resolve)
+        task = await pushing.send(config(receiver, url=receiver.url(host="hooks.example.org")))
+        await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        await pushing.later(5, task)
+        state = await pushing.rests(task, lambda delivery: delivery.tries == 2)
+        assert state.failure == "blocked: its host is at an address that is not public."
+        await pushing.later(300, task)
+        assert (await pushing.rests(task, lambda delivery: delivery.tries == 3)).cursor < 2
+        assert receiver.connections == 1
+        await pushing.later(1800, task)
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 2, 3)
+
+
+async def test_a_config_that_is_deleted_between_two_tries_is_posted_nothing_more() -> None:
+    """R91, R94."""
+    async with receiving(answers(503), OK) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        await pushing.rpc("DeleteTaskPushNotificationConfig", {"taskId": task["id"], "id": "p"})
+        await pushing.later(5, task)
+        await pushing.later(100_000, task)
+        assert await pushing.state(task) == []
+    assert receiver.ids == ids(task, 2)
+
+
+async def test_a_secret_that_is_changed_between_two_tries_signs_beside_the_old_one() -> None:
+    """R91, R93: rotation; a receiver may know either, and an older one no more."""
+    async with receiving(answers(503), OK) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        changed = await pushing.rpc(
+            "CreateTaskPushNotificationConfig", {**config(receiver, token=OTHER), "taskId": task["id"]}
+        )
+        assert changed["token"] == OTHER
+        await pushing.later(5, task)
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+        assert receiver.ids == ids(task, 2, 2, 3)
+        before, *after = receiver.posts
+        assert (before.is_signed_by(SECRET), before.is_signed_by(OTHER)) == (True, False)
+        assert [(post.is_signed_by(OTHER), post.is_signed_by(SECRET)) for post in after] == [(True, True)] * 2
+        assert len({post.body for post in receiver.posts[:2]}) == 1
+        assert not any(secret in str(post) for post in receiver.posts for secret in (SECRET, OTHER))
+
+
+async def test_what_is_never_heard_is_given_up_in_the_end_and_what_follows_is_told() -> None:
+    """R94: the tries are spread over more than a day, then the event is dead, visible, and in nobody's way."""
+    async with receiving(*[answers(500)] * 8, OK) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        began = pushing.clock.now()
+        state: Delivery = await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        while state.next_at is not None:
+            await pushing.later((state.next_at - pushing.clock.now()).total_seconds(), task)
+            tries = state.tries
+            state = await pushing.rests(task, partial(goes_on, tries))
+    assert (pushing.clock.now() - began).total_seconds() >= 24 * 3600
+    assert receiver.ids == [*ids(task, 2) * 8, *ids(task, 3)]
+    assert (state.cursor, state.dead, state.dead_from) == (3, 1, 2)
+
+
+async def test_one_receiver_that_hangs_keeps_nothing_from_another() -> None:
+    """R94."""
+    release = asyncio.Event()
+    async with receiving(holds(release)) as hung, receiving(OK) as well:
+        pushing = Pushing(seconds=30)
+        task = await pushing.send(config(hung))
+        await pushing.rpc("CreateTaskPushNotificationConfig", {**config(well), "id": "q", "taskId": task["id"]})
+        follow = await pushing.send(config(well), "again", contextId=task["contextId"])
+        await pushing.rests(follow, lambda delivery: delivery.cursor == 3)
+        assert well.ids == ids(follow, 2, 3)
+        assert len(hung.posts) == 1
+        release.set()
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert hung.ids == ids(task, 2, 3)
+
+
+async def test_a_webhook_that_takes_for_ever_costs_its_task_nothing() -> None:
+    """R94: compared in one run with tasks that have none; the webhooks have not answered when the last task is done."""
+    release = asyncio.Event()
+    async with receiving(holds(release)) as hung:
+        pushing = Pushing(seconds=60)
+        await pushing.send(None, "warm")
+        took: dict[bool, list[float]] = {True: [], False: []}
+        for number in range(8):
+            for told in (False, True):
+                begun = time.perf_counter()
+                task = await pushing.send(config(hung) if told else None, f"{number}-{told}")
+                took[told].append(time.perf_counter() - begun)
+                assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert not release.is_set()
+        assert min(took[True]) - min(took[False]) < 0.05
+        release.set()
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
