@@ -1,4 +1,4 @@
-"""Fills the package of one function: its group of the lock, built for Lambda's processor, and the project's own code.
+"""Fills the package of one function: its groups of the lock, built for Lambda's processor, and the project's own code.
 
 `sam build` comes here by way of the Makefile (infra/functions.mk), in the project's folder or in a copy of it. Nothing is
 compiled, so no docker is needed: every dependency has to have a wheel.
@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from infra import uv
+from infra.frameworks import frameworks_of
 from infra.template import Place, Template, TemplateError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,10 +48,13 @@ def build(function: str, target: Path, environ: Mapping[str, str]) -> None:
     python = environ.get("AION_PYTHON") or properties["Runtime"].removeprefix("python")
 
     config = template.environment(function).get("AION_CONFIG")
-    own_code = list(_own_code(ROOT / config if config else None))
+    agents = _agent_files(ROOT / config) if config else []
+    own_code = list(_own_code(ROOT / config if config else None, agents))
+    frameworks = {framework for file in agents for framework in frameworks_of(file, (ROOT / str(config)).parent)}
 
     target.mkdir(parents=True, exist_ok=True)
-    _install(_group(function), target, architecture, python)
+    groups = [_group(function), *(f"{framework}-agents" for framework in sorted(frameworks))]
+    _install(groups, target, architecture, python)
     for source in own_code:
         _copy(source, target / source.relative_to(ROOT))
     size = _tidied(target)
@@ -64,7 +68,7 @@ def _group(function: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", function).lower()
 
 
-def _install(group: str, target: Path, architecture: str, python: str) -> None:
+def _install(groups: Sequence[str], target: Path, architecture: str, python: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         requirements = Path(folder, "requirements.txt")
         _run(
@@ -75,8 +79,7 @@ def _install(group: str, target: Path, architecture: str, python: str) -> None:
                 "--frozen",
                 "--project",
                 str(ROOT),
-                "--only-group",
-                group,
+                *(f"--only-group={group}" for group in groups),
                 "--no-emit-project",
             ]
             + ["--output-file", str(requirements)]
@@ -94,33 +97,36 @@ def _run(command: list[str]) -> None:
         raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
 
 
-def _own_code(config: Path | None) -> Iterator[Path]:
-    """Yield the folders and files of the project that a function may import or read; without a config, no agents."""
+def _own_code(config: Path | None, agents: Sequence[Path]) -> Iterator[Path]:
+    """Yield the folders and files of the project that a function may import or read; without a config, no agents.
+
+    Of an agent that is the outermost folder that its file lies in.
+    """
     yield from (ROOT / name for name in OWN_CODE if (ROOT / name).is_dir())
-    if config is None:
-        return
+    if config is not None:
+        yield config
+        yield from sorted({ROOT / file.relative_to(ROOT).parts[0] for file in agents})
+
+
+def _agent_files(config: Path) -> list[Path]:
     if not config.is_file():
         raise BuildError(f"{config.name} is not there, which AION_CONFIG of template.yaml names")
-    yield config
-    yield from sorted({_top(path, config.parent) for path in _agent_paths(config)})
-
-
-def _agent_paths(config: Path) -> list[str]:
     document: Any = yaml.safe_load(config.read_text(encoding="utf-8"))
     try:
-        return [agent["path"] for agent in document["aion"]["agents"].values()]
+        paths = [agent["path"] for agent in document["aion"]["agents"].values()]
     except (KeyError, TypeError, AttributeError) as error:
         raise BuildError(f"{config.name} names no path for its agents: aion.agents.<id>.path") from error
+    return [_agent_file(path, config.parent) for path in paths]
 
 
-def _top(path: str, folder: Path) -> Path:
-    """Return what to ship of an agent: the outermost folder that `file.py[:name]` or `pkg.module[:name]` lies in."""
+def _agent_file(path: str, folder: Path) -> Path:
+    """Return the file of an agent's `file.py[:name]` or `pkg.module[:name]`."""
     module = path.partition(":")[0]
-    file = folder / (module if module.endswith(".py") else module.replace(".", "/"))
-    if not (file.exists() or file.with_suffix(".py").exists()) or ROOT not in file.resolve().parents:
+    named = folder / (module if module.endswith(".py") else module.replace(".", "/"))
+    found = [each.resolve() for each in (named, named.with_suffix(".py"), named / "__init__.py") if each.is_file()]
+    if not found or ROOT not in found[0].parents:
         raise BuildError(f"the agent {path!r} is not in the project's folder")
-    top = ROOT / file.resolve().relative_to(ROOT).parts[0]
-    return top if top.exists() else top.with_suffix(".py")
+    return found[0]
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -149,6 +149,7 @@ def test_a_function_is_built_without_docker_with_what_it_needs_and_no_more(built
     names = {path.name for path in code.iterdir()}
     assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "fastapi", "mangum", "langgraph", "boto3"}
     assert not names & {"moto", "uvicorn", "pytest", "infra", "tests", "samcli", "bin"}
+    assert not (code / "google" / "adk").exists()
     wrapper = code / "aion_core" / "lambda_runtime" / "exec-wrapper.sh"
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
     assert not list(code.rglob("__pycache__"))
@@ -164,6 +165,24 @@ def test_it_is_built_for_arm_unless_something_else_is_asked_for(tmp_path: Path) 
     extensions = {path.name.partition(".")[2] for path in tmp_path.rglob("*.so")}
     assert extensions
     assert not any("x86_64" in extension for extension in extensions)
+
+
+@pytest.mark.parametrize("function", ["ApiFunction", "TaskFunction"])
+def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other(
+    copied: Path, tmp_path: Path, function: str
+) -> None:
+    """R109, fixed decision 11: what the agents of aion.yaml import is what is shipped."""
+    config = copied / "aion.yaml"
+    right = config.read_text()
+    try:
+        config.write_text(right.replace("examples/echo/agent.py:graph", "examples/adk/agent.py"))
+        run([sys.executable, "-m", "infra.build_function", function, str(tmp_path)], cwd=copied)
+    finally:
+        config.write_text(right)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "google", "cryptography", "boto3"}
+    assert (tmp_path / "google" / "adk" / "runners.py").is_file()
+    assert not names & {"langgraph", "langchain_core", "langsmith"}
 
 
 @pytest.mark.parametrize(
