@@ -9,7 +9,9 @@ from a2a.compat.v0_3 import types as v03
 from aion_core.ports import PushEvents
 from aion_core.push import signing
 from aion_core.push.guard import Allowed
+from aion_core.web.app import Served, build_app
 from tests.support.receiver import Post, answers, receiving
+from tests.support.service import http
 from tests.unit.push.pushing import Pushing, ids
 from tests.unit.push.test_guard import BAD
 
@@ -153,6 +155,26 @@ async def test_the_configs_of_a_strangers_task_are_as_unknown_as_the_task() -> N
         assert stranger["code"] == NOT_FOUND
         assert stranger == unknown
     assert await pushing.rpc(GET, {"taskId": task, "id": "p"}) == kept
+
+
+async def test_the_configs_of_another_agents_task_are_as_unknown() -> None:
+    """R92: though both agents are the caller's, and one store holds their tasks."""
+    made = Pushing().parts
+    assert made.push is not None
+    served = {name: Served(made.agent, made.card) for name in ("test", "other")}
+    app = build_app(made.service, made.lister, made.conversations, served, registry=made.push.registry)
+    async with http(app) as client:
+
+        async def rpc(agent: str, method: str, params: dict[str, Any]) -> Any:
+            asked = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+            return (await client.post(f"/agents/{agent}/", json=asked)).json()
+
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "ask"}]}
+        answer = await rpc("test", "SendMessage", {"message": message})
+        task = answer["result"]["task"]["id"]
+        for method, more in ((CREATE, {"url": HOOK}), (GET, {"id": "p"}), (LIST, {}), (DELETE, {"id": "p"})):
+            assert (await rpc("other", method, {"taskId": task, **more}))["error"]["code"] == NOT_FOUND
+        assert "result" in await rpc("test", CREATE, {"taskId": task, "url": HOOK})
 
 
 async def test_the_config_of_a_refused_message_is_not_kept() -> None:
