@@ -177,12 +177,14 @@ class DynamoDBPushConfigs:
     async def claim_overdue(self, overdue: OverduePush) -> bool:
         """See `ports.PushConfigs.claim_overdue`."""
         # The index lags: the item knows.
-        item = await self._reads.get(keys.overdue_push_key(overdue))
+        item = await self._reads.get(keys.overdue_push_key(overdue), expired=True)
         if item is None or "due_at" not in item or int(item["due_at"]["N"]) > items.milliseconds(self._clock.now()):
             return False
-        write = self._writes.claim_overdue(overdue, int(item["due_at"]["N"]))["Update"]
+        lives, due_at = self._reads.lives(item), int(item["due_at"]["N"])
+        # What has expired would be the longest overdue at each sweep, until DynamoDB deletes it.
+        write = self._writes.claim_overdue(overdue, due_at) if lives else self._writes.forget_overdue(overdue, due_at)
         try:
-            await self._dynamodb("update_item", **write)
+            await self._dynamodb("update_item", **write["Update"])
         except Refused:
             return False
-        return True
+        return lives

@@ -70,6 +70,16 @@ class PushWrites:
             again=self._writes.claimed_until(),
         )
 
+    def forget_overdue(self, overdue: OverduePush, due_at: int) -> Write:
+        """It has expired: let nobody look after it."""
+        return update(
+            self._table,
+            keys.overdue_push_key(overdue),
+            "REMOVE due_shard, due_at",
+            only_if=DUE_AS_READ,
+            read=due_at,
+        )
+
     def soon(self) -> datetime:
         """Return when what a bell is rung for now is overdue."""
         return moment(self._writes.until())

@@ -90,9 +90,10 @@ class PushDelivery:
         task, walked = bell.task, {bell.generation} if bell.generation else set[int]()
         for number in range(ROUNDS):
             head = await self._tasks.head(task)
-            if head is None:
-                return
             deliveries = await self._configs.deliveries(task)
+            if head is None:
+                await self._forget(task, deliveries, walked)
+                return
             now = self._clock.now()
             ready = [delivery for delivery in deliveries if schedule.is_ready(delivery, head.generation, now)]
             if not ready:
@@ -119,6 +120,18 @@ class PushDelivery:
         for generation in sorted(walked):
             if all(schedule.takes_care_of(delivery, generation) for delivery in deliveries):
                 await self._configs.clear(task, generation)
+
+    async def _forget(self, task: TaskKey, deliveries: Sequence[Delivery], walked: set[int]) -> None:
+        """Let nothing be due of a task that has expired: a config that has failed may outlive it, and so may an event."""
+        for delivery in deliveries:
+            if delivery.due_at is None or schedule.is_claimed(delivery, self._clock.now()):
+                continue
+            logger.error("The task of a push config is gone before it was told.", extra=_labels(delivery))
+            claim = await self._configs.claim(delivery, until=self._claimed_until())
+            if claim is not None:
+                await self._configs.disable(claim, failure="the task has expired")
+        for generation in walked:
+            await self._configs.clear(task, generation)
 
     async def _ring_again(self, task: TaskKey, deliveries: Sequence[Delivery], now: datetime) -> None:
         """Ring for a try that is nearly due: the bell was rung for it, and was heard by a clock that is behind."""

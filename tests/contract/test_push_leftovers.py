@@ -1,0 +1,59 @@
+"""What is still due of notifications when it, or its task, has expired: nothing rings for it for ever."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from aion_core.aws import keys
+from aion_core.memory.queues import MemoryPushBells
+from aion_core.ports import Delivered, Outcome, PushBell
+from aion_core.push.delivery import PushDelivery
+from aion_core.push.posts import render
+from tests.support import pushes
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+from tests.support.pushes import Pushes, a_config
+from tests.support.stores import LEASE_SECONDS
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def push(stack: Stack, clock: ManualClock) -> Pushes:
+    return pushes.on_dynamodb(stack, clock)
+
+
+class Fine:
+    """A webhook that hears everything."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+        """See `ports.WebhookClient.post`."""
+        return Delivered()
+
+
+async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes, stack: Stack) -> None:
+    """DynamoDB deletes what has expired days later: until then it would be the longest overdue, each time."""
+    await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
+    push.clock.move(31 * DAY)
+    assert {each.generation for each in await push.overdue()} == {2}
+    for overdue in await push.overdue():
+        assert not await push.configs.claim_overdue(overdue)
+    assert await push.overdue() == []
+
+
+async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes, stack: Stack) -> None:
+    """A config that failed lives longer than a task whose last message came long before."""
+    await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
+    until = push.clock.now() + timedelta(seconds=2)
+    await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=until, due_at=until)
+    table = stack.environment("ApiFunction")["AION_TABLE"]
+    stack.client("dynamodb").delete_item(TableName=table, Key=keys.head_key(push.key()))
+    push.clock.move(LEASE_SECONDS + 1)
+    assert len(await push.overdue()) == 2
+    bells = MemoryPushBells(push.clock)
+    delivery = PushDelivery(push.chat.store, push.configs, bells, Fine(), render, push.clock)
+    await delivery.answer(PushBell(push.key(), 2))
+    push.clock.move(10 * LEASE_SECONDS)
+    assert await push.overdue() == []
