@@ -179,6 +179,24 @@ async def test_what_another_sweep_claims_meanwhile_is_not_claimed_again(
     assert not await here.configs.claim_overdue(overdue)
 
 
+async def test_what_is_registered_anew_as_a_sweep_finds_the_old_one_expired_stays_due(
+    here: Pushes, there: Pushes, configs: Faults, stack: Stack
+) -> None:
+    await here.chat.starts("m-1")
+    await here.configs.put(here.key(), a_config())
+    here.clock.move(LEASE_SECONDS + 1)
+    (overdue,) = await here.overdue()
+    stack.client("dynamodb").update_item(
+        TableName=stack.environment("ApiFunction")["AION_TABLE"],
+        Key=keys.push_key(here.key(), "p-1"),
+        UpdateExpression="SET expires = :past",
+        ExpressionAttributeValues={":past": {"N": "1"}},
+    )
+    configs.meanwhile(lambda: there.configs.put(here.key(), a_config()), operation=UPDATE)
+    assert not await here.configs.claim_overdue(overdue)
+    assert (await here.delivery()).due_at is not None
+
+
 async def test_to_clear_an_event_that_has_expired_leaves_nothing(here: Pushes, stack: Stack) -> None:
     await here.chat.starts("m-1")
     await here.configs.clear(here.key(), 9)

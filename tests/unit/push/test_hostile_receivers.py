@@ -1,7 +1,9 @@
 """What becomes of a task's notifications where their receiver does its worst; guard, client and delivery are production's."""
 
 import asyncio
+import fnmatch
 import json
+import re
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -22,6 +24,7 @@ from tests.support.receiver import (
     redirects,
     talks_nonsense,
 )
+from tests.support.server import ROOT
 from tests.unit.push.pushing import Pushing, ids
 
 OK = answers(200)
@@ -205,8 +208,10 @@ async def test_a_secret_that_is_changed_between_two_tries_signs_beside_the_old_o
         assert not any(secret in str(post) for post in receiver.posts for secret in (SECRET, OTHER))
 
 
-async def test_what_is_never_heard_is_given_up_in_the_end_and_what_follows_is_told() -> None:
-    """R94: the tries are spread over more than a day, then the event is dead, visible, and in nobody's way."""
+async def test_what_is_never_heard_is_given_up_in_the_end_and_what_follows_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """R94: the tries are spread over more than a day, then the event is dead, alarmed, and in nobody's way."""
     async with receiving(*[answers(500)] * 8, OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -219,6 +224,8 @@ async def test_what_is_never_heard_is_given_up_in_the_end_and_what_follows_is_to
     assert (pushing.clock.now() - began).total_seconds() >= 24 * 3600
     assert receiver.ids == [*ids(task, 2) * 8, *ids(task, 3)]
     assert (state.cursor, state.dead, state.dead_from) == (3, 1, 2)
+    (counted,) = re.findall(r"""FilterPattern: '{ \$\.message = "(.*)" }'""", (ROOT / "template.yaml").read_text())
+    assert len(fnmatch.filter([record.message for record in caplog.records], counted)) == 1, "the alarm counts its line"
 
 
 async def test_one_receiver_that_hangs_keeps_nothing_from_another() -> None:
