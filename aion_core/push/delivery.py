@@ -74,8 +74,10 @@ class PushDelivery:
         clock: Clock,
         *,
         chance: Callable[[], float] = random.random,
+        retry_seconds: Sequence[float] = schedule.RETRY_SECONDS,
     ) -> None:
-        """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter."""
+        """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter of `retry_seconds`."""
+        self._retry_seconds = retry_seconds
         self._tasks, self._configs, self._bells = tasks, configs, bells
         self._webhooks, self._render, self._clock, self._chance = webhooks, render, clock, chance
 
@@ -186,7 +188,8 @@ class PushDelivery:
     async def _fail(self, claim: Claim, generation: int, outcome: Outcome) -> Claim | None:
         """Note that a post failed, and see to the next try; return the claim where the event is given up instead."""
         words, labels = _words(outcome), _labels(claim.delivery, generation)
-        wait = schedule.delay(claim.delivery.tries, outcome, self._chance())
+        tries, retry_seconds = claim.delivery.tries, self._retry_seconds
+        wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
         if wait is None:
             logger.error("A notification is given up: %s", words, extra=labels)
             return await self._configs.bury(claim, cursor=generation, failure=words, until=self._claimed_until())

@@ -123,10 +123,14 @@ class RingingStore:
                     logger.warning("A bell could not be rung: %s", error, extra={"task_id": task.task_id})
         finally:
             self._ringing.pop(task, None)
+            self._newest.pop(task, None)
 
     async def _taken(self, task: TaskKey) -> None:
-        if task in self._ringing:
-            await asyncio.wait({self._ringing[task]}, timeout=RING_SECONDS)
+        ringing = self._ringing.get(task)
+        if ringing is not None:
+            await asyncio.wait({ringing}, timeout=RING_SECONDS)
+            # Nothing relies on running after the answer: the due time tells of what this has not.
+            ringing.cancel()
 
     # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
