@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aion_core.agents.cards import extended_card, public_card
-from aion_core.agents.config import AgentConfig, default_agent, read_config
+from aion_core.agents.config import AgentConfig, default_agent, read_config, read_limits
 from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
 from aion_core.agents.security import declared_securities
 from aion_core.auth import fronts
@@ -19,7 +19,18 @@ from aion_core.aws.queues import push_bell_of as push_bell_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
-from aion_core.ports import Agent, ApiKeys, Bells, Cipher, Clock, PushBells, PushConfigs, TaskList, TaskStore
+from aion_core.ports import (
+    Agent,
+    ApiKeys,
+    Bells,
+    Cipher,
+    Clock,
+    PushBells,
+    PushConfigs,
+    RateLimits,
+    TaskList,
+    TaskStore,
+)
 from aion_core.protocol.card import KEYS_PATH
 from aion_core.protocol.types import AgentCard
 from aion_core.settings import Settings
@@ -47,7 +58,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     from aion_core.tasks.conversations import Conversations
     from aion_core.tasks.listing import TaskLister
     from aion_core.tasks.service import TaskService
-    from aion_core.web.app import Served
+    from aion_core.web.app import Counted, Served
     from aion_core.web.app import build_app as build_web_app
 
     settings = settings or Settings.from_environ()
@@ -79,6 +90,8 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
         extended = extended_card(card, config, security)
         served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
+    limits = read_limits(settings.config)
+    counted = Counted(limits, build_rate_limits(settings, engine.clock), engine.clock) if limits else None
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     return build_web_app(
@@ -91,6 +104,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
         registry=_push_registry(settings, engine),
         guards=build_guards(securities, settings, engine.clock) if securities else None,
         loopback_only=not settings.auth,
+        counted=counted,
     )
 
 
@@ -435,6 +449,19 @@ def build_api_keys(settings: Settings, clock: Clock) -> ApiKeys:
     return DynamoDBApiKeys(
         Calls("dynamodb", ThreadPoolExecutor(4, thread_name_prefix="keys")), clock, table=settings.table
     )
+
+
+def build_rate_limits(settings: Settings, clock: Clock) -> RateLimits:
+    """Return what counts how much each caller asks for."""
+    if settings.store == "memory":
+        from aion_core.memory.limits import MemoryRateLimits
+
+        return MemoryRateLimits(clock)
+    from aion_core.aws.client import Calls
+    from aion_core.aws.limits import DynamoDBRateLimits
+
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4, thread_name_prefix="limits"))
+    return DynamoDBRateLimits(dynamodb, clock, table=settings.table)
 
 
 def basic_users(settings: Settings) -> dict[str, str]:
