@@ -1,4 +1,4 @@
-"""Who may call, as aion.yaml declares it and this deployment can tell."""
+"""Who may call, as aion.yaml declares it and this deployment can tell, and how much."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ from aion_core.auth import fronts
 from aion_core.auth.declaration import Security
 from aion_core.bootstrap.secrets import secret_or_file
 from aion_core.errors import ConfigurationError
-from aion_core.ports import ApiKeys, Clock
+from aion_core.ports import ApiKeys, Clock, RateLimits
 from aion_core.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,6 +55,19 @@ def build_api_keys(settings: Settings, clock: Clock) -> ApiKeys:
     return DynamoDBApiKeys(
         Calls("dynamodb", ThreadPoolExecutor(4, thread_name_prefix="keys")), clock, table=settings.table
     )
+
+
+def build_rate_limits(settings: Settings, clock: Clock) -> RateLimits:
+    """Return what counts how much each caller asks for."""
+    if settings.store == "memory":
+        from aion_core.memory.limits import MemoryRateLimits
+
+        return MemoryRateLimits(clock)
+    from aion_core.aws.client import Calls
+    from aion_core.aws.limits import DynamoDBRateLimits
+
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4, thread_name_prefix="limits"))
+    return DynamoDBRateLimits(dynamodb, clock, table=settings.table)
 
 
 def basic_users(settings: Settings) -> dict[str, str]:
