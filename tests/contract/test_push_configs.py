@@ -137,10 +137,12 @@ async def test_a_config_that_comes_with_an_answer_hears_of_what_follows(push: Pu
 async def test_a_config_that_comes_with_a_message_to_a_task_at_work_hears_of_what_follows(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
+    # The task has gone on since its client has read it.
+    head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), Waiting)
-    await push.chat.ends(begun, push.chat.says(begun.head).status.state)
-    assert (await push.delivery()).after == 2
-    assert await push.due_events() == {3}
+    await push.chat.ends(replace(begun, head=head), push.chat.says(head).status.state)
+    assert (await push.delivery()).after == 3
+    assert await push.due_events() == {4}
 
 
 @pytest.mark.parametrize("at_work", [True, False])

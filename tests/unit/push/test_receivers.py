@@ -60,7 +60,7 @@ def example(token: str, heard: list[Any]) -> Iterator[str]:
         server.server_close()
 
 
-@pytest.mark.parametrize("token", [SECRET, "a plain token"])
+@pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
 async def test_the_example_hears_a_task_in_order_and_each_event_once(token: str) -> None:
     """R91, R93, R94."""
     heard: list[Any] = []
@@ -99,7 +99,7 @@ async def test_the_example_takes_nothing_that_is_not_ours(forgery: str) -> None:
     assert heard == []
 
 
-@pytest.mark.parametrize("token", [SECRET, "a plain token"])
+@pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
 async def test_the_guides_python_hears_each_event_once_and_no_forgery(token: str) -> None:
     """R93, R94."""
     heard: list[Any] = []
@@ -120,7 +120,7 @@ writeFileSync("receiver.mjs", transformSync(readFileSync(0, "utf8")).code);
 """
 
 
-@pytest.mark.parametrize("token", [SECRET, "a plain token"])
+@pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
 async def test_the_guides_typescript_hears_each_event_once_and_no_forgery(token: str) -> None:
     """R93, R94."""
     try:

@@ -1,0 +1,264 @@
+"""What belongs to another caller, tenant or agent is as unknown as what never was, by each request that names it."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from starlette.routing import Match
+
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from tests.support.asgi import ask
+from tests.support.guarded import jwt_scheme
+from tests.support.issuer import Issuer
+from tests.unit.auth.foreign import HOOK, NEVER_WAS, requests
+
+GRAPH = """
+import asyncio
+
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+
+async def act(state):
+    said = state["messages"][-1].content
+    if said == "ask":
+        interrupt("really?")
+    if said == "work":
+        await asyncio.Event().wait()
+    return {"messages": [AIMessage(f"{said}, says the agent")]}
+
+
+graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
+"""
+
+AION_YAML = """
+aion:
+  security:
+    schemes:
+%s
+  agents:
+    one: {path: acting.py:graph}
+    two: {path: acting.py:graph}
+"""
+
+SECRET = "only-bob-knows"
+REQUESTS = list(requests())
+
+
+class Callers:
+    """An app that Bob has used, and somebody else who would like to see what he has there."""
+
+    def __init__(self, app: FastAPI, issuer: Issuer) -> None:
+        self.app = app
+        self._tokens = {name: issuer.token(sub=name) for name in ("alice", "bob")}
+        self._sent = 0
+
+    async def rpc(self, who: str, method: str, *, at: str = "", **params: Any) -> Any:
+        """What the method returns."""
+        body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).encode()
+        answer = await self.send(who, "POST", f"{at}/", body)
+        assert "result" in answer.json(), answer.text
+        return answer.json()["result"]
+
+    async def send(self, who: str, method: str, target: str, body: bytes = b"") -> httpx.Response:
+        """The answer to a request of somebody's."""
+        headers = {"authorization": f"Bearer {self._tokens[who]}", "content-type": "application/json"}
+        return await ask(self.app, method, target, headers, body)
+
+    async def a_task(self, who: str, text: str, tenant: str = "") -> dict[str, Any]:
+        """A task with a push config, at rest, asking or at work, in a context that has a secret in its name."""
+        self._sent += 1
+        named = {"messageId": f"m-{who}-{self._sent}", "contextId": f"{SECRET}-{self._sent}"}
+        at_once = {"returnImmediately": text == "work"}
+        message = {**named, "role": "ROLE_USER", "parts": [{"text": text}], "metadata": {"private": SECRET}}
+        sent = await self.rpc(who, "SendMessage", message=message, configuration=at_once, tenant=tenant)
+        task: dict[str, Any] = sent["task"]
+        config = {"taskId": task["id"], "id": "c-1", "url": HOOK, "token": SECRET, "tenant": tenant}
+        await self.rpc(who, "CreateTaskPushNotificationConfig", **config)
+        return task
+
+    async def everything(self, who: str, task: dict[str, Any], tenant: str = "") -> list[Any]:
+        """All that its owner sees of a task."""
+        named = {"taskId": task["id"], "tenant": tenant}
+        return [
+            await self.rpc(who, "GetTask", id=task["id"], tenant=tenant),
+            await self.rpc(who, "ListTaskPushNotificationConfigs", **named),
+            await self.rpc(who, "GetContext", contextId=task["contextId"], tenant=tenant),
+            await self.rpc(who, "ListTasks", contextId=task["contextId"], tenant=tenant, includeArtifacts=True),
+        ]
+
+
+@asynccontextmanager
+async def served(folder: Path, issuer: Issuer) -> AsyncIterator[Callers]:
+    """The app; what its agent is at afterwards is canceled."""
+    (folder / "acting.py").write_text(GRAPH)
+    config = folder / "aion.yaml"
+    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
+    environ = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test"}
+    callers = Callers(build_app(Settings.from_environ(environ)), issuer)
+    yield callers
+    for tenant in ("", "red"):
+        for task in (await callers.rpc("bob", "ListTasks", status="TASK_STATE_WORKING", tenant=tenant))["tasks"]:
+            await callers.rpc("bob", "CancelTask", id=task["id"], tenant=tenant)
+
+
+def without(ids: dict[str, str], answer: httpx.Response) -> tuple[int, Any, bytes]:
+    """The answer as it is but for the ids that it was asked for."""
+    body = answer.content
+    for what in sorted(set(ids.values()), key=len, reverse=True):
+        body = body.replace(what.encode(), b"<id>")
+    headers = [(name, value) for name, value in answer.headers.multi_items() if name != "content-length"]
+    return answer.status_code, headers, body
+
+
+def is_unknown(answer: httpx.Response) -> bool:
+    """Whether the answer says that there is no such thing."""
+    if answer.status_code == 404:
+        return True
+    body = answer.json() if answer.headers["content-type"] == "application/json" else {}
+    return body.get("error", {}).get("code") == -32001
+
+
+TASKS = [request for request in REQUESTS if request.names("task")]
+STATES = ("hello", "ask", "work")
+
+
+def test_every_route_there_is_is_tried(tmp_path: Path, issuer: Issuer) -> None:
+    """A path that no request here goes to is public, or it fails this."""
+    (tmp_path / "acting.py").write_text(GRAPH)
+    config = tmp_path / "aion.yaml"
+    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
+    app = build_app(Settings.from_environ({"AION_STORE": "memory", "AION_CONFIG": str(config)}))
+    tried = set()
+    for request in REQUESTS:
+        method, target, _ = request.to(tenant="red", task=NEVER_WAS, context="c")
+        for prefix in ("", "/agents/one", "/agents/two"):
+            path = f"{prefix}{target.partition('?')[0]}"
+            scope = {"type": "http", "method": method, "path": path, "root_path": ""}
+            route = next(found for found in app.router.routes if found.matches(scope)[0] is Match.FULL)
+            tried.add(route.path)  # type: ignore[attr-defined]
+    all_paths = {route.path for route in app.router.routes}  # type: ignore[attr-defined]
+    public = re.compile(r"(/agents/\w+)?/\.well-known/(agent-card|agent|manifest|jwks)\.json|/health/?")
+    # Without its slash, JSON-RPC's own path; and the extended card as a deployment of several agents has it.
+    others = {"/agents/one", "/agents/two"}
+    assert {path for path in all_paths - tried - others if not public.fullmatch(path)} <= {
+        path for path in all_paths if path.endswith("/agent/authenticatedExtendedCard")
+    }
+
+
+async def test_a_task_of_another_caller_tenant_or_agent_is_unknown_to_every_request(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    """R96: 70, 74: the bytes are those of an id that never was, whatever state the task is in, and nothing has changed."""
+    async with served(tmp_path, issuer) as callers:
+        bobs = [await callers.a_task("bob", text) for text in STATES]
+        in_red = await callers.a_task("bob", "ask", tenant="red")
+        before = [await callers.everything("bob", task) for task in bobs]
+        before.append(await callers.everything("bob", in_red, "red"))
+        for request in TASKS:
+            tenants = request.tenants
+            # Whoever asks, in which tenant and of which agent, where the task is not there for them.
+            asked = [("alice", task, tenant, "") for task in (*bobs, in_red) for tenant in tenants]
+            asked += [("bob", task, tenant, "") for task in bobs for tenant in tenants if tenant]
+            asked += [("bob", in_red, tenant, "") for tenant in tenants if tenant != "red"]
+            asked += [("bob", task, tenant, "/agents/two") for task in bobs for tenant in tenants]
+            for who, task, tenant, prefix in asked:
+                answers = []
+                for id_ in (task["id"], NEVER_WAS):
+                    method, target, body = request.to(task=id_, tenant=tenant)
+                    answer = await callers.send(who, method, prefix + target, body)
+                    answers.append(without({"task": id_}, answer))
+                    assert is_unknown(answer), (request.name, who, tenant, prefix, answer.text)
+                    assert SECRET not in answer.text
+                assert answers[0] == answers[1], (request.name, who, tenant, prefix)
+        after = [await callers.everything("bob", task) for task in bobs]
+        assert [*after, await callers.everything("bob", in_red, "red")] == before
+
+
+async def test_its_owner_finds_it_by_every_one_of_those_requests(tmp_path: Path, issuer: Issuer) -> None:
+    """R96: they would have worked."""
+    async with served(tmp_path, issuer) as callers:
+        for request in TASKS:
+            tenant = "red" if "{tenant}" in request.path else ""
+            task = await callers.a_task("bob", "ask", tenant)
+            method, target, body = request.to(task=task["id"], tenant=tenant)
+            answer = await callers.send("bob", method, target, body)
+            assert not is_unknown(answer), (request.name, answer.text)
+            assert answer.status_code == 200, (request.name, answer.text)
+            assert "error" not in answer.text, (request.name, answer.text)
+
+
+async def test_a_context_of_another_is_as_one_that_never_was_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
+    """R96: 71, 73."""
+    about = [request for request in REQUESTS if request.names("context")]
+    assert {request.operation for request in about} == {
+        "SendMessage",
+        "SendStreamingMessage",
+        "GetContext",
+        "ListTasks",
+    }
+    async with served(tmp_path, issuer) as callers:
+        for request in about:
+            tenant = "red" if "{tenant}" in request.path else ""
+            # At work, so that a message to the very context would wait.
+            bobs = await callers.a_task("bob", "work", tenant)
+            before = await callers.everything("bob", bobs, tenant)
+            answers = []
+            for context_id in (bobs["contextId"], f"never-{bobs['contextId']}"):
+                method, target, body = request.to(context=context_id, tenant=tenant)
+                answer = await callers.send("alice", method, target, body)
+                assert bobs["id"] not in answer.text
+                status, headers, said = without({"context": context_id}, answer)
+                # Tasks and messages that Alice makes have ids and times of their own.
+                own = rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+Z?"
+                answers.append((status, headers, re.sub(own, b"<own>", said)))
+            assert answers[0] == answers[1], request.name
+            assert await callers.everything("bob", bobs, tenant) == before
+            await callers.rpc("bob", "CancelTask", id=bobs["id"], tenant=tenant)
+
+
+async def test_a_list_holds_nothing_of_anothers(tmp_path: Path, issuer: Issuer) -> None:
+    """R96: 73: nor what one has in another tenant, or with another agent."""
+    lists = [request for request in REQUESTS if request.operation in ("ListTasks", "GetContexts")]
+    async with served(tmp_path, issuer) as callers:
+        for tenant in ("", "red"):
+            await callers.a_task("bob", "ask", tenant)
+        for request in lists:
+            there = "red" if "{tenant}" in request.path else ""
+            for who, tenant, prefix, sees in (
+                ("bob", there, "", True),
+                ("alice", there, "", False),
+                ("bob", there, "/agents/two", False),
+                *([("bob", "blue", "", False)] if there else []),
+            ):
+                method, target, body = request.to(tenant=tenant)
+                answer = await callers.send(who, method, prefix + target, body)
+                assert answer.status_code == 200, answer.text
+                assert (SECRET in answer.text) is sees, (request.name, who, tenant, prefix)
+
+
+async def test_tasks_of_another_that_a_message_refers_to_tell_its_turn_nothing(tmp_path: Path, issuer: Issuer) -> None:
+    """R96: 72."""
+    async with served(tmp_path, issuer) as callers:
+        bobs = await callers.a_task("bob", "ask")
+        before = await callers.everything("bob", bobs)
+        about = [request for request in REQUESTS if request.names("references")]
+        assert len(about) == 10
+        for request in about:
+            answers = []
+            for id_ in (bobs["id"], NEVER_WAS):
+                method, target, body = request.to(references=id_, tenant="red")
+                answer = await callers.send("alice", method, target, body.replace(b'"m-1"', f'"{id_}"'.encode()))
+                assert "hello, says the agent" in answer.text, (request.name, answer.text)
+                assert SECRET not in answer.text
+                answers.append(answer.status_code)
+            assert answers == [200, 200]
+        assert await callers.everything("bob", bobs) == before
