@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from aion_core.agents.card_config import ExtendedCard, Extension, Provider, Skill
-from aion_core.agents.config import AgentConfig, Capabilities, Push, read_config
+from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, Push, read_config
 from aion_core.agents.security_config import SecurityConfig
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
@@ -21,6 +21,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "aion-yaml.md").read_text(encoding
         (Skill, ""),
         (Extension, ""),
         (SecurityConfig, ""),
+        (LimitsConfig, ""),
         (Provider, "provider."),
         (ExtendedCard, "extended_card."),
         (Push, "push."),
