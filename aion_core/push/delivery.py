@@ -148,7 +148,7 @@ class PushDelivery:
 
     async def _log(self, claim: Claim) -> Log | None:
         try:
-            return await self._tasks.log(claim.delivery.task, after=claim.delivery.cursor)
+            return await self._tasks.every_event(claim.delivery.task, after=claim.delivery.cursor)
         except StoreCorrupt:
             logger.exception("The log of a task cannot be read.", extra=_labels(claim.delivery))
             return None
@@ -221,6 +221,8 @@ class PushDelivery:
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
         """Return the task with this event; as it is later, where the log begins later."""
         log = await self._tasks.log(task)
+        if log is not None and log.events[0].generation > entry.generation:
+            log = await self._tasks.every_event(task)
         if log is None:
             return None
         upto = [each for each in log.events if each.generation <= entry.generation]

@@ -23,7 +23,8 @@ def ends(agent: BaseNode, events: Sequence[Event]) -> bool:
     That is its mark, or, of an LLM agent, the answer: to go on from there would be to ask the model once more.
     """
     own = [event for event in events if event.author != "user"]
-    if any(event.actions.end_of_agent and event.author == agent.name for event in own):
+    at_work, since = _at_work(agent, own)
+    if any(event.actions.end_of_agent and event.author == at_work.name for event in since):
         return True
     if not isinstance(agent, LlmAgent):
         return False
@@ -39,6 +40,16 @@ def ends(agent: BaseNode, events: Sequence[Event]) -> bool:
         return False
     # What a sub-agent of a workflow answers is not the workflow's end.
     return all(isinstance(each, LlmAgent) for each in _up_to(author, agent))
+
+
+def _at_work(agent: BaseNode, events: Sequence[Event]) -> tuple[BaseNode, Sequence[Event]]:
+    """Return who has the work of the agent, and the events since: an LLM agent that has transferred it marks its own end."""
+    if isinstance(agent, LlmAgent):
+        for place in reversed(range(len(events))):
+            if name := events[place].actions.transfer_to_agent:
+                to = agent.find_agent(name)
+                return (to, events[place + 1 :]) if to is not None else (agent, ())
+    return agent, events
 
 
 def missing(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:

@@ -105,8 +105,21 @@ def delegating() -> LlmAgent:
     return LlmAgent(name="root", model=DecidingLlm(decide=decide), sub_agents=[helper])
 
 
+def transferring(to: str = "one") -> LlmAgent:
+    """Its sub-agent answers in its place."""
+
+    def decide(seen: list[str]) -> list[Any]:
+        return ["Not I. ", call("transfer_to_agent", agent_name=to)]
+
+    return LlmAgent(name="root", model=DecidingLlm(decide=decide), sub_agents=[paying(to)])
+
+
 TREES: dict[str, Callable[[], Any]] = {
     "an LLM agent": paying,
+    "an LLM agent that transfers": transferring,
+    "one that transfers in a sequence": lambda: SequentialAgent(
+        name="sequence", sub_agents=[transferring(), simply("last")]
+    ),
     "an LLM agent that delegates": delegating,
     "in a sequence": lambda: SequentialAgent(name="root", sub_agents=[simply("one"), paying("two"), simply("three")]),
     "in a loop": looping,
