@@ -330,6 +330,20 @@ async def test_what_is_given_up_is_counted_and_may_be_driven_again(push: Pushes)
     assert await push.configs.redrive(push.key(), "p-2") is None
 
 
+async def test_what_was_given_up_may_be_driven_again_to_the_config_in_its_place(push: Pushes) -> None:
+    await starts(push, a_config())
+    until = push.clock.now()
+    await push.configs.settle(
+        await push.configs.bury(await push.claimed(), cursor=2, failure="HTTP 404", until=until), cursor=3
+    )
+    await push.configs.put(push.key(), a_config(url="https://hooks.test/right"))
+    after = await push.delivery()
+    assert (after.cursor, after.dead, after.dead_from) == (3, 1, 2)
+    again = await push.configs.redrive(push.key(), "p-1")
+    assert again is not None
+    assert again.cursor == 1
+
+
 async def test_who_is_gone_is_disabled_until_an_operator_says_otherwise(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)

@@ -39,7 +39,8 @@ def i8_who_listens_is_told(world: "World") -> Iterator[str]:
         registered = world.history.registered[listening.task, listening.config.id]
         gone = [post for post in posts if isinstance(post.outcome, Gone) and post.at > registered]
         heard = [post.at for post in gone if post.process not in world.history.troubled]
-        if heard and any(post.at > heard[0] + MOST_SECONDS for post in posts):
+        # Who stood still with its right to post may post late; nobody is given that right any more.
+        if heard and any(post.claimed > heard[0] for post in posts):
             yield f"{who} said that it was gone, and was told of more."
         if gone:
             continue

@@ -332,3 +332,14 @@ async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     assert receiver.posts
     for secret in secrets:
         assert secret not in caplog.text
+
+
+async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -> None:
+    """R91: refused, its client would create it again, under another id, and hear everything twice."""
+    pushing = Pushing()
+    task = (await pushing.send())["id"]
+    assert pushing.parts.push is not None
+    pushing.parts.push.bells.close()
+    created = await pushing.rpc(CREATE, {"taskId": task, "url": HOOK})
+    assert created.get("url") == HOOK, created
+    assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [created]
