@@ -12,7 +12,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 
 from aion_core.agents.adk import fingerprint
-from aion_core.agents.adk.going_on import NOT_RESUMABLE, can_go_on, goes_on, is_finished
+from aion_core.agents.adk.going_on import NOT_RESUMABLE, NOT_TAKEN_UP, can_go_on, goes_on, is_finished, is_lost
 from aion_core.agents.adk.inbound import content_of
 from aion_core.agents.adk.interrupts import answer, pending, question, sealing
 from aion_core.agents.adk.marks import missing
@@ -135,6 +135,8 @@ class AdkAgent:
         if not events or is_finished(self._root, events):
             return False
         self._check_agents(events)
+        if is_lost(self._root, events):
+            raise AgentFailed(NOT_TAKEN_UP)
         # An App that is not resumable still goes on where its one agent is an LLM agent.
         if can_go_on(self._root, events) and (turn.is_resumable or isinstance(self._root, LlmAgent)):
             return False

@@ -55,6 +55,9 @@ def _at_work(agent: BaseNode, events: Sequence[Event]) -> tuple[BaseNode, Sequen
 def missing(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
     """Yield the marks that the invocation whose events these are should have by now, the innermost first."""
     known = list(events)
+    if isinstance(root, LlmAgent) and known and known[-1].actions.transfer_to_agent:
+        # Whoever has transferred the work has ended; else it would be asked once more.
+        yield _mark(known[-1].author, known[-1], EventActions(end_of_agent=True))
     while (mark := _next(root, known)) is not None:
         known.append(mark)
         yield mark
@@ -84,6 +87,9 @@ def _next(agent: BaseNode, events: Sequence[Event]) -> Event | None:
                 if ends(sub, own) and not any(event.actions.end_of_agent and event.author == sub.name for event in own):
                     return _mark(sub.name, own[-1], EventActions(end_of_agent=True))
             return None
+        case LlmAgent():
+            at_work, since = _at_work(agent, events)
+            return _next(at_work, since) if at_work is not agent else None
         case _:
             return None
 
@@ -119,6 +125,7 @@ def _mark(author: str, like: Event, actions: EventActions) -> Event:
         author=author,
         branch=like.branch,
         isolation_scope=like.isolation_scope,
+        node_info=like.node_info,
         custom_metadata=like.custom_metadata,
         actions=actions,
     )
