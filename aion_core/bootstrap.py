@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aion_core import log
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import AgentConfig, default_agent, read_config, read_limits
 from aion_core.agents.loader import AdapterFactory, Found, LoadedAtFirstTurn
@@ -53,8 +54,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
 
     Raises ConfigurationError that names the setting or the line of aion.yaml.
     """
-    # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
-    os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    _before_all()
     from aion_core.tasks.conversations import Conversations
     from aion_core.tasks.listing import TaskLister
     from aion_core.tasks.service import TaskService
@@ -108,6 +108,15 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     )
 
 
+def _before_all() -> None:
+    """Settle what libraries read as they are imported, and what is logged."""
+    # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
+    os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    # ADK puts each prompt and answer into its spans, unless it is told not to (R13).
+    os.environ.setdefault("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS", "false")
+    log.install()
+
+
 def _push_registry(settings: Settings, engine: "Engine") -> "PushRegistry | None":
     """Return what keeps push configs, where they can be delivered."""
     stores = engine.stores
@@ -122,11 +131,13 @@ def _push_registry(settings: Settings, engine: "Engine") -> "PushRegistry | None
 
 def build_worker(settings: Settings | None = None) -> "Worker":
     """Return what answers bells with turns, made once per execution environment; raises as `build_app` does."""
+    _before_all()
     return build_engine(settings or Settings.from_environ()).worker
 
 
 def build_sweep(settings: Settings | None = None) -> Sweep:
     """Return what finds overdue work, made once per execution environment; it loads no agent and no framework."""
+    _before_all()
     settings = settings or Settings.from_environ()
     stores = build_stores(settings, SystemClock())
     return Sweep(stores.tasks, stores.bells, *((stores.push.configs, stores.push.bells) if stores.push else ()))
@@ -137,7 +148,7 @@ def build_push(settings: Settings | None = None) -> "PushDelivery":
 
     Raises ConfigurationError that names the setting.
     """
-    os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    _before_all()
     settings = settings or Settings.from_environ()
     clock = SystemClock()
     stores = build_stores(settings, clock)
