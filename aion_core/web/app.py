@@ -26,6 +26,7 @@ from aion_core.web.auth import Authentication
 from aion_core.web.calls import TIME_UP, WORK, CallContextBuilder
 from aion_core.web.cards import card_routes, extended_card_route, server_routes
 from aion_core.web.context_methods import context_methods
+from aion_core.web.correlation import Correlated
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
 from aion_core.web.http_binding import refuse_path
 from aion_core.web.loopback import LoopbackOnly
@@ -134,6 +135,7 @@ def build_app(
         app.add_middleware(Authentication, guards=guards, at_root=at_root, public=public)
     if loopback_only:
         app.add_middleware(LoopbackOnly)
+    app.add_middleware(Correlated)
     return app
 
 

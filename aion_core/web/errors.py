@@ -78,5 +78,6 @@ def _told(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
     if not isinstance(error, A2AError):
         logger.error("A request failed for a reason nobody expected.", exc_info=error)
     else:
-        logger.info("Refused with %s: %s", form.code, sentence.replace("\n", " "))
+        # Not the sentence, which may quote what was sent (R13); it is the client's to read.
+        logger.info("Refused with %s (%s).", form.code, form.reason)
     return form, sentence, details
