@@ -13,7 +13,8 @@ AionError
 │   ├── NotSupported             the operation is not offered by this agent
 │   ├── NoExtendedCard           the agent offers an extended card, and has none
 │   ├── PushNotSupported         this agent sends no push notifications
-│   └── TooManyPushConfigs       the task has as many push configs as it may have
+│   ├── TooManyPushConfigs       the task has as many push configs as it may have
+│   └── TooManyRequests          the caller has asked for as much as the deployment allows
 ├── StoreError                   the queue delivers again, the operator reads the log
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
 │   ├── StoreCorrupt             the log has a gap, or a record cannot be read
@@ -97,6 +98,14 @@ class PushNotSupported(ClientError):
 
 class TooManyPushConfigs(ClientError):
     """The task has as many push configs as it may have."""
+
+
+class TooManyRequests(ClientError):
+    """The caller has asked for as much as the deployment allows; `seconds`: how long to wait before the next try."""
+
+    def __init__(self, sentence: str, *, seconds: int) -> None:
+        super().__init__(sentence)
+        self.seconds = seconds
 
 
 class StoreError(AionError):

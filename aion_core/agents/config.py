@@ -36,7 +36,7 @@ from aion_core.agents.security_config import (
     SecurityConfig,
 )
 from aion_core.errors import ConfigurationError
-from aion_core.ports import AfterCrash, AnswerAs, PushEvents, ReplyAs, WhenBusy
+from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
 
 _TEXT = ["text/plain"]
 
@@ -110,12 +110,22 @@ class AgentConfig(_Strict):
         return self
 
 
+class LimitsConfig(_Strict):
+    """What each caller may ask for: `aion.limits` in aion.yaml; nothing is counted that is not limited."""
+
+    requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Open at once: each holds an execution environment."""
+    streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
+
+
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
 class _Aion(_Strict):
     security: SecurityConfig | None = None
     """Who may call, and how they say who they are."""
+    limits: LimitsConfig | None = None
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
 
     def with_security(self) -> dict[str, AgentConfig]:
@@ -158,6 +168,16 @@ def read_config(path: Path) -> dict[str, AgentConfig]:
 
     Raises ConfigurationError that names the file, the key and the mend.
     """
+    return _read(path).with_security()
+
+
+def read_limits(path: Path) -> Limits | None:
+    """Return what the file says that each caller may ask for, None where it says nothing; raises as `read_config`."""
+    said = _read(path).limits
+    return Limits(**said.model_dump()) if said is not None and said.model_dump(exclude_none=True) else None
+
+
+def _read(path: Path) -> _Aion:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _OnceEach)  # noqa: S506  # a SafeLoader
     except OSError as error:
@@ -167,7 +187,7 @@ def read_config(path: Path) -> dict[str, AgentConfig]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no YAML: {error}") from error
     try:
-        return _File.model_validate(content).aion.with_security()
+        return _File.model_validate(content).aion
     except ValidationError as error:
         raise ConfigurationError("\n".join(_sentences(path, error))) from error
 
@@ -235,6 +255,7 @@ def _known_keys() -> set[str]:
         Provider,
         Extension,
         ExtendedCard,
+        LimitsConfig,
         SecurityConfig,
         BearerJwtConfig,
         OidcConfig,

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -146,6 +147,12 @@ def _module_of_file(file: Path) -> ModuleType:
         sys.path.insert(0, str(file.parent))
     if not file.is_file():
         raise ConfigurationError(f"{file} does not exist; `path` is relative to aion.yaml's folder.")
+    if _imports_by_dots(file):
+        # It is a module of its package, and nothing without it.
+        package = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents)) or [file.parent]
+        if str(package[-1].parent) not in sys.path:
+            sys.path.insert(0, str(package[-1].parent))
+        return importlib.import_module(".".join([*(folder.name for folder in reversed(package)), file.stem]))
     name = f"aion_agent_{file.stem}_{abs(hash(file))}"
     if name in sys.modules:
         return sys.modules[name]
@@ -161,6 +168,16 @@ def _module_of_file(file: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _imports_by_dots(file: Path) -> bool:
+    """Tell whether the file imports its neighbours as `from .tools import …`."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        # Python says what is wrong with it when it is imported.
+        return False
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
 
 
 def _search(module: ModuleType, path: str) -> Any:

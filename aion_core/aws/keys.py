@@ -218,6 +218,16 @@ def api_key_of(key: Key) -> str:
     return key_id
 
 
+def requests_key(owner: str) -> Key:
+    """Return the key of the item that counts the owner's requests."""
+    return _key(f"LIMIT#{quoted(owner)}", "REQUESTS")
+
+
+def streams_key(owner: str) -> Key:
+    """Return the key of the item that holds the owner's open streams."""
+    return _key(f"LIMIT#{quoted(owner)}", "STREAMS")
+
+
 def thread_partition(thread_id: str) -> str:
     """Return the partition that holds a LangGraph thread: its checkpoints, subgraphs' included."""
     return f"THREAD#{thread_id}"

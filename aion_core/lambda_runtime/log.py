@@ -5,8 +5,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-LABELS = ("task_id", "traceparent")
-"""What a record may carry, by `extra`, and its line says: by these the lines of one task, or trace, are found."""
+LABELS = ("correlation_id", "task_id", "traceparent")
+"""What a record may carry, by `extra`, and its line says: by these the lines of one request, task or trace are found."""
 
 
 class JsonLine(logging.Formatter):

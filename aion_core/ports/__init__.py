@@ -40,6 +40,11 @@ from aion_core.ports.cipher import (
 from aion_core.ports.clock import (
     Clock,
 )
+from aion_core.ports.limits import (
+    Limits,
+    OpenStream,
+    RateLimits,
+)
 from aion_core.ports.log import (
     MAX_WAITING,
     Begun,
@@ -132,11 +137,13 @@ __all__ = [
     "Interrupted",
     "KeyRecord",
     "Lease",
+    "Limits",
     "Log",
     "NewTask",
     "Noted",
     "Notification",
     "Numbered",
+    "OpenStream",
     "Outcome",
     "Overdue",
     "OverduePush",
@@ -148,6 +155,7 @@ __all__ = [
     "PushConfigs",
     "PushEvents",
     "PushVersion",
+    "RateLimits",
     "Refused",
     "Render",
     "Repeated",

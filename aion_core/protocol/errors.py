@@ -20,11 +20,16 @@ from aion_core.errors import (
     TaskNotCancelable,
     TaskNotFound,
     TooManyPushConfigs,
+    TooManyRequests,
 )
 
 
 class ServiceUnavailableError(a2a.InternalError):
     """The server cannot do it now; the same request may succeed in a moment. The SDK has no name for it."""
+
+
+class TooManyRequestsError(a2a.InternalError):
+    """The caller has asked for too much; the same request may be answered later. The SDK has no name for it."""
 
 
 class MethodNotAllowedError(a2a.MethodNotFoundError):
@@ -45,6 +50,7 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     NoExtendedCard: a2a.ExtendedAgentCardNotConfiguredError,
     PushNotSupported: a2a.PushNotificationNotSupportedError,
     TooManyPushConfigs: a2a.InvalidParamsError,
+    TooManyRequests: TooManyRequestsError,
 }
 """What happened → what the wire calls it."""
 
@@ -70,12 +76,16 @@ TABLE: dict[type[Exception], OnTheWire] = {
     # Missing from the SDK's table.
     a2a.JSONParseError: OnTheWire(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
     MethodNotAllowedError: OnTheWire(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
+    TooManyRequestsError: OnTheWire(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
     ServiceUnavailableError: OnTheWire(-32603, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
 }
 """The protocol's errors in both bindings (spec 5.4)."""
 
 INTERNAL = "Something went wrong on the server. The operator finds it in the log; trying again later may help."
 """All that a client learns of what nobody expected."""
+
+RETRY_AFTER = "retryAfterSeconds"
+"""What an error's data, and the metadata of its ErrorInfo, call the time after which to try again."""
 
 DOMAIN = "a2a-protocol.org"
 _RPC = "type.googleapis.com/google.rpc."
@@ -85,6 +95,8 @@ def to_wire(error: AionError) -> a2a.A2AError:
     """Return the protocol's error for what happened; a ClientError's sentence goes along, no other text does."""
     if isinstance(error, InvalidMessage) and error.field:
         return invalid_params(str(error), error.field)
+    if isinstance(error, TooManyRequests):
+        return TooManyRequestsError(str(error), data={RETRY_AFTER: str(error.seconds)})
     if isinstance(error, ClientError):
         return WIRE[type(error)](str(error))
     if isinstance(error, StoreUnavailable):

@@ -1,13 +1,12 @@
 """The operations on push configs, in the domain's own terms: what a front calls, whatever its dialect (R91, R92)."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
 from a2a.types import a2a_pb2 as pb
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import InvalidMessage, StoreError, TaskNotFound
+from aion_core.errors import InvalidMessage, TaskNotFound
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
     PushBell,
@@ -25,8 +24,7 @@ from aion_core.push.guard import Allowed
 from aion_core.push.registration import as_given, check_config, to_keep
 from aion_core.tasks import page_tokens
 from aion_core.tasks.service import Call
-
-logger = logging.getLogger(__name__)
+from aion_core.tasks.waking import wake_delivery
 
 MAX_PAGE_SIZE = 100
 """A task has fewer configs; a client that asks for more than it can get is no worse than one that asks for all."""
@@ -66,11 +64,7 @@ class PushRegistry:
         config_id = config.id or _id_for(version, config.task_id)
         kept = await self._to_keep(call, config, key, config_id, version)
         await self._configs.put(key, kept)
-        try:
-            await self._bells.ring(PushBell(key))
-        except StoreError as error:
-            # It is kept, and due: refused, its client would create it again, under another id.
-            logger.warning("A bell could not be rung: %s", error, extra={"task_id": key.task_id})
+        await wake_delivery(self._bells, PushBell(key))
         return as_given(kept, config.task_id, config.tenant)
 
     async def with_message(self, call: Call, request: pb.SendMessageRequest, version: PushVersion) -> Call:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from aion_core.errors import ClaimLost, StoreCorrupt, StoreError
+from aion_core.errors import ClaimLost, StoreCorrupt
 from aion_core.ports import (
     POST_SECONDS,
     Blocked,
@@ -39,6 +39,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import Task
 from aion_core.push import schedule
 from aion_core.tasks import projection, pushed
+from aion_core.tasks.waking import wake_delivery
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class PushDelivery:
             for error in ended:
                 if isinstance(error, BaseException):
                     raise error
-        await self._ring(PushBell(task))
+        await wake_delivery(self._bells, PushBell(task))
 
     async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], walked: set[int]) -> None:
         """Forget the events that need not be remembered any more.
@@ -141,7 +142,7 @@ class PushDelivery:
             if delivery.next_at is not None and not delivery.disabled
         ]
         if left and 0 < min(left) <= SOON_SECONDS:
-            await self._ring(PushBell(task), delay=min(left))
+            await wake_delivery(self._bells, PushBell(task), delay=min(left))
 
     async def _deliver(self, delivery: Delivery, walked: set[int], until: datetime | None) -> None:
         """Post for one config what it has not passed, in order, until it has, or a post fails, or time is up."""
@@ -212,7 +213,7 @@ class PushDelivery:
         due_at = next_at + timedelta(seconds=BELL_SECONDS) if by_bell else next_at
         await self._configs.fail(claim, failure=words, next_at=next_at, due_at=due_at)
         if by_bell:
-            await self._ring(PushBell(claim.delivery.task), delay=wait.total_seconds())
+            await wake_delivery(self._bells, PushBell(claim.delivery.task), delay=wait.total_seconds())
         return None
 
     async def _post(self, claim: Claim, entry: Numbered) -> Outcome:
@@ -239,13 +240,6 @@ class PushDelivery:
             return None
         upto = [each for each in log.events if each.generation <= entry.generation]
         return projection.fold(upto or log.events[:1])
-
-    async def _ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
-        """Ring; what is due is found by its due time, should that fail."""
-        try:
-            await self._bells.ring(bell, delay=delay)
-        except StoreError as error:
-            logger.warning("A bell could not be rung: %s", error, extra={"task_id": bell.task.task_id})
 
     def _claimed_until(self) -> datetime:
         return self._clock.now() + timedelta(seconds=CLAIM_SECONDS)

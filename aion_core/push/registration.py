@@ -7,6 +7,7 @@ import re
 
 from a2a.types.a2a_pb2 import AuthenticationInfo, TaskPushNotificationConfig
 
+from aion_core import log
 from aion_core.errors import InvalidMessage, WebhookBlocked
 from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.protocol.limits import ID_RULE, is_id
@@ -33,6 +34,7 @@ _OURS = re.compile(
 
 def check_config(config: TaskPushNotificationConfig, allowed: Allowed, *, before: str = "") -> None:
     """Raise InvalidMessage for a config that cannot be used; `before` is where in the request it stands."""
+    log.keep_out(config.token, config.authentication.credentials)
     try:
         if config.id and not is_id(config.id):
             raise InvalidMessage(f"id has to be {ID_RULE}.", field="id")

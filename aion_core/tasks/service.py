@@ -73,6 +73,8 @@ class Call:
     """The SSE id that the client heard last, where it comes back to a stream."""
     extensions: frozenset[str] = frozenset()
     """The URIs of the extensions that the client says it knows; not all of them need be the agent's."""
+    caller: str = ""
+    """Whose limits the call counts against: its owner outside of any tenant, which a caller may choose."""
     push: PushConfig | None = None
     """Where the client wants to be told of the task by push notifications, where its message says so."""
 

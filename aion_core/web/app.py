@@ -3,17 +3,19 @@
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.auth.guard import Guard
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent
+from aion_core.ports import Agent, Clock, Limits, RateLimits
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
@@ -24,14 +26,21 @@ from aion_core.web.auth import Authentication
 from aion_core.web.calls import TIME_UP, WORK, CallContextBuilder
 from aion_core.web.cards import card_routes, extended_card_route, server_routes
 from aion_core.web.context_methods import context_methods
+from aion_core.web.correlation import Correlated
+from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
 from aion_core.web.http_binding import refuse_path
 from aion_core.web.loopback import LoopbackOnly
+from aion_core.web.rate_limits import RateLimited
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.rest import RestV1
 from aion_core.web.rest_v03 import RestV03
 from aion_core.web.rpc import Dispatcher
+from aion_core.web.stream_limits import StreamLimits
 
 logger = logging.getLogger(__name__)
+
+_V03 = re.compile(r"(/agents/[^/]+)?/v1/")
+"""Where v0.3's REST binding is."""
 
 STREAMED = "aion.streamed"
 """What the scope of a request holds whose answer leaves as it is written, on Lambda."""
@@ -46,6 +55,15 @@ class Served:
     extended_card: AgentCard | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What each caller may ask for, and what counts it."""
+
+    limits: Limits
+    counts: RateLimits
+    clock: Clock
+
+
 def build_app(
     service: TaskService,
     lister: TaskLister,
@@ -57,12 +75,13 @@ def build_app(
     registry: PushRegistry | None = None,
     guards: Mapping[str, Guard] | None = None,
     loopback_only: bool = False,
+    counted: Counted | None = None,
 ) -> FastAPI:
     """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
 
     `keys` are those that sign the cards. Without a `registry` no agent sends push notifications, whatever its card says.
     `guards` admit callers to each of the agents: without them, anybody calls, or, with `loopback_only`, whoever is on
-    this machine.
+    this machine. Without `counted`, each may ask for as much as they like.
     """
     at_root = default or next(iter(agents))
     since = datetime.now(UTC)
@@ -84,23 +103,39 @@ def build_app(
         *(route for id_ in agents for route in card_routes(f"/agents/{id_}", agents[id_].card, since=since)),
     ]
     routes.extend(readable)
+    streams = (
+        StreamLimits(counted.counts, counted.limits, counted.clock) if counted and counted.limits.of_streams else None
+    )
+    rpc_paths: set[str] = set()
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
         handler = AionRequestHandler(
-            service, lister, served.card, extended_card=served.extended_card, registry=registry
+            service, lister, served.card, extended_card=served.extended_card, registry=registry, streams=streams
         )
         routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
-        routes.extend(Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix))
+        rpc = Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix)
+        rpc_paths |= {route.path for route in rpc}
+        routes.extend(rpc)
         # Before v1.0's, where `v1` would be a tenant.
         routes.extend(RestV03(handler, agent_id, served.card).routes(prefix))
         routes.extend(RestV1(handler, agent_id, served.card).routes(prefix))
     app.add_middleware(RestsBeforeItReturns)
+    public = [route.path for route in readable]
+    if counted and counted.limits.requests_per_minute is not None:
+
+        def refuse(path: str, error: Exception) -> Response:
+            if path in rpc_paths:
+                return rpc_error(None, error)
+            return v03_rest_error(error) if _V03.match(path) else rest_error(error)
+
+        most = counted.limits.requests_per_minute
+        app.add_middleware(RateLimited, counts=counted.counts, per_minute=most, public=public, refuse=refuse)
     if guards is not None:
-        public = [route.path for route in readable]
         app.add_middleware(Authentication, guards=guards, at_root=at_root, public=public)
     if loopback_only:
         app.add_middleware(LoopbackOnly)
+    app.add_middleware(Correlated)
     return app
 
 

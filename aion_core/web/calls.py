@@ -21,8 +21,13 @@ WORK = "aion.work"
 TIME_UP = "aion.time_up"
 """Where an ASGI scope says until when this process serves the request."""
 
-_ANONYMOUS = "anonymous"
+ANONYMOUS = "anonymous"
 """The owner where nobody is asked who they are: the agent declares no scheme, which no deployed one may."""
+
+
+def owner_of(caller: Caller | None) -> str:
+    """Return who owns what the caller makes, outside of any tenant."""
+    return caller.principal.owner if caller else ANONYMOUS
 
 
 class CallContextBuilder(ServerCallContextBuilder):
@@ -46,7 +51,7 @@ class CallContextBuilder(ServerCallContextBuilder):
         admitted_to = caller.principal.tenant if caller else ""
         if tenant and admitted_to and tenant != admitted_to:
             raise to_wire(TaskNotFound(""))
-        principal = caller.principal.owner if caller else _ANONYMOUS
+        principal = owner_of(caller)
         context = self._inner.build(request)
         declared = negotiate(request, self._card).declared
         # The SDK reads the one name of the header only.
@@ -62,6 +67,7 @@ class CallContextBuilder(ServerCallContextBuilder):
             idempotency_key=request.headers.get("Idempotency-Key", "").strip().strip('"'),
             last_heard=request.headers.get("Last-Event-ID", ""),
             extensions=frozenset(declared),
+            caller=principal,
         )
         if caller and caller.skills is not None:
             context.state[ALLOWED_SKILLS] = sorted(caller.skills)

@@ -6,7 +6,13 @@ from typing import Any
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 from starlette.responses import JSONResponse
 
-from aion_core.protocol.errors import OnTheWire, ServiceUnavailableError, wire_form
+from aion_core.protocol.errors import (
+    RETRY_AFTER,
+    OnTheWire,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+    wire_form,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +44,12 @@ def v03_rest_error_body(error: Exception) -> dict[str, Any]:
     return {"type": name, "code": form.code, "message": sentence, "data": details}
 
 
+def rpc_error(request_id: str | int | None, error: Exception) -> JSONResponse:
+    """Return the response that refuses a JSON-RPC request: HTTP has no part in it, but for who has asked too much."""
+    too_much = isinstance(error, TooManyRequestsError)
+    return JSONResponse(error_body(request_id, error), 429 if too_much else 200, _headers(error) if too_much else None)
+
+
 def rest_error(error: Exception, http: int | None = None) -> JSONResponse:
     """Return the response that refuses a request of v1.0's REST binding."""
     return _response(rest_error_body(error, http), error, http, A2A_JSON)
@@ -49,8 +61,16 @@ def v03_rest_error(error: Exception, http: int | None = None) -> JSONResponse:
 
 
 def _response(body: dict[str, Any], error: Exception, http: int | None, media_type: str) -> JSONResponse:
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if isinstance(error, ServiceUnavailableError) else None
-    return JSONResponse(body, http or wire_form(error)[0].http, headers, media_type)
+    return JSONResponse(body, http or wire_form(error)[0].http, _headers(error), media_type)
+
+
+def _headers(error: Exception) -> dict[str, str] | None:
+    match error:
+        case TooManyRequestsError():
+            return {"Retry-After": (error.data or {})[RETRY_AFTER]}
+        case ServiceUnavailableError():
+            return {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    return None
 
 
 def _told(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
@@ -58,5 +78,6 @@ def _told(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
     if not isinstance(error, A2AError):
         logger.error("A request failed for a reason nobody expected.", exc_info=error)
     else:
-        logger.info("Refused with %s: %s", form.code, sentence.replace("\n", " "))
+        # Not the sentence, which may quote what was sent (R13); it is the client's to read.
+        logger.info("Refused with %s (%s).", form.code, form.reason)
     return form, sentence, details

@@ -1,7 +1,7 @@
 """The seam to the SDK: its eleven operations, answered by `tasks.service` for one agent."""
 
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import replace
 
 from a2a.server.context import ServerCallContext
@@ -25,6 +25,7 @@ from aion_core.push.configs import PushRegistry
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import Call, TaskService
+from aion_core.web.stream_limits import StreamLimits
 
 CALL = "aion.call"
 """Where a ServerCallContext's state holds the `Call`."""
@@ -47,8 +48,10 @@ class AionRequestHandler(RequestHandler):
         *,
         extended_card: AgentCard | None = None,
         registry: PushRegistry | None = None,
+        streams: StreamLimits | None = None,
     ) -> None:
-        """`card` is the agent's public one: what it does not offer is refused."""
+        """`card` is the agent's public one: what it does not offer is refused. `streams`: counts them, where needed."""
+        self._streams = streams
         self._service, self._lister, self._extended_card = service, lister, extended_card
         self._offers, self._modes = card.capabilities, modes_of(card)
         self._registry = registry if card.capabilities.push_notifications else None
@@ -81,7 +84,9 @@ class AionRequestHandler(RequestHandler):
             else:
                 _require_id(params.id)
                 batches = self._service.subscribe(_call(context), params.id)
-            async with aclosing(batches):
+            task_id = params.message.task_id if isinstance(params, pb.SendMessageRequest) else params.id
+            counted = self._streams.counted(_call(context), task_id) if self._streams else nullcontext()
+            async with counted, aclosing(batches):
                 async for batch in batches:
                     yield batch if asked is None else [_shortened(spoken, asked) for spoken in batch]
 

@@ -17,7 +17,7 @@ from aion_core.protocol.types import AgentCard
 from aion_core.tasks.service import Call
 from aion_core.web.body import BodyRefused, StrictRequest, is_text
 from aion_core.web.calls import CallContextBuilder
-from aion_core.web.errors import error_body
+from aion_core.web.errors import error_body, rpc_error
 from aion_core.web.extensions import check_required, negotiate
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.params import read_params
@@ -82,7 +82,7 @@ class Dispatcher:
         except BodyRefused as refused:
             response = JSONResponse(error_body(None, refused.error), refused.http)
         except Exception as error:  # the outermost edge: what nobody expected is logged, and told as such
-            response = JSONResponse(error_body(_request_id(strict.read), error))
+            response = rpc_error(_request_id(strict.read), error)
         response.headers.update(headers)
         return response
 

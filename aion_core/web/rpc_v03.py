@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 
 from aion_core.web.calls import CallContextBuilder
 from aion_core.web.cards import Handler03
-from aion_core.web.errors import error_body
+from aion_core.web.errors import rpc_error
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import RequestId, jsonrpc_v03, open_stream
 from aion_core.web.v03 import core_request, read_v03
@@ -42,7 +42,7 @@ class V03Adapter(JSONRPC03Adapter):
 
     def _generate_error_response(self, request_id: RequestId, error: Any) -> JSONResponse:
         # The SDK's says what an unexpected exception said, and leaves the typed details out.
-        return JSONResponse(error_body(request_id, error))
+        return rpc_error(request_id, error)
 
     async def _process_non_streaming_request(
         self, request_id: RequestId, request_obj: Any, context: ServerCallContext

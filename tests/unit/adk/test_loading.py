@@ -65,6 +65,25 @@ async def test_agents_as_people_export_them(export: str, tmp_path: Path) -> None
         assert said(await ask(client, "SendMessage")) == answer
 
 
+@pytest.mark.parametrize("is_package", [True, False])
+@pytest.mark.parametrize("path", ["{}/agent.py", "{}/agent.py:root_agent", "{}.agent"])
+async def test_a_file_that_imports_its_neighbours_by_dots_is_a_module_of_its_package(
+    path: str, is_package: bool, tmp_path: Path
+) -> None:
+    """As `adk create` lays an agent out."""
+    name = f"dotted_{abs(hash((path, is_package)))}"
+    folder = tmp_path / name
+    folder.mkdir()
+    if is_package:
+        (folder / "__init__.py").write_text("from . import agent")
+    (folder / "speaking.py").write_text(SPEAKS)
+    (folder / "agent.py").write_text("from .speaking import Speaks\nroot_agent = Speaks(name='dotted')")
+    adapters: dict[str, AdapterFactory] = {"adk": lambda found, config: served(found.agent, name=config.name)}
+    agent = LoadedAtFirstTurn("agent", AgentConfig(path=path.format(name)), tmp_path, adapters)
+    async with http(parts(agent).app()) as client:
+        assert said(await ask(client, "SendMessage")) == "I am dotted."
+
+
 def test_two_agents_in_one_file_have_to_be_told_apart(tmp_path: Path) -> None:
     file = tmp_path / "adk_two.py"
     file.write_text(f"{SPEAKS}one = Speaks(name='one')\ntwo = Speaks(name='two')")
@@ -96,7 +115,7 @@ def test_sessions_on_dynamodb_need_a_key_to_be_sealed_with(tmp_path: Path) -> No
     """The missing variable is named."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{count: {{path: {ROOT / 'examples/adk/agent.py'}}}}}}}")
-    from aion_core.bootstrap import build_engine
+    from aion_core.bootstrap.engine import build_engine
 
     environ = {
         "AION_TABLE": "t",

@@ -1,0 +1,119 @@
+"""What counts requests and streams keeps the promises of `ports.RateLimits`, on each adapter."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from aion_core.aws.client import Calls
+from aion_core.aws.limits import DynamoDBRateLimits
+from aion_core.memory.limits import MemoryRateLimits
+from aion_core.ports import Limits, OpenStream, RateLimits
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+
+
+@pytest.fixture
+def limits(adapter: Stack | None, clock: ManualClock) -> RateLimits:
+    if adapter is None:
+        return MemoryRateLimits(clock)
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(8), client=adapter.client("dynamodb"))
+    return DynamoDBRateLimits(dynamodb, clock, table=adapter.environment("ApiFunction")["AION_TABLE"])
+
+
+@pytest.fixture
+def owner() -> str:
+    return f"principal:{uuid4()} #with/odd?characters"
+
+
+async def taken(limits: RateLimits, owner: str, times: int, per_minute: int) -> int:
+    waits = [await limits.take(owner, per_minute=per_minute) for _ in range(times)]
+    return waits.count(0.0)
+
+
+async def test_as_many_requests_as_a_minute_has_are_taken_and_no_more(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
+    """R97."""
+    assert await taken(limits, owner, 8, per_minute=6) == 6
+    assert await taken(limits, f"{owner}2", 1, per_minute=6) == 1, "another's are another's"
+    wait = await limits.take(owner, per_minute=6)
+    assert wait == pytest.approx(10, abs=0.01)
+    assert await limits.take(owner, per_minute=6) == wait, "what is refused is not counted"
+
+
+async def test_the_bucket_fills_evenly_and_not_beyond_its_rim(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
+    """R97."""
+    assert await taken(limits, owner, 7, per_minute=6) == 6
+    clock.move(9)
+    assert 0 < await limits.take(owner, per_minute=6) <= 1.01
+    clock.move(1.01)
+    assert await taken(limits, owner, 2, per_minute=6) == 1
+    clock.move(25)
+    assert await taken(limits, owner, 4, per_minute=6) == 2
+    clock.move(100_000)
+    assert await taken(limits, owner, 8, per_minute=6) == 6
+
+
+async def test_at_once_no_more_are_taken_than_one_by_one(limits: RateLimits, owner: str) -> None:
+    """R97."""
+    waits = await asyncio.gather(*(limits.take(owner, per_minute=5) for _ in range(12)))
+    assert waits.count(0.0) == 5
+
+
+def stream(clock: ManualClock, task_id: str = "t", seconds: float = 60) -> OpenStream:
+    return OpenStream(uuid4().hex, task_id, clock.now() + timedelta(seconds=seconds))
+
+
+async def test_an_owner_has_as_many_streams_as_are_allowed(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    """R97: one that ends makes room."""
+    allowed = Limits(streams_per_owner=2)
+    first = stream(clock, "a")
+    assert await limits.open_stream(owner, first, allowed)
+    assert await limits.open_stream(owner, stream(clock, "b"), allowed)
+    refused = stream(clock, "c")
+    assert not await limits.open_stream(owner, refused, allowed)
+    assert await limits.open_stream(f"{owner}2", stream(clock, "a"), allowed)
+    await limits.close_stream(owner, refused.id)
+    assert not await limits.open_stream(owner, stream(clock), allowed), "what was not open made no room"
+    await limits.close_stream(owner, first.id)
+    await limits.close_stream(owner, first.id)
+    assert await limits.open_stream(owner, stream(clock), allowed)
+    assert not await limits.open_stream(owner, stream(clock), allowed)
+
+
+async def test_a_task_has_as_many_streams_as_are_allowed(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    """R97."""
+    allowed = Limits(streams_per_task=1)
+    assert await limits.open_stream(owner, stream(clock, "a"), allowed)
+    assert not await limits.open_stream(owner, stream(clock, "a"), allowed)
+    assert await limits.open_stream(owner, stream(clock, "b"), allowed)
+    for _ in range(3):
+        assert await limits.open_stream(owner, stream(clock, ""), allowed), "of a task that is yet to be made"
+
+
+async def test_a_stream_whose_process_is_gone_counts_no_more(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
+    """R97."""
+    allowed = Limits(streams_per_owner=1)
+    assert await limits.open_stream(owner, stream(clock, seconds=60), allowed)
+    clock.move(59)
+    assert not await limits.open_stream(owner, stream(clock), allowed)
+    clock.move(2)
+    assert await limits.open_stream(owner, stream(clock), allowed)
+    clock.move(100_000)
+    assert await limits.open_stream(owner, stream(clock), allowed)
+
+
+async def test_streams_that_are_opened_at_once_are_all_counted(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
+    """R97."""
+    allowed = Limits(streams_per_owner=2)
+    opened = await asyncio.gather(*(limits.open_stream(owner, stream(clock), allowed) for _ in range(5)))
+    assert opened.count(True) == 2

@@ -1,0 +1,73 @@
+"""What a process still holds: the texts that can be reached from its modules' state, as the garbage collector sees it."""
+
+import gc
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+PROGRAM = (
+    "aion_core",
+    "handlers",
+    "a2a",
+    "starlette",
+    "fastapi",
+    "mangum",
+    "langgraph",
+    "langchain_core",
+    "jwt",
+    "httpx",
+)
+"""The packages that serve a request; their modules are where to begin."""
+
+_NOT_OURS = ("moto", "botocore", "boto3", "pytest", "_pytest", "tests", "pluggy", "werkzeug", "responses")
+"""The emulator, which is the database in the same process, its clients, and what tests."""
+
+
+def roots(packages: Iterable[str] = PROGRAM) -> list[Any]:
+    """The modules of the packages, as they are imported."""
+    names = tuple(packages)
+    return [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in names]
+
+
+def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
+    """Yield the marks that a reachable text holds, each with that text; `more` are further places to begin at."""
+    wanted = [(mark, mark.encode()) for mark in marks]
+    todo: list[Any] = [*roots(), *more]
+    seen: set[int] = set()
+    kept: list[Any] = []  # so that no id is used again meanwhile
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or _is_foreign(one):
+            continue
+        seen.add(id(one))
+        kept.append(one)
+        if isinstance(one, str | bytes | bytearray):
+            for mark, encoded in wanted:
+                if mark in one if isinstance(one, str) else encoded in one:
+                    yield mark, str(one)[:300]
+            continue
+        # A message of protobuf holds its texts where the collector does not look.
+        if hasattr(type(one), "DESCRIPTOR") and hasattr(one, "SerializeToString"):
+            todo.append(one.SerializeToString())
+        todo.extend(gc.get_referents(one))
+
+
+def _is_foreign(one: Any) -> bool:
+    if isinstance(one, types.ModuleType):
+        return one.__name__.partition(".")[0] in _NOT_OURS
+    # A test's own function waits for what it asks, and knows it all.
+    frame: types.FrameType | None = None
+    match one:
+        case types.FrameType():
+            frame = one
+        case types.CoroutineType():
+            frame = one.cr_frame
+        case types.AsyncGeneratorType():
+            frame = one.ag_frame
+        case _:
+            pass
+    if frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_OURS:
+        return True
+    of = type(one).__module__ if not isinstance(one, type | types.FunctionType) else one.__module__
+    return isinstance(of, str) and of.partition(".")[0] in _NOT_OURS

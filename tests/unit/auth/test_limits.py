@@ -1,0 +1,218 @@
+"""Who asks for too much is told so, and when to come back; others are not touched (88)."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from aion_core.bootstrap import build_app
+from aion_core.errors import ConfigurationError, StoreUnavailable
+from aion_core.memory.limits import MemoryRateLimits
+from aion_core.ports import RateLimits
+from aion_core.settings import Settings
+from tests.support.asgi import ask
+from tests.support.guarded import jwt_scheme
+from tests.support.issuer import Issuer
+
+GRAPH = """
+import asyncio
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+
+async def act(state):
+    if state["messages"][-1].content == "work":
+        await asyncio.Event().wait()
+    return {"messages": [AIMessage("done")]}
+
+
+graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
+"""
+
+AION_YAML = """
+aion:
+%s
+%s
+  agents:
+    one: {path: limited_agent.py:graph, capabilities: {extended_agent_card: true}, extended_card: {description: More.}}
+    two: {path: limited_agent.py:graph}
+"""
+
+Ask = Callable[..., Any]
+
+
+def limited(folder: Path, issuer: Issuer | None, limits: str) -> FastAPI:
+    (folder / "limited_agent.py").write_text(GRAPH)
+    config = folder / "aion.yaml"
+    security = f"  security:\n    schemes:\n{jwt_scheme(issuer, tenant_claim='').rstrip()}" if issuer else ""
+    config.write_text(AION_YAML % (f"  limits: {limits}" if limits else "", security))
+    environ = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test"}
+    return build_app(Settings.from_environ(environ))
+
+
+def asking(app: FastAPI, issuer: Issuer, who: str) -> Ask:
+    """Somebody who sends requests."""
+    token = issuer.token(sub=who)
+
+    async def send(method: str, target: str, body: Any = None) -> httpx.Response:
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        given = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b""
+        return await ask(app, method, target, headers, given)
+
+    return send
+
+
+def rpc(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+
+
+def message(text: str, name: str = "m-1") -> dict[str, Any]:
+    return {"message": {"messageId": name, "role": "ROLE_USER", "parts": [{"text": text}]}}
+
+
+async def test_one_request_too_many_is_refused_on_every_binding_and_no_other_callers(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    """R97: 88."""
+    app = limited(tmp_path, issuer, "{requests_per_minute: 3}")
+    alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
+    for path in ("/tasks", "/agents/two/tasks", "/red/tasks"):
+        assert (await alice("GET", path)).status_code == 200
+    # Whatever it is, in whatever tenant and of whichever agent; the body is not even read.
+    for method, path in (
+        ("POST", "/"), ("POST", "/agents/two"), ("POST", "/agents/two/"), ("GET", "/tasks"), ("POST", "/message:send"),
+        ("GET", "/blue/tasks"), ("GET", "/v1/tasks"), ("POST", "/agents/one/v1/message:stream"), ("GET", "/nothing"),
+        ("GET", "/extendedAgentCard"), ("GET", "/agent/authenticatedExtendedCard"),
+    ):  # fmt: skip
+        refused = await alice(method, path, b"no json" if method == "POST" else None)
+        assert refused.status_code == 429, path
+        assert 1 <= int(refused.headers["Retry-After"]) <= 20
+        assert refused.headers["Cache-Control"] == "no-store"
+        body = refused.json()
+        if method == "POST" and "message" not in path:
+            assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, -32603)
+            details = body["error"]["data"]
+        elif "/v1/" in path:
+            assert body["code"] == -32603
+            details = body["data"]
+        else:
+            assert (body["error"]["code"], body["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
+            details = body["error"]["details"]
+        assert details[0]["reason"] == "TOO_MANY_REQUESTS"
+        assert details[0]["metadata"] == {"retryAfterSeconds": refused.headers["Retry-After"]}
+    assert (await bob("GET", "/tasks")).status_code == 200
+    for public in ("/.well-known/agent-card.json", "/agents/two/.well-known/agent-card.json", "/health"):
+        assert (await alice("GET", public)).status_code == 200, "what is public is not counted"
+    assert (await ask(app, "GET", "/tasks")).status_code == 401, "who is nobody is told so first"
+
+
+async def test_where_nobody_is_asked_who_they_are_all_are_one_caller(tmp_path: Path) -> None:
+    app = limited(tmp_path, None, "{requests_per_minute: 2}")
+    statuses = [(await ask(app, "GET", "/tasks")).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
+
+
+@pytest.mark.parametrize("said", ["", "{}", "{streams_per_owner: 3}"])
+async def test_nothing_is_counted_that_is_not_limited(
+    tmp_path: Path, issuer: Issuer, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counts(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a request is counted")
+
+    monkeypatch.setattr(MemoryRateLimits, "take", counts)
+    if "streams" not in said:
+        monkeypatch.setattr(MemoryRateLimits, "__init__", counts)
+    app = limited(tmp_path, issuer, said)
+    alice = asking(app, issuer, "alice")
+    for _ in range(50):
+        assert (await alice("GET", "/tasks")).status_code == 200
+
+
+async def test_when_nothing_can_be_counted_nobody_is_served_and_nothing_is_said_of_the_table(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R97: 88."""
+
+    async def down(self: RateLimits, owner: str, *, per_minute: int) -> float:
+        raise StoreUnavailable("the-table-has-a-name: throttled")
+
+    monkeypatch.setattr(MemoryRateLimits, "take", down)
+    alice = asking(limited(tmp_path, issuer, "{requests_per_minute: 2}"), issuer, "alice")
+    answer = await alice("GET", "/tasks")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+    assert "the-table" not in answer.text
+    answer = await alice("POST", "/", rpc("ListTasks"))
+    assert answer.json()["error"]["data"][0]["reason"] == "SERVICE_UNAVAILABLE"
+
+
+STREAMS = {
+    "rpc": ("POST", "/", lambda id_: rpc("SubscribeToTask", id=id_)),
+    "rpc 0.3": ("POST", "/", lambda id_: rpc("tasks/resubscribe", id=id_)),
+    "rest": ("GET", "/tasks/{}:subscribe", lambda _: None),
+    "rest 0.3": ("POST", "/v1/tasks/{}:subscribe", lambda _: None),
+}
+
+
+@pytest.mark.parametrize("limit", ["streams_per_owner", "streams_per_task"])
+async def test_a_stream_too_many_is_refused_before_it_begins(
+    tmp_path: Path, issuer: Issuer, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R97: 88: of a task, or of a caller; when one ends there is room again."""
+    opened = asyncio.Semaphore(0)
+    real = MemoryRateLimits.open_stream
+
+    async def open_stream(self: MemoryRateLimits, *given: Any) -> bool:
+        allowed = await real(self, *given)
+        opened.release()
+        return allowed
+
+    monkeypatch.setattr(MemoryRateLimits, "open_stream", open_stream)
+    app = limited(tmp_path, issuer, f"{{{limit}: 2}}")
+    alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
+
+    async def at_work(caller: Ask, name: str = "m-1") -> str:
+        asked = rpc("SendMessage", **message("work", name), configuration={"returnImmediately": True})
+        return str((await caller("POST", "/", asked)).json()["result"]["task"]["id"])
+
+    task = await at_work(alice)
+    open_ones = [asyncio.create_task(alice("GET", f"/tasks/{task}:subscribe")) for _ in range(2)]
+    for _ in open_ones:
+        await opened.acquire()
+    for name, (method, path, body) in STREAMS.items():
+        refused = await alice(method, path.format(task), body(task))
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10"), (name, refused.text)
+        assert "TOO_MANY_REQUESTS" in refused.text
+    other = await at_work(alice, "m-2")
+    begins = rpc("SendStreamingMessage", **message("hello", "m-3"))
+    answer = await alice("POST", "/", begins)
+    is_of_owner = limit == "streams_per_owner"
+    assert answer.status_code == (429 if is_of_owner else 200)
+    # Refused, it has begun no task.
+    assert (await alice("GET", "/tasks")).json()["totalSize"] == (2 if is_of_owner else 3)
+    # Another's streams are another's.
+    assert (await bob("POST", "/", rpc("SendStreamingMessage", **message("hello")))).status_code == 200
+    for running in (task, other):
+        assert "result" in (await alice("POST", "/", rpc("CancelTask", id=running))).json()
+    assert [(await stream).status_code for stream in open_ones] == [200, 200]
+    for n in range(3):
+        answer = await alice("POST", "/", rpc("SendStreamingMessage", **message("hello", f"m-4-{n}")))
+        assert answer.status_code == 200, "what has ended is not counted"
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("{requests_per_minute: 0}", "aion.limits.requests_per_minute"),
+        ("{streams_per_owner: 1000}", "aion.limits.streams_per_owner"),
+        ("{requests: 5}", "aion.limits.requests is not a key that aion knows"),
+    ],
+)
+def test_what_is_no_limit_is_named(tmp_path: Path, said: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        limited(tmp_path, None, said)

@@ -1,0 +1,306 @@
+"""Nothing that a client sends ends up in a log, an error, a trace or a queue: each is searched for what was planted (87).
+
+Each place is first shown to be searched for real: a harmless marker, the id of a task or a context, is found there.
+"""
+
+import importlib
+import io
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from starlette.types import ASGIApp
+
+import handlers
+from aion_core import log
+from aion_core.lambda_runtime.log import JsonLine
+from infra.local_stack import LocalStack
+from tests.support.asgi import ask
+from tests.support.guarded import jwt_scheme
+from tests.support.issuer import Issuer, issuing
+
+GRAPH = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+
+async def act(state):
+    if "explode" in str(state["messages"][-1].content):
+        raise RuntimeError("the agent has a fault")
+    return {"messages": [AIMessage("done")]}
+
+
+graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
+"""
+
+AION_YAML = """
+aion:
+  security:
+    schemes:
+%s
+  agents:
+    one: {path: leaking_agent.py:graph, capabilities: {extended_agent_card: true}, extended_card: {description: More.}}
+"""
+
+SECRET = "pl4nted-s3cret"
+CONTEXT = "a-harmless-context"
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as found:
+        yield found
+
+
+@pytest.fixture
+def app(tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[ASGIApp]:
+    (tmp_path / "leaking_agent.py").write_text(GRAPH)
+    config = tmp_path / "aion.yaml"
+    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    environ = {**moto.environment("ApiFunction"), "AION_CONFIG": str(config), "AION_FRONTS": "NONE,OFF"}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delitem(sys.modules, "handlers.api", raising=False)
+    monkeypatch.delattr(handlers, "api", raising=False)
+    yield importlib.import_module("handlers.api").app
+    sys.modules.pop("handlers.api", None)
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """What every logger says, at DEBUG, as Lambda has it and as a terminal has it."""
+    written, root = io.StringIO(), logging.getLogger()
+    ours = [logging.StreamHandler(written), logging.StreamHandler(written)]
+    ours[0].setFormatter(JsonLine())
+    ours[1].setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    level = root.level
+    root.setLevel(logging.DEBUG)
+    for handler in ours:
+        root.addHandler(handler)
+    yield written
+    root.setLevel(level)
+    for handler in ours:
+        root.removeHandler(handler)
+
+
+def planted(n: int) -> str:
+    """A secret of its own for each place, so that what is found says where it was."""
+    return f"{SECRET}-{n:03}"
+
+
+def whole_message() -> dict[str, Any]:
+    """A message that is taken, with a secret wherever a client is free to write."""
+    return {
+        "message": {
+            "messageId": "m-1",
+            "contextId": CONTEXT,
+            "role": "ROLE_USER",
+            "parts": [
+                {"text": planted(1), "metadata": {planted(2): planted(3)}},
+                {"data": {planted(4): [planted(5)]}},
+                {"raw": "cGw0bnRlZC1zM2NyZXQ=", "filename": planted(6), "mediaType": "application/octet-stream"},
+                {"url": f"https://files.example.com/{planted(7)}?{planted(8)}", "mediaType": "text/plain"},
+            ],
+            "metadata": {planted(9): {"deep": planted(10)}, "aion:owner": planted(11)},
+            "extensions": [f"https://example.com/{planted(12)}"],
+            planted(13): planted(14),
+        },
+        "metadata": {"k": planted(15)},
+        "configuration": {
+            "taskPushNotificationConfig": {
+                "id": "hook",
+                "url": f"https://hooks.example.org/{planted(16)}?token={planted(17)}",
+                "token": planted(18),
+                "authentication": {"scheme": "Bearer", "credentials": planted(19)},
+            }
+        },
+    }
+
+
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("SendMessage", {"message": {"messageId": f"{planted(30)} ", "role": "ROLE_USER", "parts": [{"text": "x"}]}}),
+    ("SendMessage", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": {"x": planted(31)}}]}}),
+    ("SendMessage", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"raw": f"*{planted(32)}"}]}}),
+    ("SendMessage", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": f"{planted(33)}"}}),
+    ("message/send", {"message": {"messageId": "m", "role": "user", "parts": [{"kind": planted(34), "text": "x"}]}}),
+    ("message/send", {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": [planted(35)]}]}}),
+    ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": f"http://127.0.0.1/{planted(36)}", "token": planted(37)}),
+    ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": "https://a.example", "token": f"{planted(38)}\n"}),
+    ("ListTasks", {"pageToken": planted(39)}),
+    ("GetTask", {"id": planted(40)}),
+    ("GetTask", {"id": "t", "historyLength": planted(41)}),
+    ("CancelTask", {"id": f"x\nERROR root: {planted(42)}"}),
+    ("GetContext", {"contextId": f"{planted(43)} "}),
+    (f"No{planted(44)}", {planted(45): planted(46)}),
+]  # fmt: skip
+
+
+class Client:
+    """Somebody with secrets in each header too."""
+
+    def __init__(self, app: ASGIApp, issuer: Issuer) -> None:
+        self._app = app
+        self.token = issuer.token(sub="alice", private=planted(60))
+        self.answers: list[bytes] = []
+
+    async def rpc(self, method: str, params: Any, **more: str) -> Any:
+        """The answer's JSON, or its text."""
+        headers = {
+            "authorization": f"Bearer {self.token}",
+            "content-type": "application/json",
+            "x-api-key": planted(61),
+            "cookie": f"session={planted(62)}",
+            "x-custom": planted(63),
+            "user-agent": planted(64),
+            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            **more,
+        }
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        answer = await ask(self._app, "POST", f"/?{planted(65)}={planted(66)}", headers, body)
+        self.answers.append(answer.content)
+        return answer
+
+
+async def everything(client: Client) -> str:
+    """All sorts of requests, good and bad; the id of the first one's task."""
+    sent = whole_message()
+    answer = (await client.rpc("SendMessage", sent)).json()
+    task: str = answer["result"]["task"]["id"]
+    again = whole_message()
+    again["message"] |= {"messageId": "m-2"}
+    again["configuration"]["returnImmediately"] = True
+    await client.rpc("SendMessage", again)
+    failing = whole_message()
+    failing["message"] |= {"messageId": "m-3", "contextId": "another", "parts": [{"text": f"explode {planted(20)}"}]}
+    failed = (await client.rpc("SendMessage", failing)).json()
+    assert failed["result"]["task"]["status"]["state"] == "TASK_STATE_FAILED"
+    streamed = whole_message()
+    streamed["message"] |= {"messageId": "m-4"}
+    await client.rpc("SendStreamingMessage", streamed)
+    await client.rpc("GetTask", {"id": task})
+    await client.rpc("CancelTask", {"id": task})
+    return task
+
+
+def bodies(moto: LocalStack, queue: str) -> list[str]:
+    """The bodies in the queue; SQS moves them to the dead letter queue as they are."""
+    sqs, url, found = moto.client("sqs"), moto.physical_id(queue), []
+    while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+        found += [json.dumps(message) for message in messages]
+        for message in messages:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    return found
+
+
+def secrets_in(text: str, client: Client) -> list[str]:
+    """The secrets that stand in the text, with what is around them."""
+    marks = (SECRET, client.token, client.token.split(".")[2], "cGw0bnRlZC1zM2NyZXQ")
+    lines = [line for line in text.splitlines() if any(mark in line for mark in marks)]
+    return [line[:400] for line in lines]
+
+
+async def test_what_a_client_sends_is_in_no_log_and_no_queue(
+    app: ASGIApp, issuer: Issuer, logged: io.StringIO, moto: LocalStack
+) -> None:
+    """R96, R97: 87: not at DEBUG either, nor in what the libraries log."""
+    bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
+    client = Client(app, issuer)
+    task = await everything(client)
+    for method, params in WRONG:
+        assert "error" in (await client.rpc(method, params)).json()
+    await client.rpc("GetTask", {"id": task}, authorization=f"Bearer {client.token}x")
+    await client.rpc("GetTask", {"id": task}, authorization=f"Basic {planted(70)}")
+    await client.rpc("GetTask", {"id": task}, **{"a2a-version": planted(71), "a2a-extensions": planted(72)})
+    said = logged.getvalue()
+    assert task in said
+    assert "Refused with -32602" in said
+    assert "RuntimeError: the agent has a fault" in said
+    assert secrets_in(said, client) == []
+    woken, told = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
+    assert any(CONTEXT in body for body in woken)
+    assert any(task in body for body in told)
+    assert secrets_in("\n".join([*woken, *told]), client) == []
+    for dead in ("TaskDeadLetters", "PushDeadLetters"):
+        if dead in moto.template.resources("AWS::SQS::Queue"):
+            assert bodies(moto, dead) == []
+
+
+async def test_an_error_says_nothing_of_what_was_sent_but_where_it_is_wrong(app: ASGIApp, issuer: Issuer) -> None:
+    """R98: 87: a refusal may be kept, by a proxy or the client's own log."""
+    client = Client(app, issuer)
+    for method, params in WRONG:
+        answer = await client.rpc(method, params)
+        assert '"message":' in answer.text
+        # A name that nobody knows is told of in words of ours.
+        assert secrets_in(answer.text, client) == [], (method, params)
+
+
+async def test_every_line_of_a_request_carries_its_id_and_each_request_has_its_own(
+    app: ASGIApp, issuer: Issuer, logged: io.StringIO
+) -> None:
+    """R97."""
+    client = Client(app, issuer)
+    ids = []
+    for params in ({"message": {**whole_message()["message"], "contextId": f"c-{n}"}} for n in range(2)):
+        logged.truncate(0)
+        await client.rpc("SendMessage", params)
+        lines = [json.loads(line) for line in logged.getvalue().lstrip("\0").splitlines() if line.startswith("{")]
+        ours = [line for line in lines if line["logger"].startswith("aion_core.")]
+        assert any(line["message"] == "A turn begins." for line in ours)
+        assert len({line.get("correlation_id") for line in ours}) == 1, ours
+        ids.append(ours[0]["correlation_id"])
+    assert ids[0] != ids[1]
+
+
+def test_a_line_break_in_what_is_logged_begins_no_line(logged: io.StringIO) -> None:
+    """R97: 88."""
+    log.install()
+    logging.getLogger("aion_core.x").warning("It is %s.", "gone\r\nERROR root: all is lost\x1b[2J\u2028")
+    plain = [line for line in logged.getvalue().splitlines() if not line.startswith("{")]
+    assert plain == ["WARNING aion_core.x: It is gone\\r\\nERROR root: all is lost\\x1b[2J\\u2028."]
+
+
+def test_a_requests_credentials_are_taken_out_of_its_lines_and_tracebacks(logged: io.StringIO) -> None:
+    """R97."""
+    log.install()
+    logger = logging.getLogger("author.of.an.agent")
+    with log.request("r-1", ["hunter2hunter2", "a b"]):
+        logger.error("The header was Bearer hunter2hunter2; a b stays, as short as it is")
+        try:
+            raise ValueError("hunter2hunter2")
+        except ValueError:
+            logger.exception("It failed.")
+    logger.error("Outside of it hunter2hunter2 is a word.")
+    first, *others = [json.loads(line) for line in logged.getvalue().splitlines() if line.startswith("{")]
+    assert first["message"] == "The header was Bearer [redacted]; a b stays, as short as it is"
+    assert (first["correlation_id"], "correlation_id" in others[1]) == ("r-1", False)
+    assert "ValueError: [redacted]" in others[0]["message"]
+    assert "hunter2hunter2" not in json.dumps(others[0])
+    assert "hunter2hunter2" in others[1]["message"]
+
+
+async def test_no_trace_holds_what_was_said(app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R97: 87: though a deployment exports them."""
+    exported = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    with trace.get_tracer("test").start_as_current_span("harmless") as span:
+        span.set_attribute("marker", CONTEXT)
+        client = Client(app, issuer)
+        await everything(client)
+    spans = "\n".join(each.to_json(indent=None) for each in exported.get_finished_spans())
+    assert CONTEXT in spans
+    assert secrets_in(spans, client) == []
+    assert os.environ["ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"] == "false"
