@@ -8,6 +8,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
 """`type/subtype`, as RFC 6838 has it; a range, such as `image/*`, too."""
 WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
+SCOPE = r"^[!#-\[\]-~]+$"
+"""RFC 6749, 3.3."""
 LISTABLE = r"^[^\s,]+$"
 """What can stand in a header that lists such things with commas between them."""
 MAX_PARAMS_DEPTH = 32
@@ -26,8 +28,7 @@ def _named(require: object) -> object:
     return {require: []} if isinstance(require, str) else require
 
 
-Scope = Annotated[str, StringConstraints(pattern=r"^[!#-\[\]-~]+$")]
-"""RFC 6749, 3.3."""
+Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
 SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_named), Field(min_length=1)]
 """Schemes that are needed together, each with its scopes; a name alone is the scheme without."""

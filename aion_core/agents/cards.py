@@ -16,12 +16,12 @@ def public_card(
     base_url: str,
     *,
     at_root: bool,
-    delivers: bool = False,
+    delivers: bool = True,
     security: Security | None = None,
 ) -> AgentCard:
     """Return the card that everybody may read, of an agent reached below `base_url` and guarded by `security`.
 
-    `delivers`: whether the deployment has what delivers push notifications.
+    `delivers`: whether the deployment has what delivers push notifications, as the template's has.
     """
     required = security.skills if security else {}
     return build_card(

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, model
 from aion_core.agents.card_config import (
     LISTABLE,
     MEDIA_TYPE,
+    SCOPE,
     STRICT,
     WEB_ADDRESS,
     ExtendedCard,
@@ -25,6 +26,8 @@ from aion_core.agents.card_config import (
     unlike,
 )
 from aion_core.agents.security_config import (
+    HEADER,
+    SCHEME_TYPES,
     ApiKeyConfig,
     AwsIamConfig,
     BasicConfig,
@@ -208,10 +211,15 @@ def _sentences(path: Path, error: ValidationError) -> list[str]:
 
 def _sentence(problem: Any) -> str:
     where = [str(step) for step in problem["loc"] if step != "[key]"]
+    if "schemes" in where[:-2] and where[where.index("schemes") + 2] in SCHEME_TYPES:
+        # pydantic names the type among the keys.
+        del where[where.index("schemes") + 2]
     key = ".".join(where) or "the file"
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(where[-1], _known_keys(), n=1)
         return f"{key} is not a key that aion knows." + (f" Did you mean {near[0]!r}?" if near else "")
+    if problem["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        return f"{key}.type has to be one of {', '.join(SCHEME_TYPES)}."
     if problem["type"] == "missing":
         return f"{key} is missing."
     if problem["type"] == "value_error":
@@ -226,6 +234,8 @@ _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("too_short", None): lambda _: "is empty.",
     ("string_type", None): lambda said: f"is {said!r}, which YAML does not take for text: put it in quotes.",
     ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
+    ("string_pattern_mismatch", SCOPE): lambda said: f"is {said!r}: a scope is a word without spaces and quotes.",
+    ("string_pattern_mismatch", HEADER): lambda said: f"is {said!r}: it has to be a header's name, such as X-API-Key.",
     ("string_pattern_mismatch", LISTABLE): lambda said: (
         f"is {said!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
     ),

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringCo
 from aion_core.agents.card_config import STRICT, RequirementConfig, Said, SchemeName
 from aion_core.auth.declaration import ALGORITHMS, IamOwner
 
+HEADER = r"^[A-Za-z][A-Za-z0-9-]{0,63}$"
 _LOOPBACK = r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?(/\S*)?"
 _NOT_FOR_KEYS = frozenset(
     {"authorization", "cookie", "host", "content-type", "content-length", "accept", "user-agent", "a2a-version"}
@@ -16,7 +17,7 @@ _NOT_FOR_KEYS = frozenset(
 
 
 def _trusted(url: str) -> str:
-    if not re.fullmatch(rf"https://[^\s/?#@]+[^\s?#]*|{_LOOPBACK}", url):
+    if not re.fullmatch(rf"https://[^\s/?#@]+(/[^\s?#]*)?|{_LOOPBACK}", url):
         raise ValueError(f"{url!r} has to be an https URL without a query (http on loopback only)")
     return url
 
@@ -67,9 +68,7 @@ class ApiKeyConfig(_Strict):
     """Keys of this deployment, made by `aion key create`."""
 
     type: Literal["api-key"]
-    header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$"), AfterValidator(_own_header)] = (
-        "X-API-Key"
-    )
+    header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_own_header)] = "X-API-Key"
 
 
 class BasicConfig(_Strict):
@@ -89,6 +88,8 @@ class AwsIamConfig(_Strict):
 SchemeConfig = Annotated[
     BearerJwtConfig | OidcConfig | ApiKeyConfig | BasicConfig | AwsIamConfig, Field(discriminator="type")
 ]
+
+SCHEME_TYPES = ("bearer-jwt", "oidc", "api-key", "basic", "aws-iam")
 
 
 class SecurityConfig(BaseModel):

@@ -52,7 +52,8 @@ def decide(security: Security, proven: Mapping[str, Principal | Unproven], agent
             continue
         missing = _missing(requirement, known)
         if not missing and all(_is_for(principal, agent_id) for principal in known) and _agree(known):
-            return Allowed(_joined(known), _skills(security, proven, known[0]))
+            caller = _joined(known)
+            return Allowed(caller, _skills(security, proven, caller, agent_id))
         lacking = missing if lacking is None else lacking
     if lacking is not None:
         return Refused(403, scopes=lacking)
@@ -85,11 +86,15 @@ def _joined(known: list[Principal]) -> Principal:
     return Principal(first.issuer, first.subject, tenant, first.scopes, first.agents)
 
 
-def _skills(security: Security, proven: Mapping[str, Principal | Unproven], caller: Principal) -> frozenset[str]:
+def _skills(
+    security: Security, proven: Mapping[str, Principal | Unproven], caller: Principal, agent_id: str
+) -> frozenset[str]:
     """Return the skills whose own requirements are fulfilled too."""
 
     def fulfils(requirement: Requirement) -> bool:
         known = [found for name in requirement if isinstance(found := proven[name], Principal)]
+        if not all(_is_for(principal, agent_id) for principal in known):
+            return False
         return len(known) == len(requirement) and not _missing(requirement, known) and _agree([caller, *known])
 
     return frozenset(skill for skill, require in security.skills.items() if any(map(fulfils, require)))

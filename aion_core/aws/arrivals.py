@@ -272,8 +272,10 @@ class Arrivals:
         before = follow_up.head
         if follow_up.push is None:
             return before, []
+        # A task at work may have gone on since it was read: it hears of what follows, not of what was.
+        now = await self._log.head(before.key) or before
         known = await self._push.known(before.key)
-        registered = await self._push.register(before.key, follow_up.push, known, after=before.generation)
+        registered = await self._push.register(before.key, follow_up.push, known, after=now.generation)
         return pushed.listening(before, follow_up.push), [registered.write]
 
     async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> Begun | Waiting | None:

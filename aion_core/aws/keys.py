@@ -21,9 +21,19 @@ LAST = "\U0010ffff"
 """Sorts after whatever else may follow in a sort key."""
 
 
+TASKS = "TASK#"
+"""What the partitions of all tasks begin with."""
+
+
 def task_partition(task: TaskKey) -> str:
     """Return the partition that holds a task's head and its events."""
-    return f"TASK#{quoted(task.owner)}#{task.task_id}"
+    return f"{TASKS}{quoted(task.owner)}#{task.task_id}"
+
+
+def task_of(key: Key) -> TaskKey:
+    """Return the task in whose partition this is."""
+    _, owner, task_id = key["pk"]["S"].split("#", 2)
+    return TaskKey(unquote(owner), task_id)
 
 
 def head_key(task: TaskKey) -> Key:
@@ -146,9 +156,8 @@ def overdue_push_key(overdue: OverduePush) -> Key:
 
 def overdue_push_of(key: Key, at: datetime) -> OverduePush:
     """Return what is overdue whose key this is."""
-    _, owner, task_id = key["pk"]["S"].split("#", 2)
+    task = task_of(key)
     kind, _, name = key["sk"]["S"].partition("#")
-    task = TaskKey(unquote(owner), task_id)
     return OverduePush(task, at, int(name)) if kind == "EVENT" else OverduePush(task, at, config_id=name)
 
 

@@ -55,6 +55,10 @@ class TaskLog:
                 return log
         return await self._log_from_snapshot(key)
 
+    async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.every_event`."""
+        return await self._log_after(key, after) or await self._log_from_snapshot(key)
+
     async def _log_after(self, key: TaskKey, after: int) -> Log | None:
         """Return the log after that event, None where some of it is gone."""
         found = await self._reads.query(keys.task_partition(key), keys.event_sort(after + 1), keys.HEAD)

@@ -384,6 +384,10 @@ class DynamoDBTaskStore:
         """See `ports.TaskStore.log`."""
         return await self._log.log(key, after=after)
 
+    async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.every_event`."""
+        return await self._log.every_event(key, after=after)
+
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """See `ports.TaskStore.deltas`."""
         return await self._log.deltas(key, since=since)

@@ -69,7 +69,10 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     if agent not in agents:
         raise ConfigurationError(f"{config} has no agent {agent!r}; it has {', '.join(agents)}.")
     security = declared_securities(agents).get(agent)
-    found = public_card(agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, security=security)
+    # The template gives each deployment the queue by which push notifications are delivered.
+    found = public_card(
+        agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, delivers=True, security=security
+    )
     if extended:
         more = extended_card(found, agents[agent], security)
         if more is None:

@@ -8,6 +8,7 @@ from aion_core import __version__
 from aion_core.cli.card import card
 from aion_core.cli.dev import dev
 from aion_core.cli.key import key
+from aion_core.cli.push import push
 from aion_core.cli.user import user
 from aion_core.errors import AionError
 
@@ -21,6 +22,7 @@ def aion() -> None:
 aion.add_command(dev)
 aion.add_command(card)
 aion.add_command(key)
+aion.add_command(push)
 aion.add_command(user)
 
 

@@ -266,10 +266,16 @@ class MemoryTaskStore:
             if task is None:
                 return None
             base = after or max(task.snapshots, default=0)
-            entries = [_numbered(number, entry) for number, entry in enumerate(task.log[base:], start=base + 1)]
+            entries = _entries(task, base)
             if base and not after:
                 entries.insert(0, Numbered(base, Task.FromString(task.snapshots[base])))
             return Log(task.head, tuple(entries))
+
+    async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.every_event`."""
+        with self._lock:
+            task = self._tasks.get(key)
+            return Log(task.head, tuple(_entries(task, after))) if task else None
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """See `ports.TaskStore.deltas`."""
@@ -425,6 +431,10 @@ def _place(batch: DeltaBatch) -> Cursor:
 
 def _pack(event: Event) -> bytes:
     return stream_response(event).SerializeToString()
+
+
+def _entries(task: "_Task", after: int) -> list[Numbered]:
+    return [_numbered(number, entry) for number, entry in enumerate(task.log[after:], start=after + 1)]
 
 
 def _numbered(generation: int, entry: _Entry) -> Numbered:

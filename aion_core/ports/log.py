@@ -387,6 +387,10 @@ class TaskStore(Protocol):
         """
         ...
 
+    async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """Return the log as `log` does, but from the start too without a snapshot: each event, where they are all there."""
+        ...
+
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """Return the batches whose (generation, fence, first) is the cursor's or greater, in that order."""
         ...

@@ -24,6 +24,7 @@ from aion_core.push.guard import Allowed
 from aion_core.push.registration import as_given, check_config, to_keep
 from aion_core.tasks import page_tokens
 from aion_core.tasks.service import Call
+from aion_core.tasks.waking import wake_delivery
 
 MAX_PAGE_SIZE = 100
 """A task has fewer configs; a client that asks for more than it can get is no worse than one that asks for all."""
@@ -63,7 +64,7 @@ class PushRegistry:
         config_id = config.id or _id_for(version, config.task_id)
         kept = await self._to_keep(call, config, key, config_id, version)
         await self._configs.put(key, kept)
-        await self._bells.ring(PushBell(key))
+        await wake_delivery(self._bells, PushBell(key))
         return as_given(kept, config.task_id, config.tenant)
 
     async def with_message(self, call: Call, request: pb.SendMessageRequest, version: PushVersion) -> Call:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from aion_core.errors import ClaimLost, StoreCorrupt, StoreError
+from aion_core.errors import ClaimLost, StoreCorrupt
 from aion_core.ports import (
     POST_SECONDS,
     Blocked,
@@ -39,6 +39,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import Task
 from aion_core.push import schedule
 from aion_core.tasks import projection, pushed
+from aion_core.tasks.waking import wake_delivery
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +75,10 @@ class PushDelivery:
         clock: Clock,
         *,
         chance: Callable[[], float] = random.random,
+        retry_seconds: Sequence[float] = schedule.RETRY_SECONDS,
     ) -> None:
-        """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter."""
+        """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter of `retry_seconds`."""
+        self._retry_seconds = retry_seconds
         self._tasks, self._configs, self._bells = tasks, configs, bells
         self._webhooks, self._render, self._clock, self._chance = webhooks, render, clock, chance
 
@@ -107,7 +110,7 @@ class PushDelivery:
             for error in ended:
                 if isinstance(error, BaseException):
                     raise error
-        await self._ring(PushBell(task))
+        await wake_delivery(self._bells, PushBell(task))
 
     async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], walked: set[int]) -> None:
         """Forget the events that need not be remembered any more.
@@ -126,7 +129,7 @@ class PushDelivery:
             if delivery.next_at is not None and not delivery.disabled
         ]
         if left and 0 < min(left) <= SOON_SECONDS:
-            await self._ring(PushBell(task), delay=min(left))
+            await wake_delivery(self._bells, PushBell(task), delay=min(left))
 
     async def _deliver(self, delivery: Delivery, walked: set[int], until: datetime | None) -> None:
         """Post for one config what it has not passed, in order, until it has, or a post fails, or time is up."""
@@ -145,7 +148,7 @@ class PushDelivery:
 
     async def _log(self, claim: Claim) -> Log | None:
         try:
-            return await self._tasks.log(claim.delivery.task, after=claim.delivery.cursor)
+            return await self._tasks.every_event(claim.delivery.task, after=claim.delivery.cursor)
         except StoreCorrupt:
             logger.exception("The log of a task cannot be read.", extra=_labels(claim.delivery))
             return None
@@ -186,7 +189,8 @@ class PushDelivery:
     async def _fail(self, claim: Claim, generation: int, outcome: Outcome) -> Claim | None:
         """Note that a post failed, and see to the next try; return the claim where the event is given up instead."""
         words, labels = _words(outcome), _labels(claim.delivery, generation)
-        wait = schedule.delay(claim.delivery.tries, outcome, self._chance())
+        tries, retry_seconds = claim.delivery.tries, self._retry_seconds
+        wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
         if wait is None:
             logger.error("A notification is given up: %s", words, extra=labels)
             return await self._configs.bury(claim, cursor=generation, failure=words, until=self._claimed_until())
@@ -196,7 +200,7 @@ class PushDelivery:
         due_at = next_at + timedelta(seconds=BELL_SECONDS) if by_bell else next_at
         await self._configs.fail(claim, failure=words, next_at=next_at, due_at=due_at)
         if by_bell:
-            await self._ring(PushBell(claim.delivery.task), delay=wait.total_seconds())
+            await wake_delivery(self._bells, PushBell(claim.delivery.task), delay=wait.total_seconds())
         return None
 
     async def _post(self, claim: Claim, entry: Numbered) -> Outcome:
@@ -217,17 +221,12 @@ class PushDelivery:
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
         """Return the task with this event; as it is later, where the log begins later."""
         log = await self._tasks.log(task)
+        if log is not None and log.events[0].generation > entry.generation:
+            log = await self._tasks.every_event(task)
         if log is None:
             return None
         upto = [each for each in log.events if each.generation <= entry.generation]
         return projection.fold(upto or log.events[:1])
-
-    async def _ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
-        """Ring; what is due is found by its due time, should that fail."""
-        try:
-            await self._bells.ring(bell, delay=delay)
-        except StoreError as error:
-            logger.warning("A bell could not be rung: %s", error, extra={"task_id": bell.task.task_id})
 
     def _claimed_until(self) -> datetime:
         return self._clock.now() + timedelta(seconds=CLAIM_SECONDS)

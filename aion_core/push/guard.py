@@ -8,6 +8,7 @@ and at each try; the addresses of its name at each try, by whoever then connects
 import ipaddress
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -92,7 +93,9 @@ class Allowed:
         """Return what a service allows that is reached at `base_url`; raises ValueError for what is no network."""
         scheme, _, rest = base_url.partition("://")
         said = _HOST_AND_PORT.match(rest.partition("/")[0])
-        host, port = (said[1].strip("[]").lower(), said[2]) if said else ("", None)
+        host, port = said.groups() if said else ("", None)
+        with suppress(WebhookBlocked):
+            host = _host(host)[0]
         return cls(
             http=http,
             ports=frozenset(ports) or cls().ports,

@@ -1,5 +1,6 @@
 """When a notification is tried again, when it is given up, and whose turn it is to be posted for. Pure."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from aion_core.ports import Delivery, Outcome, Refused
@@ -14,14 +15,16 @@ LONGEST_SECONDS = 86_400.0
 """Longer than a day nobody is waited for, whatever its Retry-After says."""
 
 
-def delay(tries: int, outcome: Outcome, chance: float) -> timedelta | None:
+def delay(
+    tries: int, outcome: Outcome, chance: float, *, retry_seconds: Sequence[float] = RETRY_SECONDS
+) -> timedelta | None:
     """Return how long to wait after a try that failed, `tries` before it; None where it is given up.
 
     `chance` is from 0 to 1. A Retry-After is honoured where it asks for more patience than the schedule has.
     """
-    if tries >= len(RETRY_SECONDS):
+    if tries >= len(retry_seconds):
         return None
-    seconds = RETRY_SECONDS[tries] * (1 + JITTER * chance)
+    seconds = retry_seconds[tries] * (1 + JITTER * chance)
     if isinstance(outcome, Refused) and outcome.retry_after is not None:
         seconds = max(seconds, min(outcome.retry_after, LONGEST_SECONDS))
     return timedelta(seconds=seconds)

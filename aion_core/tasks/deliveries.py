@@ -16,7 +16,9 @@ def registered(
     """Return the delivery of a config that is registered after this event, or in the place of one that stood before."""
     if before is None:
         return Delivery(task, config_id, after, after, due_at=due_at)
-    return Delivery(task, config_id, before.after, before.cursor, due_at=due_at)
+    # What was given up stays to be seen, and driven again: perhaps it is given another URL for that very reason.
+    dead, dead_from = before.dead, before.dead_from
+    return Delivery(task, config_id, before.after, before.cursor, dead=dead, dead_from=dead_from, due_at=due_at)
 
 
 def claimed(delivery: Delivery, until: datetime) -> Delivery:

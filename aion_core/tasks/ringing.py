@@ -1,10 +1,8 @@
 """Rings for each commit that somebody may want to be told of by push notifications: after it, and never in its way."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
-from aion_core.errors import StoreError
 from aion_core.ports import (
     Begun,
     Busy,
@@ -30,8 +28,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Event, Task
 from aion_core.tasks import pushed
-
-logger = logging.getLogger(__name__)
+from aion_core.tasks.waking import wake_delivery
 
 RING_SECONDS = 1.0
 """How long a turn's end waits for its bells to be taken: what is rung later, or never, is found by its due time."""
@@ -117,16 +114,17 @@ class RingingStore:
     async def _ring(self, task: TaskKey) -> None:
         try:
             while (newest := self._newest.pop(task, None)) is not None:
-                try:
-                    await self._bells.ring(PushBell(task, newest))
-                except StoreError as error:
-                    logger.warning("A bell could not be rung: %s", error, extra={"task_id": task.task_id})
+                await wake_delivery(self._bells, PushBell(task, newest))
         finally:
             self._ringing.pop(task, None)
+            self._newest.pop(task, None)
 
     async def _taken(self, task: TaskKey) -> None:
-        if task in self._ringing:
-            await asyncio.wait({self._ringing[task]}, timeout=RING_SECONDS)
+        ringing = self._ringing.get(task)
+        if ringing is not None:
+            await asyncio.wait({ringing}, timeout=RING_SECONDS)
+            # Nothing relies on running after the answer: the due time tells of what this has not.
+            ringing.cancel()
 
     # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -153,6 +151,10 @@ class RingingStore:
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
         """See `ports.TaskStore.log`."""
         return await self._store.log(key, after=after)
+
+    async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.every_event`."""
+        return await self._store.every_event(key, after=after)
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """See `ports.TaskStore.deltas`."""

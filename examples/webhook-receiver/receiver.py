@@ -1,4 +1,4 @@
-"""A webhook that hears of tasks: it takes only what its own token has signed, each event once and in order.
+"""A webhook that hears of tasks: it takes only what its own token has signed, each event once.
 
     pip install standardwebhooks
     WEBHOOK_TOKEN=whsec_… python receiver.py
@@ -26,7 +26,7 @@ class Inbox:
     def __init__(self, token: str) -> None:
         # A token that is no key itself signs by its bytes.
         self._webhook = Webhook(token if token.startswith("whsec_") else token.encode())
-        self._heard: dict[tuple[str, str], int] = {}
+        self._heard: set[str] = set()
         self._one_at_a_time = threading.Lock()
 
     def take(self, headers: Mapping[str, str], body: bytes, act: Callable[[Any], None]) -> bool:
@@ -35,13 +35,13 @@ class Inbox:
             event = self._webhook.verify(body, dict(headers))
         except ValueError as error:
             raise WebhookVerificationError(str(error)) from error
-        # Of one task, for one config, the numbers only grow.
-        task, number, config = headers["webhook-id"].split("_", 2)
+        # They come in order, but for one that was given up and is posted again later: so not by the highest number.
+        repeat = headers["webhook-id"]
         with self._one_at_a_time:
-            if int(number) <= self._heard.get((task, config), 0):
+            if repeat in self._heard:
                 return False
             act(event)
-            self._heard[task, config] = int(number)
+            self._heard.add(repeat)
         return True
 
 

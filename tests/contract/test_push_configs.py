@@ -137,10 +137,12 @@ async def test_a_config_that_comes_with_an_answer_hears_of_what_follows(push: Pu
 async def test_a_config_that_comes_with_a_message_to_a_task_at_work_hears_of_what_follows(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
+    # The task has gone on since its client has read it.
+    head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), Waiting)
-    await push.chat.ends(begun, push.chat.says(begun.head).status.state)
-    assert (await push.delivery()).after == 2
-    assert await push.due_events() == {3}
+    await push.chat.ends(replace(begun, head=head), push.chat.says(head).status.state)
+    assert (await push.delivery()).after == 3
+    assert await push.due_events() == {4}
 
 
 @pytest.mark.parametrize("at_work", [True, False])
@@ -326,6 +328,20 @@ async def test_what_is_given_up_is_counted_and_may_be_driven_again(push: Pushes)
     assert (again.cursor, again.dead, again.dead_from, again.tries, again.failure) == (1, 0, 0, 0, "")
     assert [each.config_id for each in await push.overdue()] == ["p-1"]
     assert await push.configs.redrive(push.key(), "p-2") is None
+
+
+async def test_what_was_given_up_may_be_driven_again_to_the_config_in_its_place(push: Pushes) -> None:
+    await starts(push, a_config())
+    until = push.clock.now()
+    await push.configs.settle(
+        await push.configs.bury(await push.claimed(), cursor=2, failure="HTTP 404", until=until), cursor=3
+    )
+    await push.configs.put(push.key(), a_config(url="https://hooks.test/right"))
+    after = await push.delivery()
+    assert (after.cursor, after.dead, after.dead_from) == (3, 1, 2)
+    again = await push.configs.redrive(push.key(), "p-1")
+    assert again is not None
+    assert again.cursor == 1
 
 
 async def test_who_is_gone_is_disabled_until_an_operator_says_otherwise(push: Pushes) -> None:

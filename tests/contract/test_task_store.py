@@ -476,6 +476,11 @@ async def test_a_reader_may_begin_at_a_snapshot_and_has_the_same_task(chat: Conv
     assert tail is not None
     assert [entry.generation for entry in tail.events] == [3, 4, 5, 6], "a cursor before it gets every event"
     assert not any(entry.event == whole for entry in tail.events)
+    every = await chat.store.every_event(asked.key)
+    assert every is not None
+    assert [entry.generation for entry in every.events] == [1, 2, 3, 4, 5, 6]
+    assert await chat.store.every_event(asked.key, after=2) == tail
+    assert await chat.store.every_event(chat.key("t-never")) is None
 
 
 def _then(task: Task, generation: int, event: Event) -> Task:

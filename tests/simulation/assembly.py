@@ -4,12 +4,15 @@ import sys
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Bell, TaskKey
+from aion_core.ports import Bell, Notification, PushBell, PushConfig, TaskKey, WebhookRequest
 from aion_core.protocol.types import Message
+from aion_core.push.delivery import PushDelivery
+from aion_core.tasks.ringing import RingingStore
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import Call, TaskService
 from aion_core.tasks.sweep import Sweep
@@ -30,20 +33,65 @@ class Parts:
     service: TaskService
     worker: Worker
     sweep: Sweep
+    delivery: PushDelivery
+    registry: "Registry"
 
 
 def assemble(process: "Process") -> Parts:
     """Put the engine together as `bootstrap` does, with this process's view of the world."""
     world = process.world
     agent = ScriptedAgent(process)
-    runner = TaskRunner(
-        process.store, lambda _: agent, process.clock, process.bells, keep_lease=partial(SimHeartbeat, process)
+    store = RingingStore(process.store, process.push_bells)
+    runner = TaskRunner(store, lambda _: agent, process.clock, process.bells, keep_lease=partial(SimHeartbeat, process))
+    worker = Worker(store, runner, process.bells, process.clock)
+    service = TaskService(store, worker, process.bells, process.clock, double_texting={"agent": world.when_busy})
+    sweep = Sweep(store, process.bells, process.push_configs, process.push_bells)
+    delivery = PushDelivery(
+        store,
+        process.push_configs,
+        process.push_bells,
+        process.webhooks,
+        render,
+        process.clock,
+        chance=world.random.random,
+        retry_seconds=RETRY_SECONDS,
     )
-    worker = Worker(process.store, runner, process.bells, process.clock)
-    service = TaskService(
-        process.store, worker, process.bells, process.clock, double_texting={"agent": world.when_busy}
-    )
-    return Parts(service, worker, Sweep(process.store, process.bells))
+    return Parts(service, worker, sweep, delivery, Registry(process))
+
+
+RETRY_SECONDS = (5.0, 60.0, 1000.0)
+"""When a notification is tried again: soon, by a bell a minute ahead, and by the due index alone."""
+
+
+def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
+    """What is posted, in words that the receivers of the world read."""
+    task = notification.task
+    words = {"owner": task.owner, "task": task.task_id, "config": config.id, "generation": notification.generation}
+    return WebhookRequest({"id": notification.id, **{name: str(word) for name, word in words.items()}}, b"")
+
+
+class Registry:
+    """Registers and deletes push configs, as the front does."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process = process
+
+    async def put(self, call: Call, task_id: str, config: PushConfig) -> Any:
+        """Keep the config, and ring."""
+        key = TaskKey(call.owner, task_id)
+        delivery = await self._process.push_configs.put(key, config)
+        await self._process.push_bells.ring(PushBell(key))
+        return delivery
+
+    async def delete(self, call: Call, task_id: str, config_id: str) -> Any:
+        """Forget the config."""
+        await self._process.push_configs.delete(TaskKey(call.owner, task_id), config_id)
+        return "deleted"
+
+
+def listening(call: Call, config: PushConfig | None) -> Call:
+    """The call of a client that wants to hear of its task."""
+    return replace(call, push=config)
 
 
 def call(process: "Process", owner: str) -> Call:
@@ -56,8 +104,10 @@ def back(call: Call, last_heard: str) -> Call:
     return replace(call, last_heard=last_heard)
 
 
-def hear(process: "Process", bell: Bell) -> Awaitable[Any]:
+def hear(process: "Process", bell: Bell | PushBell) -> Awaitable[Any]:
     """Do as the function does that a bell has woken."""
+    if isinstance(bell, PushBell):
+        return process.parts.delivery.answer(bell, until=process.deadline)
     return process.parts.worker.answer(bell, until=process.deadline)
 
 
@@ -69,6 +119,7 @@ def sweep(process: "Process") -> Awaitable[Any]:
 def promised(store: MemoryTaskStore) -> list[str]:
     """What the table still owes to somebody, in words."""
     owed = [f"{key.context_id} has a due time" for key in store._due]
+    owed += [f"{due.task.task_id} has a notification due: {due}" for due in store.pushes_due()]
     for key, record in store._contexts.items():
         if record.running is not None:
             owed.append(f"{key.context_id} runs {record.running.id}, whose lease nobody gave back")

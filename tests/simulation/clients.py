@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import ClientError, StoreError
-from aion_core.ports import Delta, TaskKey
+from aion_core.ports import Delta, PushConfig, TaskKey
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState
 from tests.simulation import assembly
 from tests.simulation.connections import Broken, Connection
@@ -41,13 +41,22 @@ class Client:
             parts=[Part(text=text)],
         )  # fmt: skip
 
-    async def send(self, text: str, id_: str, *, wait: bool = True, context: str = "c", task: str = "") -> Any:
+    async def send(
+        self,
+        text: str,
+        id_: str,
+        *,
+        wait: bool = True,
+        context: str = "c",
+        task: str = "",
+        push: PushConfig | None = None,
+    ) -> Any:
         """Send until somebody answers: the task, or the ClientError that refuses it."""
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         request.configuration.return_immediately = not wait
         return await self._asked(
             "send",
-            lambda service, call: service.send(call, request),
+            lambda service, call: service.send(assembly.listening(call, push), request),
             message_id=id_,
             task_id=task,
             context="" if task else context,
@@ -56,6 +65,16 @@ class Client:
     async def get(self, task_id: str) -> Any:
         """Read the task."""
         return await self._asked("get", lambda service, call: service.get(call, task_id), task_id=task_id)
+
+    async def register(self, task_id: str, config: PushConfig) -> Any:
+        """Ask to be told of the task."""
+        put = lambda registry, call: registry.put(call, task_id, config)  # noqa: E731
+        return await self._asked("register", put, task_id=task_id, of="registry")
+
+    async def unregister(self, task_id: str, config_id: str) -> Any:
+        """Ask to be told no more."""
+        delete = lambda registry, call: registry.delete(call, task_id, config_id)  # noqa: E731
+        return await self._asked("unregister", delete, task_id=task_id, of="registry")
 
     async def cancel(self, task_id: str) -> Any:
         """Cancel the task."""
@@ -120,7 +139,14 @@ class Client:
         return after
 
     async def _asked(
-        self, what: str, operation: Any, *, message_id: str = "", task_id: str = "", context: str = ""
+        self,
+        what: str,
+        operation: Any,
+        *,
+        message_id: str = "",
+        task_id: str = "",
+        context: str = "",
+        of: str = "service",
     ) -> Any:
         world = self.world
         refused: Any = None
@@ -130,7 +156,7 @@ class Client:
                 self.name, self.owner, what, world.loop.time(), message_id, task_id, context, before=len(known)
             )
             world.history.askings.append(asking)
-            connection = world.ask(self.owner, operation)
+            connection = world.ask(self.owner, operation, of=of)
             asking.process = connection.process
             world.trace(self.name, f"{what} {message_id or task_id} (to {connection.process})")
             try:

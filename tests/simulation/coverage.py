@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from string import ascii_letters
 
 from tests.simulation.faults import APPLIES, KINDS, WHY_NOT, Fault
 from tests.simulation.run import Outcome
@@ -78,8 +79,8 @@ class Coverage:
 
     def _table(self, corner: str, columns: list[str], count: object) -> Iterator[str]:
         for number, column in enumerate(columns):
-            yield f"  {chr(ord('a') + number)} = {column}"
-        yield f"{corner:20}" + "".join(f"{chr(ord('a') + number):>5}" for number in range(len(columns)))
+            yield f"  {ascii_letters[number]} = {column}"
+        yield f"{corner:20}" + "".join(f"{letter:>5}" for letter in ascii_letters[: len(columns)])
         for fault in Fault:
             cells = [count(fault.value, column) for column in columns]  # type: ignore[operator]
             yield f"{fault.value:20}" + "".join(f"{cell or '.':>5}" for cell in cells)

@@ -17,11 +17,13 @@ WRITES = (
     "store.claim",
     "store.renew",
 )
+PUSH_WRITES = ("push.register", "push.claim", "push.move", "push.clear", "push.sweep")
 READS = ("store.known", "store.head", "store.log", "store.deltas", "store.overdue", "store.holds")
 STORE = (*WRITES, *READS)
+PUSH = (*PUSH_WRITES, "push.read")
 AGENT = ("agent.effect", "agent.checkpoint", "agent.read")
 SPEECH = ("sse.write", "answer.write")
-KINDS = (*STORE, "bell.ring", "queue.receive", "queue.delete", *SPEECH, *AGENT, "invoke")
+KINDS = (*STORE, "bell.ring", "queue.receive", "queue.delete", *SPEECH, *AGENT, *PUSH, "webhook.post", "invoke")
 """Every kind of side effect there is; "invoke" is the beginning of an invocation."""
 
 
@@ -57,14 +59,23 @@ class Fault(StrEnum):
 _EVERYWHERE = tuple(kind for kind in KINDS if kind not in ("invoke", "queue.receive"))
 APPLIES: Mapping[Fault, tuple[str, ...]] = {
     Fault.CRASH_BEFORE: _EVERYWHERE,
-    Fault.CRASH_AFTER: (*WRITES, "bell.ring", "queue.delete", *SPEECH, "agent.effect", "agent.checkpoint"),
-    Fault.CRASH_IN_FLIGHT: (*WRITES, "bell.ring", "agent.checkpoint"),
+    Fault.CRASH_AFTER: (
+        *WRITES,
+        "bell.ring",
+        "queue.delete",
+        *SPEECH,
+        "agent.effect",
+        "agent.checkpoint",
+        *PUSH_WRITES,
+        "webhook.post",
+    ),
+    Fault.CRASH_IN_FLIGHT: (*WRITES, "bell.ring", "agent.checkpoint", *PUSH_WRITES, "webhook.post"),
     Fault.KILLED_SOON: ("invoke",),
     Fault.TIME_IS_SHORT: ("invoke",),
     Fault.FROZEN_BEFORE: _EVERYWHERE,
     Fault.FROZEN_AFTER: _EVERYWHERE,
     Fault.OVERTAKEN: _EVERYWHERE,
-    Fault.DOUBLED: (*WRITES, "bell.ring", "agent.checkpoint", "queue.receive"),
+    Fault.DOUBLED: (*WRITES, "bell.ring", "agent.checkpoint", "queue.receive", "push.register", "push.clear"),
     Fault.LATE: ("bell.ring", "queue.receive"),
     Fault.SEEN_AGAIN: ("queue.receive",),
     Fault.POISONED: ("queue.receive",),
@@ -72,14 +83,14 @@ APPLIES: Mapping[Fault, tuple[str, ...]] = {
     Fault.REDRIVEN: ("queue.receive",),
     Fault.PURGED: ("queue.receive", "bell.ring"),
     Fault.LOST: ("bell.ring",),
-    Fault.THROTTLED: (*STORE, "bell.ring", "agent.checkpoint", "agent.read"),
-    Fault.BURST: (*STORE,),
-    Fault.ANSWER_LOST: (*WRITES, "bell.ring", "agent.checkpoint"),
+    Fault.THROTTLED: (*STORE, "bell.ring", "agent.checkpoint", "agent.read", *PUSH),
+    Fault.BURST: (*STORE, *PUSH),
+    Fault.ANSWER_LOST: (*WRITES, "bell.ring", "agent.checkpoint", *PUSH_WRITES),
     Fault.STALE: ("store.overdue"),
-    Fault.SLOW: (*STORE, "bell.ring", "agent.checkpoint"),
+    Fault.SLOW: (*STORE, "bell.ring", "agent.checkpoint", *PUSH, "webhook.post"),
     Fault.CLIENT_LEAVES: SPEECH,
     Fault.CLIENT_SLOW: ("sse.write",),
-    Fault.SKEWED: (*STORE,),
+    Fault.SKEWED: (*STORE, *PUSH),
 }
 """At which kinds of side effect a fault can happen."""
 
@@ -88,7 +99,7 @@ WHY_NOT: Mapping[Fault, str] = {
     Fault.CRASH_IN_FLIGHT: "only a request that writes can still do something when its sender is gone",
     Fault.KILLED_SOON: "it is drawn when an invocation begins",
     Fault.TIME_IS_SHORT: "it is drawn when an invocation begins",
-    Fault.DOUBLED: "to read twice changes nothing",
+    Fault.DOUBLED: "to read twice changes nothing, and who has a claim changes it once by its revision",
     Fault.LATE: "only bells come late; a slow call is `slow`",
     Fault.SEEN_AGAIN: "only a message becomes visible again",
     Fault.POISONED: "only a message has a body that can be nonsense",

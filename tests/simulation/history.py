@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aion_core.ports import ContextKey, Numbered, TaskKey
+from aion_core.ports import ContextKey, Numbered, Outcome, PushConfig, TaskKey
 from aion_core.protocol.types import Message, Task, TaskState, stream_response
 
 
@@ -105,6 +105,32 @@ class Did:
     """Whether its fence was still the context's."""
 
 
+@dataclass(frozen=True)
+class Listening:
+    """A push config from the moment it was kept."""
+
+    at: float
+    task: TaskKey
+    config: PushConfig
+    after: int
+    """How many events the task had then."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """A notification at the moment it came to its receiver."""
+
+    at: float
+    process: str
+    task: TaskKey
+    config_id: str
+    generation: int
+    id: str
+    outcome: Outcome
+    claimed: float
+    """When the process that posted it was last told that it had the right to."""
+
+
 class History:
     """The facts of one schedule, in the order in which they happened."""
 
@@ -127,6 +153,16 @@ class History:
         """What sweeps have claimed and not rung for yet."""
         self.spoken: dict[tuple[str, int], str] = {}
         """What text an agent has spoken in chunks, for a task and under a fence."""
+        self.listenings: list[Listening] = []
+        self.posts: list[Post] = []
+        self.registered: dict[tuple[TaskKey, str], float] = {}
+        """When which push config was registered last."""
+        self.deleted: dict[tuple[TaskKey, str], float] = {}
+        """When which push config was deleted."""
+        self.claims: dict[tuple[str, TaskKey, str], float] = {}
+        """When which process last had the right to post for which config."""
+        self.claimed_pushes: list[TaskKey] = []
+        """What sweeps have claimed of notifications and not rung for yet."""
         self.bells = 0
         self.surprises: list[str] = []
         """Exceptions that nobody expected."""

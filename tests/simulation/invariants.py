@@ -15,6 +15,11 @@ from tests.simulation.agents import PROGRAMS, answer_to, text_of
 from tests.simulation.faults import Fault
 from tests.simulation.history import Entry, Hearing, plain, users_messages
 from tests.simulation.loop import at_once
+from tests.simulation.push_invariants import (
+    i8_who_listens_is_told,
+    i9_the_tries_of_an_event_have_one_id,
+    i16c_who_listens_is_told_soon,
+)
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -494,4 +499,7 @@ CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
     i19_what_is_said_is_said_as_it_was,
     i20_who_is_refused_has_given_cause,
     i18_the_answer_is_the_agents,
+    i8_who_listens_is_told,
+    i9_the_tries_of_an_event_have_one_id,
+    i16c_who_listens_is_told_soon,
 )

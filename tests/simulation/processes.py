@@ -2,13 +2,13 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Bell
+from aion_core.ports import Bell, Outcome, PushBell
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
 
@@ -37,6 +37,7 @@ class Process:
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
         self.store = SeenStore(self)
         self.bells = SeenBells(self)
+        self.push_configs, self.push_bells, self.webhooks = SeenPushConfigs(self), SeenPushBells(self), Webhooks(self)
         self._at_death: list[Callable[[], None]] = []
         self._death: asyncio.TimerHandle | None = None
 
@@ -147,7 +148,7 @@ class Process:
         if aim is not None:
             world.befalls(aim, kind, self)
             await self._before(aim, kind, act)
-        if world.unavailable() and kind.startswith("store."):
+        if world.unavailable() and kind.startswith(("store.", "push.")):
             raise StoreUnavailable("The table takes no more requests just now.")
         try:
             result = self.acts(kind, act, aim)
@@ -247,6 +248,60 @@ class SeenBells:
         """See `ports.Bells.ring`."""
         world = self._process.world
         await self._process.effect("bell.ring", lambda: world.rings(self._process, bell, delay))
+
+
+class SeenPushConfigs:
+    """`ports.PushConfigs`, as one process sees them."""
+
+    _KINDS: ClassVar[dict[str, str]] = {
+        "put": "push.register",
+        "delete": "push.register",
+        "claim": "push.claim",
+        "clear": "push.clear",
+        "claim_overdue": "push.sweep",
+        "overdue": "push.read",
+        "deliveries": "push.read",
+    }
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def __getattr__(self, name: str) -> Any:
+        process, world = self._process, self._process.world
+        kind = self._KINDS.get(name, "push.move")
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return await process.effect(kind, lambda: world.at_push(process, name, arguments, options))
+
+        setattr(self, name, call)
+        return call
+
+
+class SeenPushBells:
+    """`ports.PushBells`, as one process sees it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
+        """See `ports.PushBells.ring`."""
+        world = self._process.world
+        await self._process.effect("bell.ring", lambda: world.rings(self._process, bell, delay))
+
+
+class Webhooks:
+    """`ports.WebhookClient`: the receivers of the world, as one process reaches them."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+        """See `ports.WebhookClient.post`."""
+        process = self._process
+        answer = await process.effect("webhook.post", lambda: process.world.receives(process, headers))
+        await asyncio.sleep(answer.seconds)
+        outcome: Outcome = answer.outcome
+        return outcome
 
 
 def _short(done: Any) -> str:

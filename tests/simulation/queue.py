@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from aion_core.ports import Bell
+from aion_core.ports import Bell, PushBell
 
 VISIBILITY_SECONDS = 960.0
 MAX_RECEIVES = 5
@@ -17,7 +17,7 @@ class Letter:
     """A message: a bell on its way."""
 
     number: int
-    bell: Bell
+    bell: Bell | PushBell
     received: int = 0
     gone: bool = False
 
@@ -31,7 +31,7 @@ class BellQueue:
         self.letters: list[Letter] = []
         self.dead: list[Letter] = []
 
-    def put(self, bell: Bell, delay: float = 0.0) -> None:
+    def put(self, bell: Bell | PushBell, delay: float = 0.0) -> None:
         """Take a bell that is heard after the delay, or a little later."""
         assert 0 <= delay <= MAX_DELAY, f"SQS takes no delay of {delay} s"
         letter = Letter(len(self.letters), bell)

@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aion_core.ports import WhenBusy
+from aion_core.ports import PushConfig, PushEvents, WhenBusy
 from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
+from tests.simulation.receivers import RECEIVERS
 from tests.simulation.world import World
 
 Story = Callable[[World], Awaitable[Any]]
@@ -281,3 +282,61 @@ async def strangers(world: World) -> None:
     )
     await asyncio.gather(eve.get(_id(mine)), eve.cancel(_id(mine)), eve.send("hi", "m-9", task=_id(mine)))
     await asyncio.gather(ann.rest(_id(mine)), ann.rest(_id(other)), eve.rest(_id(hers)))
+
+
+def _config(world: World, config_id: str) -> PushConfig:
+    return PushConfig(config_id, "https://hooks.test/", events=world.choices.choice(list(PushEvents)))
+
+
+@scenario("told of a task", weight=3)
+async def told(world: World) -> None:
+    """31: the client waits for nothing; its webhook hears of everything, however it answers."""
+    world.receiver = world.choices.choice(RECEIVERS)
+    ann = Client(world)
+    text = world.choices.choice(("quick", "steps", "slow", "raises", "goes on"))
+    push = _config(world, "p-1")
+    task = await ann.send(text, "m-1", wait=world.choices.random() < 0.3, push=push)
+    if _id(task) and world.choices.random() < 0.4:
+        await ann.register(task.id, _config(world, "p-2"))
+    await ann.rest(_id(task))
+
+
+@scenario("begins to listen late", weight=3)
+async def late(world: World) -> None:
+    """31: configs that come in the middle, are replaced, and go, while events are recorded."""
+    world.receiver = world.choices.choice(RECEIVERS)
+    ann, ben = Client(world), Client(world, name="ann-2")
+    task = await ann.send(world.choices.choice(("steps", "slow", "chatters")), "m-1", wait=False)
+    if not _id(task):
+        return
+
+    async def listens(config_id: str) -> None:
+        await _pause(world, 0.0, 0.02, 1.0, 2.0, 2.05)
+        config = _config(world, config_id)
+        await ben.register(task.id, config)
+        await _pause(world, 0.01, 0.5, 5.0)
+        if world.choices.random() < 0.3:
+            await ben.register(task.id, config)
+        elif world.choices.random() < 0.3:
+            await ben.unregister(task.id, config_id)
+
+    await asyncio.gather(listens("p-1"), listens("p-2"), ann.rest(task.id))
+    await ann.rest(task.id)
+
+
+@scenario("told of a question", main=False)
+async def told_of_a_question(world: World) -> None:
+    """31: a question, its answer, which may bring a config of its own, a cancel, and a word to a task at work."""
+    world.receiver = world.choices.choice(RECEIVERS)
+    ann, ben = Client(world), Client(world, name="ann-2")
+    text = world.choices.choice(("asks", "asks", "slow"))
+    task = await ann.send(text, "m-1", wait=text == "asks", push=_config(world, "p-1"))
+    if not _id(task):
+        return
+    if text == "asks":
+        await ann.rest(task.id)
+    await ann.send("that one", "m-2", wait=False, task=task.id, push=_config(world, "p-2"))
+    await _pause(world, 0.0, 0.05, 2.0)
+    if world.choices.random() < 0.4:
+        await ben.cancel(task.id)
+    await ann.rest(task.id)

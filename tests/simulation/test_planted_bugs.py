@@ -5,21 +5,30 @@ from collections.abc import Iterator
 import pytest
 
 from aion_core.memory import task_store as memory
+from aion_core.memory.push_configs import Listeners
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.tasks import contexts, lifecycle, subscription
+from aion_core.push import delivery, schedule
+from aion_core.push.delivery import PushDelivery
+from aion_core.tasks import contexts, deliveries, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
+from aion_core.tasks.ringing import RingingStore
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
 from aion_core.tasks.turn import TurnUnderWay
 from aion_core.tasks.worker import Worker
+from tests.simulation import run
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit, plant
-from tests.simulation.run import Outcome, play, schedule
+from tests.simulation.run import Outcome, play
 from tests.simulation.scenarios import SCENARIOS
 
 MOST_SEEDS = 400
 """Within so many schedules of the scenarios where it shows a bug is found; most are by the first few."""
+
+
+TOLD, LISTENS_LATE = ("told of a task",), ("begins to listen late",)
+LOST_BELLS = tuple(Aim(Fault.LOST, "bell.ring", number) for number in range(1, 6))
 
 
 def bug(what: str, seen_by: str, *edits: Edit, scenarios: tuple[str, ...] = (), aims: tuple[Aim, ...] = ()) -> Bug:
@@ -281,6 +290,107 @@ BUGS = [
         Edit(DeltaWriter, "_write_pending", "for page in _pages(chunks):", "for page in _pages(chunks[1:]):"),
         scenarios=("readers elsewhere",),
     ),
+    bug(
+        "does not let an event be due to who listens",
+        "I8",
+        Edit(MemoryTaskStore, "_let_be_due", "if pushed.listened_to(self._tasks[key].head, event):", "if False:"),
+        scenarios=TOLD,
+        aims=LOST_BELLS,
+    ),
+    bug(
+        "forgets the bell of a notification",
+        "I16 I16C",
+        Edit(RingingStore, "_ring_beside", "if head.key not in self._ringing:", "if False:"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "passes an event before it is posted",
+        "I8",
+        Edit(
+            PushDelivery,
+            "_post_all",
+            "outcome = await self._post(claim, entry)",
+            "claim = await self._configs.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
+            "outcome = await self._post(claim, entry)",
+        ),
+        scenarios=TOLD,
+        aims=tuple(Aim(Fault.CRASH_BEFORE, "webhook.post", number) for number in range(1, 4)),
+    ),
+    bug(
+        "never forgets an event that everybody has passed",
+        "I14 I16",
+        Edit(PushDelivery, "_settle", "await self._configs.clear(task, generation)", "pass"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "posts for a config that was deleted",
+        "I8",
+        Edit(
+            Listeners,
+            "stands",
+            "return now is not None and now.revision == delivery.revision",
+            "return now is None or now.revision == delivery.revision",
+        ),
+        scenarios=LISTENS_LATE,
+        aims=tuple(Aim(Fault.SLOW, "webhook.post", number, 6.0) for number in range(1, 4)),
+    ),
+    bug(
+        "tells who listens late of what was before",
+        "I8",
+        Edit(MemoryTaskStore, "listen", "after=self._tasks[key].head.generation", "after=0"),
+        scenarios=LISTENS_LATE,
+    ),
+    bug(
+        "does not look whether another has the claim",
+        "I8",
+        Edit(
+            Listeners,
+            "stands",
+            "return now is not None and now.revision == delivery.revision",
+            "return now is not None",
+        ),
+        Edit(schedule, "is_claimed", "delivery.claimed_until > now", "False"),
+        scenarios=(*TOLD, *LISTENS_LATE),
+    ),
+    bug(
+        "posts the newest first",
+        "I8",
+        Edit(PushDelivery, "_post_all", "for entry in log.events:", "for entry in reversed(log.events):"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "gives up after the first try",
+        "I8",
+        Edit(PushDelivery, "_fail", "if wait is None:", "if True:"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "never gives up",
+        "I14 I16",
+        Edit(schedule, "delay", "if tries >= len(retry_seconds):", "tries %= len(retry_seconds)\n    if False:"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "gives each try an id of its own",
+        "I9",
+        Edit(
+            delivery, "notification_id", "{task.task_id}_{generation}", "{random.random()}_{task.task_id}_{generation}"
+        ),
+        scenarios=TOLD,
+    ),
+    bug(
+        "goes on with who has said that it is gone",
+        "I8 I14 I16",
+        Edit(deliveries, "disabled", "disabled=True", "disabled=False"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "sweeps no notifications",
+        "I8 I14 I16",
+        Edit(Sweep, "_push_once", "if await self._push_configs.claim_overdue(overdue):", "if False:"),
+        scenarios=TOLD,
+        aims=LOST_BELLS,
+    ),
 ]
 
 
@@ -309,4 +419,4 @@ def schedules(planted: Bug) -> Iterator[Outcome]:
         for seed in range(8):
             yield play(SCENARIOS[scenarios[0]], seed, [aim])
     for seed in range(MOST_SEEDS):
-        yield schedule(seed, among=scenarios)
+        yield run.schedule(seed, among=scenarios)

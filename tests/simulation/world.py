@@ -4,23 +4,39 @@ import asyncio
 import logging
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, contextmanager
 from random import Random
 from typing import Any
 
 from aion_core.errors import AionError, LeaseLost, StoreUnavailable
+from aion_core.memory.push_configs import MemoryPushConfigs
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Asked, Begun, Bell, ContextKey, Ended, Head, Lease, Overdue, TaskKey, Waiting, WhenBusy
+from aion_core.ports import (
+    Asked,
+    Begun,
+    Bell,
+    ContextKey,
+    Ended,
+    Head,
+    Lease,
+    Overdue,
+    PushBell,
+    PushConfig,
+    TaskKey,
+    Waiting,
+    WhenBusy,
+)
 from aion_core.tasks.service import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, State, text_of
 from tests.simulation.connections import Broken, Connection
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
-from tests.simulation.history import Did, Entry, History, Hold, Write, plain
+from tests.simulation.history import Did, Entry, History, Hold, Listening, Post, Write, plain
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, at_once
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import BellQueue, Letter
+from tests.simulation.receivers import Answer, Receiver, fine
 
 LEASE_SECONDS, SWEEP_SECONDS = 30.0, 60.0
 AGENT = "agent"
@@ -49,6 +65,9 @@ class World:
         self.when_busy, self.watch_seconds = when_busy, watch_seconds
         self.acting = SimClock(self.loop)
         self.store = MemoryTaskStore(self.acting, lease_seconds=LEASE_SECONDS)
+        self.configs = MemoryPushConfigs(self.store, self.acting, lease_seconds=LEASE_SECONDS)
+        self.receiver: Receiver = fine
+        """How whoever is told of the tasks answers."""
         self.queue = BellQueue(self.outside, self.random, self._deliver)
         self.threads: dict[ContextKey, State] = {}
         """The newest checkpoint of each context."""
@@ -233,11 +252,17 @@ class World:
 
     # ── Bells ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def rings(self, process: Process, bell: Bell, delay: float) -> None:
+    def rings(self, process: Process, bell: Bell | PushBell, delay: float) -> None:
         """Put a bell into the queue, as the schedule will have it."""
         history = self.history
         history.bells += 1
-        if process.name.startswith("sweep"):
+        if process.name.startswith("sweep") and isinstance(bell, PushBell):
+            if bell.task in history.claimed_pushes:
+                history.claimed_pushes.remove(bell.task)
+            else:
+                history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
+        elif process.name.startswith("sweep"):
+            assert isinstance(bell, Bell)
             if bell.context in history.claimed:
                 history.claimed.remove(bell.context)
             else:
@@ -260,7 +285,7 @@ class World:
     def _deliver(self, letter: Letter) -> None:
         aim = self.plan.at("queue.receive")
         fault = aim.fault if aim is not None else None
-        process = self.process("task")
+        process = self.process("push" if isinstance(letter.bell, PushBell) else "task")
         if aim is not None:
             self.befalls(aim, "queue.receive", process)
             if fault is Fault.LATE:
@@ -297,10 +322,10 @@ class World:
 
     # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def ask(self, owner: str, operation: Callable[[Any, Call], Awaitable[Any]]) -> Connection:
+    def ask(self, owner: str, operation: Callable[[Any, Call], Awaitable[Any]], *, of: str = "service") -> Connection:
         """Send a request to some environment of the API; its answer comes on the connection."""
         process, connection = self._connect()
-        self._begin(process, lambda call: self._answer(process, connection, operation, call), owner)
+        self._begin(process, lambda call: self._answer(process, connection, operation, call, of), owner)
         return connection
 
     def listen(self, owner: str, operation: Callable[[Any, Call], Any], *, slow: float = 0.0) -> Connection:
@@ -317,11 +342,16 @@ class World:
         return process, connection
 
     async def _answer(
-        self, process: Process, connection: Connection, operation: Callable[[Any, Call], Awaitable[Any]], call: Call
+        self,
+        process: Process,
+        connection: Connection,
+        operation: Callable[[Any, Call], Awaitable[Any]],
+        call: Call,
+        of: str,
     ) -> None:
         answer: Any
         try:
-            answer = await operation(process.parts.service, call)
+            answer = await operation(getattr(process.parts, of), call)
         except AionError as refused:
             answer = refused
         except asyncio.CancelledError:
@@ -402,6 +432,46 @@ class World:
         self._watch(process, name)
         return result
 
+    def at_push(self, process: Process, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Call the push configs, and note what came of it."""
+        now, history, first = self.loop.time(), self.history, next(iter(arguments), None)
+        result = at_once(getattr(self.configs, name)(*arguments, **options))
+        match name:
+            case "put":
+                self._listens(first, arguments[1], len(history.log[first]))
+            case "delete":
+                history.deleted[first, arguments[1]] = now
+            case "claim" | "advance" | "bury" if result is not None:
+                delivery = result.delivery
+                history.claims[process.name, delivery.task, delivery.config_id] = now
+            case "claim_overdue" if result:
+                history.claimed_pushes.append(first.task)
+                if not history.faults and not history.deaths and self.receiver is fine:
+                    history.surprises.append(
+                        f"I16: {process.name} had to ring for {first}, and nothing had gone wrong."
+                    )
+        return result
+
+    def _listens(self, task: TaskKey, config: PushConfig, after: int) -> None:
+        # One that is replaced goes on where it stood.
+        self.history.registered[task, config.id] = self.loop.time()
+        known = any((each.task, each.config.id) == (task, config.id) for each in self.history.listenings)
+        if not known:
+            self.history.listenings.append(Listening(self.loop.time(), task, config, after))
+
+    def receives(self, process: Process, headers: Mapping[str, str]) -> Answer:
+        """Let a notification come to its receiver, and note it."""
+        task = TaskKey(headers["owner"], headers["task"])
+        answer = self.receiver(self, headers)
+        claimed = self.history.claims[process.name, task, headers["config"]]
+        self.history.posts.append(
+            Post(
+                self.loop.time(), process.name, task, headers["config"], int(headers["generation"]), headers["id"],
+                answer.outcome, claimed,
+            )
+        )  # fmt: skip
+        return answer
+
     def _wrote(self, process: Process, name: str, lease: Lease, *, taken: bool) -> None:
         newest = self.history.fence(lease.context)
         self.history.writes.append(
@@ -447,6 +517,8 @@ class World:
                         lease.turn.tries, now + LEASE_SECONDS,
                     )
                 )  # fmt: skip
+        if name in ("create", "follow_up") and isinstance(result, Begun | Waiting) and first.push is not None:
+            self._listens(result.head.key, first.push, len(self.history.log.get(result.head.key, ())))
         if name == "create" and isinstance(result, Begun | Waiting) and result.head.key not in self.history.log:
             self.history.log[result.head.key] = []
             self.history.context_of[result.head.key] = result.head.context

@@ -32,7 +32,7 @@ aion:
           - {id: secret, name: Secret, description: Finds what is hidden., tags: [search]}
     quiet:
       path: agent.py
-      capabilities: {streaming: false}
+      capabilities: {streaming: false, push_notifications: false}
     unready:
       path: agent.py
       capabilities: {extended_agent_card: true}

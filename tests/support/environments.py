@@ -1,8 +1,11 @@
 """Environments of their own, Python's and Node's, for what does not go together with the project's lock."""
 
+import fcntl
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from infra import uv
@@ -14,14 +17,15 @@ def python_with(requirements: Path) -> Path:
     environment = ROOT / ".cache" / f"{requirements.stem}-{sys.version_info.major}.{sys.version_info.minor}"
     python = environment / "bin" / "python"
     stamp = environment / requirements.name
-    if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
-        program = uv.find()
-        subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
-        subprocess.run(
-            [program, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", requirements],
-            check=True,
-        )
-        stamp.write_bytes(requirements.read_bytes())
+    with _alone(environment):
+        if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
+            program = uv.find()
+            subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
+            subprocess.run(
+                [program, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", requirements],
+                check=True,
+            )
+            stamp.write_bytes(requirements.read_bytes())
     return python
 
 
@@ -34,14 +38,24 @@ def node_with(folder: Path) -> Path:
         raise NodeMissing
     environment = ROOT / ".cache" / folder.name
     lock, stamp = folder / "package-lock.json", environment / "installed.json"
-    environment.mkdir(parents=True, exist_ok=True)
-    for program in folder.iterdir():
-        shutil.copy(program, environment)
-    if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
-        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run(command, cwd=environment, check=True)
-        stamp.write_bytes(lock.read_bytes())
+    with _alone(environment):
+        environment.mkdir(parents=True, exist_ok=True)
+        for program in folder.iterdir():
+            shutil.copy(program, environment)
+        if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
+            command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+            subprocess.run(command, cwd=environment, check=True)
+            stamp.write_bytes(lock.read_bytes())
     return environment
+
+
+@contextmanager
+def _alone(environment: Path) -> Iterator[None]:
+    """Wait until no other process of the tests makes this environment."""
+    environment.parent.mkdir(parents=True, exist_ok=True)
+    with environment.with_name(f"{environment.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class NodeMissing(Exception):

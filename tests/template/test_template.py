@@ -26,6 +26,7 @@ OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
         {"CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key"},
         {"RetentionDays": "3650", "LeaseSeconds": "5", "TaskConcurrency": "2"},
         {"BaseUrl": "https://agents.example.com", "AwsEndpointUrl": "http://127.0.0.1:4566"},
+        {"BasicUsersSecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:users-AbCdEf", **OPEN},
         {"CardKeySecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:card-key-AbCdEf", "CardKeyId": "k-1"},
     ],
 )
@@ -75,6 +76,7 @@ def test_a_functions_environment_is_one_that_aion_starts_with(function: str) -> 
         (("SqsManagedSseEnabled: true", "SqsManagedSseEnabled: false"), "is not encrypted"),
         (("- dynamodb:GetItem", '- "dynamodb:*"'), "may do more than it needs"),
         (("Resource: !GetAtt Table.Arn", 'Resource: "*"'), "may do more than it needs"),
+        (("Resource: !Ref BasicUsersSecret", 'Resource: "*"'), "may do more than it needs"),
         (("Resource: !Ref CardKeySecret", 'Resource: "*"'), "may do more than it needs"),
         (("AION_CARD_KEY_ID: !Ref", "AION_CARD_KEY_NAME: !Ref"), "nothing reads AION_CARD_KEY_NAME"),
         (("DeletionPolicy: Retain", "DeletionPolicy: Delete"), "goes with the stack"),

@@ -270,6 +270,36 @@ async def test_a_saved_artifact_is_an_artifact_with_its_version(dialect: str) ->
     assert artifact["parts"][0]["filename"] == "notes.txt"
 
 
+@pytest.mark.parametrize(
+    ("saved", "shown"),
+    [
+        (genai.Part(inline_data=genai.Blob(mime_type="text/csv", data=b"")), {"raw": "", "mediaType": "text/csv"}),
+        (genai.Part(text=""), {"text": ""}),
+    ],
+    ids=["bytes", "text"],
+)
+async def test_an_empty_file_is_an_artifact_too(saved: genai.Part, shown: dict[str, Any], dialect: str) -> None:
+    """R41: an artifact has at least one part."""
+
+    async def save(tool_context: ToolContext) -> str:
+        """Save."""
+        await tool_context.save_artifact("empty.csv", saved)
+        return "saved"
+
+    root = llm([call("save")], ["Saved."], tools=[save])
+    async with http(parts(served(root)).app()) as client:
+        (artifact,) = (await ask(client, dialect))["artifacts"]
+    (part,) = artifact["parts"]
+    assert {key: part.get(key) for key in shown} == shown
+
+
+async def test_an_artifact_that_is_not_there_is_not_told(dialect: str) -> None:
+    """R41: an event may name what nobody has saved."""
+    async with http(parts(served(agent(says("Hm.", artifact_delta={"nothing.txt": 3})))).app()) as client:
+        task = await ask(client, dialect)
+    assert (said(task), task.get("artifacts", [])) == ("Hm.", [])
+
+
 async def test_the_client_hears_which_sub_agent_is_invoked() -> None:
     """R39: also one that is a tool."""
     inner = llm(["inner"], name="inner")
@@ -306,6 +336,16 @@ async def test_a_model_that_fails_without_an_answer_fails_the_turn(dialect: str)
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert "SAFETY" in str(said(task))
     assert "secret" not in str(task)
+
+
+async def test_what_was_streamed_is_no_answer_where_the_model_then_fails(dialect: str) -> None:
+    """R36, R89: half an answer is not passed off as a whole one."""
+    root = llm(["Half an", LlmResponse(error_code="SAFETY")])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+        assert (task["status"]["state"], "SAFETY" in str(said(task))) == ("TASK_STATE_FAILED", True)
+    async with http(parts(served(llm(["Half an", LlmResponse(error_code="SAFETY")]))).app()) as client:
+        assert deltas(await stream(client)) == [("Half an", False, False), ("", True, True)]
 
 
 @pytest.mark.parametrize("name", ["root", "sub"])

@@ -112,13 +112,13 @@ def test_what_cannot_be_found_is_named(folder: Path, source: str, path: str, sen
 
 
 def load(folder: Path, source: str, **configuration: Any) -> None:
-    from aion_core.bootstrap import build_stores
+    from aion_core.bootstrap.stores import build_stores
     from aion_core.clock import SystemClock
 
     write(folder, source)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     config = AgentConfig(path="agent.py:graph", configuration=configuration)
-    LoadedAtFirstTurn("ada", config, folder, stores.adapters).load()
+    LoadedAtFirstTurn("ada", config, folder, stores.adapters()).load()
 
 
 SCHEMAS = {

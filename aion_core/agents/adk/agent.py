@@ -11,7 +11,8 @@ from google.adk.apps import App, ResumabilityConfig
 from google.adk.events import Event
 from google.adk.sessions import Session
 
-from aion_core.agents.adk.going_on import NOT_RESUMABLE, can_go_on, goes_on, is_finished
+from aion_core.agents.adk import fingerprint
+from aion_core.agents.adk.going_on import NOT_RESUMABLE, NOT_TAKEN_UP, can_go_on, goes_on, is_finished, is_lost
 from aion_core.agents.adk.inbound import content_of
 from aion_core.agents.adk.interrupts import answer, pending, question, sealing
 from aion_core.agents.adk.marks import missing
@@ -60,6 +61,7 @@ class AdkAgent:
             name=name,
             app=app,
             root=app.root_agent,
+            agents=fingerprint.of(app.root_agent),
             configuration=configuration or {},
             sessions=sessions,
             artifacts=artifacts,
@@ -121,6 +123,8 @@ class AdkAgent:
             return Call(given, before[0].invocation_id)
         asking = asked_before(asked)
         if asking is not None and (answered := answer(asked, asking, pending(session.events))) is not None:
+            invocations = {each.event.invocation_id for each in pending(session.events)}
+            self._check_agents([event for event in session.events if event.invocation_id in invocations])
             return Call(answered)
         for seal in sealing(session.events):
             await turn.append(session, seal)
@@ -130,12 +134,20 @@ class AdkAgent:
         """Tell whether an agent starts over, though the turn has begun; raises AgentFailed where it may not."""
         if not events or is_finished(self._root, events):
             return False
+        self._check_agents(events)
+        if is_lost(self._root, events):
+            raise AgentFailed(NOT_TAKEN_UP)
         # An App that is not resumable still goes on where its one agent is an LLM agent.
         if can_go_on(self._root, events) and (turn.is_resumable or isinstance(self._root, LlmAgent)):
             return False
         if self._resume is AfterCrash.FAIL:
             raise AgentFailed(NOT_RESUMABLE)
         return True
+
+    def _check_agents(self, events: Sequence[Event]) -> None:
+        """Raise AgentFailed where an agent is gone that may have been at work."""
+        if not fingerprint.fits(self._root, events):
+            raise AgentFailed(fingerprint.REDEPLOYED)
 
     def _goes_on(self, author: str) -> bool:
         agent = self._root.find_agent(author) if isinstance(self._root, BaseAgent) else None

@@ -19,6 +19,11 @@ NOT_RESUMABLE = (
     "Send the message again, with a new id."
 )
 
+NOT_TAKEN_UP = (
+    "The server stopped in the middle of this turn, and it is not resumable: a workflow that an LLM agent has transferred "
+    "its work to cannot go on from a step. Send the message again, with a new id."
+)
+
 _COMPLETED = 3
 """ADK's `NodeStatus.COMPLETED`."""
 _KNOWN = (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)
@@ -65,7 +70,23 @@ def may_stop(root: BaseNode, events: Sequence[Event]) -> bool:
 
 def can_go_on(root: BaseNode, events: Sequence[Event]) -> bool:
     """Tell whether the agents that are under way, as far as these events tell, are taken up again where they were."""
-    return all(goes_on(agent) for agent in _under_way(root, _States(events)))
+    return not is_lost(root, events) and all(goes_on(agent) for agent in _under_way(root, _States(events)))
+
+
+def is_lost(root: BaseNode, events: Sequence[Event]) -> bool:
+    """Tell whether a workflow agent has begun that the root, an LLM agent, has transferred its work to.
+
+    ADK runs such a root as a node, and does not find the workflow's place: it begins anew, takes the steps that have
+    begun for done, and leaves out the rest of them.
+    """
+    if not isinstance(root, LlmAgent):
+        return False
+    states = _States(events)
+    workflows = (SequentialAgent, ParallelAgent, LoopAgent)
+    return any(
+        isinstance(agent, workflows) and agent.find_agent(states.last_author) is not None
+        for agent in _under_way(root, states)
+    )
 
 
 class _States:

@@ -23,7 +23,8 @@ def ends(agent: BaseNode, events: Sequence[Event]) -> bool:
     That is its mark, or, of an LLM agent, the answer: to go on from there would be to ask the model once more.
     """
     own = [event for event in events if event.author != "user"]
-    if any(event.actions.end_of_agent and event.author == agent.name for event in own):
+    at_work, since = _at_work(agent, own)
+    if any(event.actions.end_of_agent and event.author == at_work.name for event in since):
         return True
     if not isinstance(agent, LlmAgent):
         return False
@@ -41,9 +42,22 @@ def ends(agent: BaseNode, events: Sequence[Event]) -> bool:
     return all(isinstance(each, LlmAgent) for each in _up_to(author, agent))
 
 
+def _at_work(agent: BaseNode, events: Sequence[Event]) -> tuple[BaseNode, Sequence[Event]]:
+    """Return who has the work of the agent, and the events since: an LLM agent that has transferred it marks its own end."""
+    if isinstance(agent, LlmAgent):
+        for place in reversed(range(len(events))):
+            if name := events[place].actions.transfer_to_agent:
+                to = agent.find_agent(name)
+                return (to, events[place + 1 :]) if to is not None else (agent, ())
+    return agent, events
+
+
 def missing(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
     """Yield the marks that the invocation whose events these are should have by now, the innermost first."""
     known = list(events)
+    if isinstance(root, LlmAgent) and known and known[-1].actions.transfer_to_agent:
+        # Whoever has transferred the work has ended; else it would be asked once more.
+        yield _mark(known[-1].author, known[-1], EventActions(end_of_agent=True))
     while (mark := _next(root, known)) is not None:
         known.append(mark)
         yield mark
@@ -73,6 +87,9 @@ def _next(agent: BaseNode, events: Sequence[Event]) -> Event | None:
                 if ends(sub, own) and not any(event.actions.end_of_agent and event.author == sub.name for event in own):
                     return _mark(sub.name, own[-1], EventActions(end_of_agent=True))
             return None
+        case LlmAgent():
+            at_work, since = _at_work(agent, events)
+            return _next(at_work, since) if at_work is not agent else None
         case _:
             return None
 
@@ -108,6 +125,7 @@ def _mark(author: str, like: Event, actions: EventActions) -> Event:
         author=author,
         branch=like.branch,
         isolation_scope=like.isolation_scope,
+        node_info=like.node_info,
         custom_metadata=like.custom_metadata,
         actions=actions,
     )

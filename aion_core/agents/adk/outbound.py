@@ -8,7 +8,7 @@ from google.genai import types as genai
 
 from aion_core.agents.adk.envelope import outbox_in
 from aion_core.agents.adk.observed import Invoked
-from aion_core.agents.adk.parts import a2a_parts, data_part, text_of
+from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, text_of
 from aion_core.agents.ending import INVOKED, last_words, rest_key, settled
 from aion_core.agents.floor import Floor
 from aion_core.agents.reaction import reaction_of
@@ -54,7 +54,8 @@ class Outbound:
             for emission in self._event(given):
                 yield emission
             for name, version in given.actions.artifact_delta.items() if not given.partial else ():
-                yield await self._artifact(name, version, f"{given.id}/{name}")
+                if (artifact := await self._artifact(name, version, f"{given.id}/{name}")) is not None:
+                    yield artifact
         else:
             for emission in self._helper(given):
                 yield emission
@@ -111,7 +112,8 @@ class Outbound:
                 self._spoken.setdefault(spoken, []).append(text)
                 yield from self._floor.speak(Chunk(text, spoken))
             return
-        if parts and (closed := self._speaking.pop(speaker, None)) is not None:
+        # A model that fails ends what it was saying, too: half an answer is none.
+        if (parts or event.error_code) and (closed := self._speaking.pop(speaker, None)) is not None:
             self._spoken.pop(closed)
             yield from self._floor.end(closed)
         if (outbox := outbox_in(event)) is not None:
@@ -158,9 +160,11 @@ class Outbound:
             case _:
                 pass
 
-    async def _artifact(self, name: str, version: int, key: str) -> Emitted:
+    async def _artifact(self, name: str, version: int, key: str) -> Emitted | None:
         part = await self._load(name, version)
-        artifact = Artifact(name=name, parts=a2a_parts([part]) if part is not None else [])
+        if part is None or not (parts := file_parts(part)):
+            return None
+        artifact = Artifact(name=name, parts=parts)
         artifact.metadata.update({VERSION: version})
         for each in artifact.parts:
             each.filename = each.filename or name.rpartition("/")[2]

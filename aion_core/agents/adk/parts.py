@@ -48,6 +48,15 @@ def a2a_parts(parts: Iterable[genai.Part]) -> list[Part]:
     return [made for part in parts if not part.thought and (made := _a2a_part(part)) is not None]
 
 
+def file_parts(saved: genai.Part) -> list[Part]:
+    """Return a saved artifact's parts: one also where the file is empty, none where the client has nothing of it."""
+    if parts := a2a_parts([saved]):
+        return parts
+    if saved.inline_data is not None:
+        return [Part(raw=b"", media_type=saved.inline_data.mime_type or OCTETS)]
+    return [Part(text="")] if saved.text == "" and not saved.thought else []
+
+
 def text_of(parts: Iterable[genai.Part]) -> str:
     """Return the text that the parts hold for the client."""
     return "".join(part.text for part in parts if part.text and not part.thought)

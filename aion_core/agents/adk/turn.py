@@ -21,6 +21,7 @@ from google.adk.sessions import BaseSessionService, Session
 from google.adk.workflow import BaseNode
 from google.genai import types as genai
 
+from aion_core.agents.adk import fingerprint
 from aion_core.agents.adk.envelope import TurnSessions
 from aion_core.agents.adk.going_on import can_go_on, is_finished, may_stop
 from aion_core.agents.adk.handover import Handover, reading
@@ -69,6 +70,8 @@ class Given:
     app: App
     root: BaseNode
     """The App's root: an agent, or a workflow."""
+    agents: str
+    """The root's fingerprint."""
     sessions: Sessions
     artifacts: Artifacts | None
     configuration: Mapping[str, Any]
@@ -195,7 +198,7 @@ class AdkTurn:
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
-                custom_metadata={TURN: self._asked.turn.id},
+                custom_metadata={TURN: self._asked.turn.id, fingerprint.AGENTS: self._given.agents},
             ),
             "abort_signal": self._abort,
         }

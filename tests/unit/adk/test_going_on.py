@@ -13,6 +13,7 @@ from google.adk.tools import ToolContext, exit_loop
 
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
+from aion_core.agents.adk.going_on import NOT_TAKEN_UP
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import AfterCrash, Head
@@ -105,8 +106,55 @@ def delegating() -> LlmAgent:
     return LlmAgent(name="root", model=DecidingLlm(decide=decide), sub_agents=[helper])
 
 
+def transferring(to: str = "one") -> LlmAgent:
+    """Its sub-agent answers in its place."""
+
+    def decide(seen: list[str]) -> list[Any]:
+        return ["Not I. ", call("transfer_to_agent", agent_name=to)]
+
+    return LlmAgent(name="root", model=DecidingLlm(decide=decide), sub_agents=[paying(to)])
+
+
+def transferring_twice() -> LlmAgent:
+    root, two = transferring(), paying("two")
+
+    def decide(seen: list[str]) -> list[Any]:
+        return ["Nor I. ", call("transfer_to_agent", agent_name="two")]
+
+    one = LlmAgent(name="one", model=DecidingLlm(decide=decide), sub_agents=[two])
+    return LlmAgent(name="root", model=root.model, sub_agents=[one])
+
+
+def transferring_back() -> LlmAgent:
+    def of_root(seen: list[str]) -> list[Any]:
+        if any("pay" in line for line in seen):
+            return ["All done."]
+        return ["Not I. ", call("transfer_to_agent", agent_name="one")]
+
+    def of_one(seen: list[str]) -> list[Any]:
+        if any("pay ->" in line for line in seen):
+            return ["Back. ", call("transfer_to_agent", agent_name="root")]
+        return ["Let me pay.", call("pay", amount=1)]
+
+    one = LlmAgent(name="one", model=DecidingLlm(decide=of_one), tools=[pay])
+    return LlmAgent(name="root", model=DecidingLlm(decide=of_root), sub_agents=[one])
+
+
 TREES: dict[str, Callable[[], Any]] = {
     "an LLM agent": paying,
+    "agents that transfer one after another": transferring_twice,
+    "agents that transfer back": transferring_back,
+    "one that transfers to a sequence in a sequence": lambda: SequentialAgent(
+        name="sequence",
+        sub_agents=[
+            LlmAgent(
+                name="root",
+                model=transferring("inner").model,
+                sub_agents=[SequentialAgent(name="inner", sub_agents=[simply("one"), paying("two")])],
+            ),
+            simply("last"),
+        ],
+    ),
     "an LLM agent that delegates": delegating,
     "in a sequence": lambda: SequentialAgent(name="root", sub_agents=[simply("one"), paying("two"), simply("three")]),
     "in a loop": looping,
@@ -222,6 +270,36 @@ async def test_a_custom_agent_starts_over_where_its_author_says_so(place: int, w
     undisturbed = outcome(await after_all(served(tree())))
     cut = await after_all(served(tree(), DyingSessions(place), resume=AfterCrash.RESTART))
     assert outcome(cut) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("workflow", "resume"),
+    [(SequentialAgent, AfterCrash.FAIL), (LoopAgent, AfterCrash.RESTART), (ParallelAgent, AfterCrash.FAIL)],
+)
+async def test_a_workflow_that_work_was_transferred_to_is_not_resumable_and_says_so(
+    workflow: type[BaseAgent], resume: AfterCrash
+) -> None:
+    """ADK would begin it anew, and leave out the step that was cut: it is finished, or fails, and leaves out nothing."""
+
+    def tree() -> LlmAgent:
+        model = DecidingLlm(decide=lambda seen: [call("transfer_to_agent", agent_name="flow")])
+        limit = {"max_iterations": 1} if workflow is LoopAgent else {}
+        flow = workflow(name="flow", sub_agents=[simply("first"), paying("second")], **limit)  # type: ignore[arg-type]
+        return LlmAgent(name="root", model=model, sub_agents=[flow])
+
+    sessions = DyingSessions()
+    undisturbed = outcome(await after_all(served(tree(), sessions)))
+    assert undisturbed[:2] == ("COMPLETED", "I am on it.")
+    ends = []
+    for place in range(1, sessions.appends + 1):
+        ran.clear()
+        ended = outcome(await after_all(served(tree(), DyingSessions(place), resume=resume)))
+        assert ended == undisturbed or ended[:2] == ("FAILED", NOT_TAKEN_UP), f"cut at event {place}"
+        assert len(set(ended[2])) == len(ended[2]), f"cut at event {place}"
+        assert ran["pay"] <= 1, f"cut at event {place}"
+        ends.append(ended[0])
+    assert {ends[0], ends[3], ends[-1]} == {"COMPLETED"}
+    assert ends[6] == "FAILED"
 
 
 async def test_an_app_that_is_not_resumable_stays_so() -> None:

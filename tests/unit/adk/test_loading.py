@@ -96,7 +96,7 @@ def test_sessions_on_dynamodb_need_a_key_to_be_sealed_with(tmp_path: Path) -> No
     """The missing variable is named."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{count: {{path: {ROOT / 'examples/adk/agent.py'}}}}}}}")
-    from aion_core.bootstrap import build_engine
+    from aion_core.bootstrap.engine import build_engine
 
     environ = {
         "AION_TABLE": "t",

@@ -1,20 +1,26 @@
 """A deployment asks who calls, as its card says, or it does not start."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
 from a2a.client.card_resolver import parse_agent_card
 from a2a.compat.v0_3 import types as v03
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
+from mangum import Mangum
 
+from aion_core.auth.declaration import AwsIam
+from aion_core.auth.iam import IamVerifier
+from aion_core.auth.presented import Presented
+from aion_core.auth.principal import Principal
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
+from aion_core.lambda_runtime.invocation import EventReader
 from aion_core.settings import Settings
 from tests.support.asgi import ask
 from tests.support.deployment import at, deployed
@@ -105,13 +111,41 @@ async def test_a_stack_deployed_without_a_word_asks_for_signatures_and_says_so(t
     refused = await ask(app, "GET", "/nothing")
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'AWS4-HMAC-SHA256 realm="aion"')
 
-    event = recorded_event("rest_api_v1")
-    event["requestContext"]["identity"]["userArn"] = "arn:aws:iam::123456789012:user/alice"
 
-    async def from_lambda(scope: Any, receive: Any, send: Any) -> None:
-        await app({**scope, "aws.event": event}, receive, send)
+class LambdaContext:
+    """As much of it as is asked for."""
 
-    assert (await ask(from_lambda, "GET", "/nothing")).status_code == 404
+    aws_request_id, function_name = "r-1", "api"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+ALICE = "arn:aws:iam::123456789012:user/alice"
+
+
+@pytest.mark.parametrize("front", ["rest_api_v1", "function_url_v2"])
+def test_whoever_aws_says_has_signed_is_served_by_either_loop(tmp_path: Path, front: str) -> None:
+    """R96: R7: SAM's way, by mangum, and the scope that our own runtime loop makes of the same event."""
+    app = deployed(tmp_path, PLAIN, **STACK, AION_FRONTS="AWS_IAM,AWS_IAM")
+    event = recorded_event(front)
+    (event["headers"] if "rawPath" in event else event["multiValueHeaders"]).pop("Authorization", None)
+    for path in ("path", "rawPath"):
+        if path in event:
+            event[path] = "/nothing"
+    answers = [Mangum(app, lifespan="off")(event, LambdaContext())]  # type: ignore[arg-type]
+    if "rawPath" in event:
+        event["requestContext"]["authorizer"] = {"iam": {"userArn": ALICE}}
+    else:
+        event["requestContext"]["identity"]["userArn"] = ALICE
+    answers.append(Mangum(app, lifespan="off")(event, LambdaContext()))  # type: ignore[arg-type]
+    assert [answer["statusCode"] for answer in answers] == [401, 404]
+    assert '"reason":"UNAUTHENTICATED"' in answers[0]["body"]
+
+    scope = EventReader(app).read(json.dumps(event).encode(), LambdaContext()).scope  # type: ignore[arg-type]
+    found = asyncio.run(IamVerifier(AwsIam()).verify(Presented.of(scope["headers"], scope["aws.event"])))
+    assert isinstance(found, Principal)
+    assert found.subject == ALICE
 
 
 def four_schemes(issuer: Issuer) -> str:

@@ -78,12 +78,12 @@ async def test_nothing_but_the_whole_key_is_it(
     for query in ("x-api-key", "X-API-Key", "api_key", "key"):
         assert (await door.ask(path=f"/?{query}={text}")).status_code == 401
     assert text not in caplog.text
-    assert text.rpartition("_")[2] not in caplog.text
+    assert text.split("_", 2)[2] not in caplog.text
 
 
 async def test_what_is_kept_of_a_key_opens_nothing(clock: ManualClock) -> None:
     made = make_key("alice", now=clock.now())
-    assert made.text.rpartition("_")[2] not in repr(made.record)
+    assert made.text.split("_", 2)[2] not in repr(made.record)
     assert made.record.last4 == made.text[-4:]
 
 

@@ -75,7 +75,7 @@ def test_the_sdks_server_is_imported_for_an_executor_only(tmp_path: Path) -> Non
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    greeter:\n      path: agent.py\n")
     program = """
 import sys
-from aion_core.bootstrap import build_engine
+from aion_core.bootstrap.engine import build_engine
 from aion_core.settings import Settings
 engine = build_engine(Settings.from_environ())
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])

@@ -192,6 +192,23 @@ async def test_one_address_that_may_not_be_called_is_enough_to_call_none(address
     assert receiver.connections == 0
 
 
+PRIVATE = [
+    "127.0.0.1", "0.0.0.0", "::1", "169.254.169.254", "fd00:ec2::254", "169.254.170.2", "100.100.100.200", "168.63.129.16",  # noqa: S104
+    "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "fec0::1", "fe80::1%eth0", "10.0.0.1", "224.0.0.1",
+]  # fmt: skip  # nothing is bound
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+async def test_a_public_name_of_an_inward_address_is_blocked_at_each_try(address: str) -> None:
+    """R91: by the settings of a deployment, where the name itself says nothing of it."""
+    names = Names(["93.184.215.14", address])
+    hook = client(Allowed.beside("https://agents.example.com"), resolve=names)
+    for _ in range(2):
+        outcome = await hook.post("https://hooks.example.org/", {}, b"{}")
+        assert outcome == Blocked("its host is at an address that is not public.")
+    assert len(names.asked) == 2
+
+
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "nonsense"])  # fmt: skip
 async def test_a_url_that_was_let_in_once_is_checked_at_each_post(url: str) -> None:
     """R91: settings may have become stricter."""

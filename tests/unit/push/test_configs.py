@@ -8,8 +8,12 @@ from a2a.compat.v0_3 import types as v03
 
 from aion_core.ports import PushEvents
 from aion_core.push import signing
+from aion_core.push.guard import Allowed
+from aion_core.web.app import Served, build_app
 from tests.support.receiver import Post, answers, receiving
+from tests.support.service import http
 from tests.unit.push.pushing import Pushing, ids
+from tests.unit.push.test_guard import BAD
 
 CREATE, GET, LIST, DELETE = (
     "CreateTaskPushNotificationConfig",
@@ -153,6 +157,26 @@ async def test_the_configs_of_a_strangers_task_are_as_unknown_as_the_task() -> N
     assert await pushing.rpc(GET, {"taskId": task, "id": "p"}) == kept
 
 
+async def test_the_configs_of_another_agents_task_are_as_unknown() -> None:
+    """R92: though both agents are the caller's, and one store holds their tasks."""
+    made = Pushing().parts
+    assert made.push is not None
+    served = {name: Served(made.agent, made.card) for name in ("test", "other")}
+    app = build_app(made.service, made.lister, made.conversations, served, registry=made.push.registry)
+    async with http(app) as client:
+
+        async def rpc(agent: str, method: str, params: dict[str, Any]) -> Any:
+            asked = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+            return (await client.post(f"/agents/{agent}/", json=asked)).json()
+
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "ask"}]}
+        answer = await rpc("test", "SendMessage", {"message": message})
+        task = answer["result"]["task"]["id"]
+        for method, more in ((CREATE, {"url": HOOK}), (GET, {"id": "p"}), (LIST, {}), (DELETE, {"id": "p"})):
+            assert (await rpc("other", method, {"taskId": task, **more}))["error"]["code"] == NOT_FOUND
+        assert "result" in await rpc("test", CREATE, {"taskId": task, "url": HOOK})
+
+
 async def test_the_config_of_a_refused_message_is_not_kept() -> None:
     """R91, R95: nothing is kept of a message to a task that has ended."""
     pushing = Pushing()
@@ -275,6 +299,25 @@ async def told(config: dict[str, Any]) -> Post:
     return receiver.posts[-1]
 
 
+async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_of_its_message() -> None:
+    """R91, R98: created, set, or with a message, in both versions."""
+    pushing = Pushing(allowed=Allowed.beside("https://agents.example.com/a2a"))
+    task = (await pushing.send())["id"]
+    for number, url in enumerate(url for urls in BAD.values() for url in urls):
+        message = {"messageId": f"m-{number}", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+        for method, params in (
+            (CREATE, {"taskId": task, "id": "p", "url": url}),
+            (SET_OLD, {"taskId": task, "pushNotificationConfig": {"id": "p", "url": url}}),
+            ("SendMessage", {"message": message, "configuration": {"taskPushNotificationConfig": {"url": url}}}),
+            ("message/send", old_send(f"{number}", {"url": url})),
+        ):
+            refusal = await pushing.rpc(method, params)
+            assert refusal.get("code") == PARAMS, (method, url)
+            assert refusal["message"].partition("url cannot be called: it")[1], refusal
+    assert (await pushing.rpc(LIST, {"taskId": task})).get("configs", []) == []
+    assert (await pushing.rpc("ListTasks", {}))["totalSize"] == 1
+
+
 async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """R93: neither of what is kept nor of what is refused or fails."""
     caplog.set_level("DEBUG")
@@ -289,3 +332,14 @@ async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     assert receiver.posts
     for secret in secrets:
         assert secret not in caplog.text
+
+
+async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -> None:
+    """R91: refused, its client would create it again, under another id, and hear everything twice."""
+    pushing = Pushing()
+    task = (await pushing.send())["id"]
+    assert pushing.parts.push is not None
+    pushing.parts.push.bells.close()
+    created = await pushing.rpc(CREATE, {"taskId": task, "url": HOOK})
+    assert created.get("url") == HOOK, created
+    assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [created]

@@ -173,6 +173,14 @@ def test_the_service_itself_is_no_webhook_by_whatever_name() -> None:
         check_addresses(check_url("http://localhost:8000/", LOCAL), ["127.0.0.1"], LOCAL)
 
 
+@pytest.mark.parametrize("base", ["https://B\u00fccher.example", "https://xn--bcher-kva.example:443/a2a"])
+@pytest.mark.parametrize("url", ["https://b\u00fccher.example/", "https://XN--bcher-kva.example:443/x"])
+def test_the_service_itself_is_known_in_either_script(base: str, url: str) -> None:
+    """R91."""
+    with pytest.raises(WebhookBlocked, match="itself"):
+        check_url(url, Allowed.beside(base))
+
+
 def test_a_network_that_is_allowed_opens_no_way_to_a_clouds_credentials() -> None:
     """R91."""
     wide = Allowed.beside("https://a.example.com", networks=["0.0.0.0/0", "::/0"])

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from aion_core.ports import Delivery
+from aion_core.tasks import turn
 from tests.support.receiver import (
     Behaviour,
     Receiver,
@@ -253,3 +254,24 @@ async def test_a_webhook_that_takes_for_ever_costs_its_task_nothing() -> None:
         assert min(took[True]) - min(took[False]) < 0.05
         release.set()
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_a_long_task_that_has_ended_before_it_was_told_is_told_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """R94: who reads a long task begins with what it adds up to, and who is told of it hears every event all the same."""
+    monkeypatch.setattr(turn, "SNAPSHOT_EVERY", 1)
+    async with receiving(answers(500), OK) as receiver:
+        pushing = Pushing()
+        if method == "SendMessage":
+            task = await pushing.send(config(receiver))
+        else:
+            message = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+            settings = {"blocking": True, "pushNotificationConfig": config(receiver)}
+            task = await pushing.rpc(method, {"message": message, "configuration": settings})
+        await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        await pushing.later(5, task)
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 2, 3)
+    assert receiver.posts[0].body == receiver.posts[1].body

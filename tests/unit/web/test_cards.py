@@ -73,7 +73,7 @@ async def test_the_card_says_all_that_aion_yaml_does(app: FastAPI, prefix: str, 
         {"id": "plain", "name": "Plain", "description": "Says little.", "tags": ["plain"]},
     ]
     capabilities = card["capabilities"]
-    assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, False)
+    assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, True)
     assert capabilities["extendedAgentCard"] is card["supportsAuthenticatedExtendedCard"] is True
     # After those that aion itself declares.
     assert capabilities["extensions"][-1] == {

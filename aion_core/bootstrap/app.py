@@ -1,0 +1,77 @@
+"""ApiFunction's parts: the app, its cards, and who may call it."""
+
+from fastapi import FastAPI
+
+from aion_core.agents.cards import extended_card, public_card
+from aion_core.agents.config import default_agent, read_limits
+from aion_core.bootstrap.callers import build_guards, build_rate_limits, who_may_call
+from aion_core.bootstrap.engine import Engine, build_engine
+from aion_core.bootstrap.push import allowed
+from aion_core.bootstrap.secrets import card_key
+from aion_core.protocol.types import AgentCard
+from aion_core.push.configs import PushRegistry
+from aion_core.settings import Settings
+from aion_core.tasks.conversations import Conversations
+from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.service import TaskService
+from aion_core.web.app import Counted, Served
+from aion_core.web.app import build_app as build_web_app
+
+
+def build_app(settings: Settings) -> FastAPI:
+    """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
+    engine = build_engine(settings)
+    service = TaskService(
+        engine.stores.tasks,
+        engine.worker,
+        engine.stores.bells,
+        engine.clock,
+        blocking_wait=settings.blocking_wait,
+        double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
+        replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
+    )
+    key = card_key(settings)
+
+    def signed(card: AgentCard) -> AgentCard:
+        if key is None:
+            return card
+        from aion_core.protocol.signing import sign_card
+
+        return sign_card(card, key)
+
+    securities = who_may_call(engine.configs, settings)
+    default = default_agent(engine.configs)
+    served = {}
+    for agent_id, config in engine.configs.items():
+        security, at_root = securities.get(agent_id), agent_id == default
+        delivers = engine.stores.push is not None and engine.stores.push.opens
+        card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
+        extended = extended_card(card, config, security)
+        served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
+    limits = read_limits(settings.config)
+    counted = Counted(limits, build_rate_limits(settings, engine.clock), engine.clock) if limits else None
+    tasks = engine.stores.tasks, engine.stores.task_list
+    lister, conversations = TaskLister(*tasks), Conversations(*tasks)
+    return build_web_app(
+        service,
+        lister,
+        conversations,
+        served,
+        default=default,
+        keys=[key.shown()] if key else [],
+        registry=_push_registry(settings, engine),
+        guards=build_guards(securities, settings, engine.clock) if securities else None,
+        loopback_only=not settings.auth,
+        counted=counted,
+    )
+
+
+def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
+    """Return what keeps push configs, where they can be delivered."""
+    stores = engine.stores
+    if stores.push is None or not stores.push.opens:
+        return None
+    events = {agent_id: config.push.events for agent_id, config in engine.configs.items()}
+    return PushRegistry(
+        stores.push.configs, stores.push.bells, stores.tasks, stores.task_list, allowed(settings), events=events
+    )

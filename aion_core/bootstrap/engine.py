@@ -1,0 +1,62 @@
+"""What runs turns, in whichever function: the agents, their runner, and the worker that answers bells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.bootstrap.stores import Stores, build_stores
+from aion_core.clock import SystemClock
+from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.ports import Agent, Clock
+from aion_core.settings import Settings
+from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What runs turns, in whichever function."""
+
+    clock: Clock
+    configs: Mapping[str, AgentConfig]
+    stores: Stores
+    agents: Mapping[str, Agent]
+    worker: Worker
+
+
+def build_engine(settings: Settings) -> Engine:
+    """Return what runs turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
+    configs = read_config(settings.config)
+    clock = SystemClock()
+    stores = build_stores(settings, clock)
+    agents = build_agents(configs, settings.config.resolve().parent, stores.adapters())
+    runner = TaskRunner(
+        stores.tasks,
+        agents.__getitem__,
+        clock,
+        stores.bells,
+        lease_seconds=settings.lease_seconds,
+        max_tries=settings.max_tries,
+        reveal_errors=settings.reveal_errors,
+        history=ContextHistory(stores.tasks, stores.task_list).of,
+        replies={agent_id: config.reply for agent_id, config in configs.items()},
+        answers={agent_id: config.answer for agent_id, config in configs.items()},
+    )
+    worker = Worker(stores.tasks, runner, stores.bells, clock)
+    if isinstance(stores.bells, MemoryBells):
+        stores.bells.answered_by(worker.answer)
+    if stores.push is not None and isinstance(stores.push.bells, MemoryPushBells):
+        from aion_core.bootstrap.push import push_delivery
+
+        stores.push.bells.answered_by(push_delivery(settings, stores.tasks, stores.push, clock).answer)
+    return Engine(clock, configs, stores, agents, worker)
+
+
+def build_agents(
+    configs: Mapping[str, AgentConfig], folder: Path, adapters: Mapping[str, AdapterFactory]
+) -> dict[str, Agent]:
+    """Return the agents by their ids; their code is imported when it is needed."""
+    return {agent_id: LoadedAtFirstTurn(agent_id, config, folder, adapters) for agent_id, config in configs.items()}

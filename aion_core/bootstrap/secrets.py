@@ -1,0 +1,42 @@
+"""What must not lie in the environment: read from Secrets Manager, or, in development, from a file."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aion_core.errors import ConfigurationError
+from aion_core.protocol.card import KEYS_PATH
+from aion_core.settings import Settings
+
+if TYPE_CHECKING:
+    from aion_core.protocol.keys import Key
+
+
+def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
+    """Return the text of the secret, or of the file where there is none, and what to call it.
+
+    Raises ConfigurationError.
+    """
+    if secret:
+        from aion_core.aws.client import Calls
+        from aion_core.aws.secrets import read_secret
+
+        with ThreadPoolExecutor(1) as executor:
+            return read_secret(Calls("secretsmanager", executor), secret), f"the secret {secret} ({variable})"
+    try:
+        return Path(file).read_text(encoding="utf-8"), f"{file} ({variable})"
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file} ({variable}) cannot be read: {error}.") from error
+
+
+def card_key(settings: Settings) -> "Key | None":
+    """Return the key that signs the cards, where there is one; raises ConfigurationError that names where it lies."""
+    if not settings.card_key_file and not settings.card_key_secret:
+        return None
+    from aion_core.protocol.keys import signing_key
+
+    where = "AION_CARD_KEY_SECRET" if settings.card_key_secret else "AION_CARD_KEY_FILE"
+    text, source = secret_or_file(settings.card_key_secret, settings.card_key_file, where)
+    # Where nobody has put the public key elsewhere, this server shows it.
+    url = settings.card_key_url or f"{settings.base_url}{KEYS_PATH}"
+    return signing_key(text, source, key_id=settings.card_key_id, url=url)

@@ -1,0 +1,114 @@
+"""Where a deployment keeps what has to last, and what wakes its functions: on AWS, or in memory."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from aion_core.ports import Bells, Cipher, Clock, PushBells, PushConfigs, TaskList, TaskStore
+from aion_core.settings import Settings
+from aion_core.tasks.ringing import RingingStore
+
+if TYPE_CHECKING:
+    from aion_core.agents.loader import AdapterFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Who is told of tasks, and what wakes those who tell them."""
+
+    configs: PushConfigs
+    bells: PushBells
+    opens: bool
+    """Whether this function has the key to what is sealed: one that only rings has not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Where a deployment keeps what has to last."""
+
+    tasks: TaskStore
+    bells: Bells
+    task_list: TaskList
+    adapters: "Callable[[], Mapping[str, AdapterFactory]]"
+    """Returns what makes an agent of a framework's object, by its kind; what that keeps lies where the tasks are."""
+    push: Push | None
+    """None where push notifications cannot be delivered."""
+
+
+def build_stores(settings: Settings, clock: Clock) -> Stores:
+    """Return the stores that the settings name."""
+    return _memory_stores(settings, clock) if settings.store == "memory" else _aws_stores(settings, clock)
+
+
+def _memory_stores(settings: Settings, clock: Clock) -> Stores:
+    from aion_core.memory.push_configs import MemoryPushConfigs
+    from aion_core.memory.queues import MemoryBells, MemoryPushBells
+    from aion_core.memory.task_list import MemoryTaskList
+    from aion_core.memory.task_store import MemoryTaskStore
+
+    tasks = MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
+
+    def adapters() -> "Mapping[str, AdapterFactory]":
+        from aion_core.bootstrap.adapters import memory_adapters
+
+        return memory_adapters(tasks, clock)
+
+    push = Push(MemoryPushConfigs(tasks, clock, lease_seconds=settings.lease_seconds), MemoryPushBells(clock), True)
+    return Stores(RingingStore(tasks, push.bells), MemoryBells(clock), MemoryTaskList(tasks), adapters, push)
+
+
+def _aws_stores(settings: Settings, clock: Clock) -> Stores:
+    from aion_core.aws.blobs import S3Blobs
+    from aion_core.aws.client import WORKERS, Calls
+    from aion_core.aws.queues import SQSBells, SQSPushBells
+    from aion_core.aws.task_list import DynamoDBTaskList
+    from aion_core.aws.task_store import DynamoDBTaskStore
+
+    executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="aws")
+    dynamodb = Calls("dynamodb", executor)
+    blobs = S3Blobs(Calls("s3", executor), bucket=settings.bucket)
+    retention = timedelta(days=settings.retention_days)
+    cipher = _cipher(settings, executor, clock)
+    tasks: TaskStore = DynamoDBTaskStore(
+        dynamodb,
+        blobs,
+        clock,
+        table=settings.table,
+        lease_seconds=settings.lease_seconds,
+        retention=retention,
+        cipher=cipher,
+    )
+    sqs, push = Calls("sqs", executor), None
+    if settings.push_queue_url:
+        from aion_core.aws.push_configs import DynamoDBPushConfigs
+
+        configs = DynamoDBPushConfigs(
+            dynamodb,
+            cipher,
+            clock,
+            table=settings.table,
+            lease_seconds=settings.lease_seconds,
+            retention=retention,
+        )
+        push = Push(configs, SQSPushBells(sqs, queue_url=settings.push_queue_url), opens=cipher is not None)
+        tasks = RingingStore(tasks, push.bells)
+
+    def adapters() -> "Mapping[str, AdapterFactory]":
+        from aion_core.bootstrap.adapters import aws_adapters
+
+        return aws_adapters(settings, tasks, dynamodb, Calls("s3", executor), blobs, cipher, clock)
+
+    bells = SQSBells(sqs, queue_url=settings.task_queue_url)
+    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), adapters, push)
+
+
+def _cipher(settings: Settings, executor: ThreadPoolExecutor, clock: Clock) -> Cipher | None:
+    """Return what seals; None where no key is named."""
+    if not settings.kms_key:
+        return None
+    from aion_core.aws.cipher import KMSCipher
+    from aion_core.aws.client import Calls
+
+    return KMSCipher(Calls("kms", executor), clock, key=settings.kms_key)

@@ -1,0 +1,48 @@
+"""`make dev AUTH=on`: what aion.yaml declares is asked for, and a key for trying it is printed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from tests.support.server import aion_dev, make_dev, serving
+from tests.support.service import send
+
+CONFIG = """
+aion:
+  security: {schemes: {key: {type: api-key}}, require: [{key: [chat]}]}
+  agents:
+    where: {path: %s}
+"""
+AGENT = Path(__file__).parents[1] / "support" / "agents" / "where.py"
+
+
+def test_the_printed_request_is_answered_and_any_other_refused(tmp_path: Path) -> None:
+    """R8, R96, R97."""
+    config = tmp_path / "aion.yaml"
+    config.write_text(CONFIG % AGENT)
+    with serving([*make_dev(), "AUTH=on"], AION_CONFIG=str(config)) as server:
+        printed = "".join(server.printed)
+        header = re.search(r"-H '(X-API-Key): (aion_[^']+)'", printed)
+        assert header is not None, printed
+        credentials = {header[1]: header[2]}
+        answer = httpx.post(server.url, json=send(), headers=credentials, timeout=60)
+        assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        refused = httpx.post(server.url, json=send(), timeout=60)
+        assert (refused.status_code, refused.headers["www-authenticate"][:6]) == (401, "ApiKey")
+        assert httpx.get(f"{server.url}/.well-known/agent-card.json").json()["security"] == [{"key": ["chat"]}]
+        strange = httpx.post(server.url, json=send(), headers={**credentials, "Host": "evil.example.com"})
+        assert strange.status_code == 403
+        page = httpx.post(server.url, json=send(), headers={**credentials, "Origin": "https://evil.example.com"})
+        assert page.status_code == 403
+        whole = "".join(server.printed).replace(printed, "")
+        assert header[2] not in whole, "the key is not logged"
+
+
+def test_there_is_nothing_to_turn_on_where_nothing_is_declared() -> None:
+    ran = subprocess.run(aion_dev("--auth", "on", "--port", "0"), capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1
+    assert "declares no `security`" in ran.stderr
+    assert sys.executable not in ran.stderr

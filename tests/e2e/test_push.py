@@ -1,0 +1,112 @@
+"""PushFunction on the local stack, with the real adapters: from a request to what its receiver hears."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import handlers
+from infra.local_stack import LocalStack
+from tests.e2e.test_functions import messages_in
+from tests.support.receiver import Receiver, answers, receiving
+from tests.support.server import ROOT
+from tests.support.service import http
+
+AGENTS = Path(__file__).parents[1] / "support" / "agents"
+PUSH_HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
+
+
+@pytest.fixture
+def stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalStack]:
+    """A stack of its own, whose functions are imported anew and polled, and which may call this machine."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in ("run_task", "deliver_push", "sweep"):
+        monkeypatch.delitem(sys.modules, f"handlers.{name}", raising=False)
+        monkeypatch.delattr(handlers, name, raising=False)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    with LocalStack.start("template.yaml") as stack:
+        here = {**PUSH_HERE, "AION_CONFIG": str(AGENTS / "steps.yaml"), "AION_AUTH": "off"}
+        here |= {"NOTED_IN": str(tmp_path / "notes"), "STEP_SECONDS": "0.1"}
+        for name, value in {**stack.environment("ApiFunction"), **here}.items():
+            monkeypatch.setenv(name, value)
+        stack.poll(environ=here, retry_after=0)
+        yield stack
+
+
+@pytest.fixture
+async def client(stack: LocalStack) -> AsyncIterator[httpx.AsyncClient]:
+    from aion_core.bootstrap import build_app
+
+    async with http(build_app()) as client:
+        yield client
+
+
+async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
+    answer = (
+        await client.post("http://localhost/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    ).json()
+    assert "result" in answer, answer
+    return answer["result"]
+
+
+async def send(client: httpx.AsyncClient, receiver: Receiver) -> dict[str, Any]:
+    """The task of a message that nobody waits for, and which is told to the receiver."""
+    config = {"id": "p-1", "url": receiver.url(), "token": "said-back"}
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "three"}]}
+    configuration = {"returnImmediately": True, "taskPushNotificationConfig": config}
+    answer = await rpc(client, "SendMessage", message=message, configuration=configuration)
+    task: dict[str, Any] = answer["task"]
+    return task
+
+
+async def test_who_asks_with_its_message_is_told_of_the_whole_task(
+    stack: LocalStack, client: httpx.AsyncClient
+) -> None:
+    """R91, R94, R112: a task that TaskFunction runs, told by PushFunction."""
+    async with receiving(answers(500), answers(200)) as receiver:
+        task = await send(client, receiver)
+        state = ""
+        for _ in range(600):
+            state = (await rpc(client, "GetTask", id=task["id"]))["status"]["state"]
+            if state == "TASK_STATE_COMPLETED" and any(state in post.body.decode() for post in receiver.posts):
+                break
+            await asyncio.sleep(0.05)
+        said = [json.loads(post.body)["statusUpdate"]["status"]["state"] for post in receiver.posts]
+        assert said[0] == said[1] == "TASK_STATE_WORKING"
+        assert said[-1] == "TASK_STATE_COMPLETED", (state, said)
+        generations = [int(post.id.split("_")[1]) for post in receiver.posts]
+        assert generations[0] == generations[1], "the first was refused, and came again under its id"
+        assert generations[1:] == sorted(set(generations)), "each once, in order"
+        assert {post.headers["x-a2a-notification-token"] for post in receiver.posts} == {"said-back"}
+    await asyncio.to_thread(stack.stop_polling)
+    assert messages_in(stack, "PushQueue") == 0
+    index = {"TableName": stack.physical_id("Table"), "IndexName": "due"}
+    assert stack.client("dynamodb").scan(**index)["Items"] == [], "nothing is promised any more"
+
+
+async def test_a_message_that_is_no_bell_ends_in_the_dead_letter_queue(stack: LocalStack) -> None:
+    sqs = stack.client("sqs")
+    sqs.send_message(QueueUrl=stack.physical_id("PushQueue"), MessageBody='{"v": 1, "owner": "ann"}')
+    dead_letters = stack.physical_id("PushDeadLetters")
+    (dead,) = (await asyncio.to_thread(sqs.receive_message, QueueUrl=dead_letters, WaitTimeSeconds=20))["Messages"]
+    assert dead["Body"] == '{"v": 1, "owner": "ann"}'
+
+
+def test_the_function_loads_neither_framework_nor_a_server() -> None:
+    """Fixed decision 11."""
+    program = (
+        "import sys, handlers.deliver_push\n"
+        "never = ('fastapi', 'langgraph', 'langchain_core', 'google.adk', 'a2a.server', 'sqlalchemy', 'mangum')\n"
+        "print([name for name in never if name in sys.modules])"
+    )
+    needed = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL", "AION_PUSH_QUEUE_URL", "AION_KMS_KEY")
+    environment = {**os.environ, **dict.fromkeys(needed, "https://there.test/"), "AWS_DEFAULT_REGION": "us-east-1"}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (ran.stdout.strip(), ran.returncode) == ("[]", 0), ran.stderr

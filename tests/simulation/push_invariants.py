@@ -1,0 +1,114 @@
+"""What must hold of push notifications in the end, whatever went wrong: I8 and I9."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from aion_core.ports import Delivered, Gone, PushEvents
+from aion_core.protocol.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from tests.simulation import assembly
+from tests.simulation.history import Entry, Listening, Post
+from tests.simulation.receivers import fine
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+MOST_SECONDS = 61.0
+"""A post under a claim comes no later than the claim ends."""
+
+SOON_SECONDS = 3.0
+"""So soon after an event its notification comes, where nothing goes wrong."""
+
+
+def i8_who_listens_is_told(world: "World") -> Iterator[str]:
+    """Each due event at least once, first attempts in order, nothing that is not due, nothing after a delete."""
+    for listening in world.history.listenings:
+        who = f"{listening.config.id} of {listening.task.task_id}"
+        posts = _posts(world, listening)
+        due = {entry.numbered.generation: entry for entry in _due(world, listening)}
+        foreign = {post.generation for post in posts} - set(due)
+        if foreign:
+            yield f"{who} was told of {sorted(foreign)}, which were not due to it."
+        firsts = list(dict.fromkeys(post.generation for post in posts))
+        if any(after < before for before, after in pairwise(firsts)):
+            yield f"{who} was first told of {firsts}, in this order."
+        deleted = world.history.deleted.get((listening.task, listening.config.id))
+        if deleted is not None:
+            yield from (f"{who} {sentence}" for sentence in _after_its_end(world, posts, deleted))
+            continue
+        registered = world.history.registered[listening.task, listening.config.id]
+        gone = [post for post in posts if isinstance(post.outcome, Gone) and post.at > registered]
+        heard = [post.at for post in gone if post.process not in world.history.troubled]
+        # Who stood still with its right to post may post late; nobody is given that right any more.
+        if heard and any(post.claimed > heard[0] for post in posts):
+            yield f"{who} said that it was gone, and was told of more."
+        if gone:
+            continue
+        missing = set(due) - set(firsts)
+        if missing:
+            yield f"{who} was never told of {sorted(missing)} of {sorted(due)}."
+        yield from (f"{who} {sentence}" for sentence in _given_up_early(posts))
+
+
+def _after_its_end(world: "World", posts: list[Post], deleted: float) -> Iterator[str]:
+    for post in posts:
+        if post.claimed > deleted:
+            yield f"was deleted at {deleted:.2f} s, and its claim was taken at {post.claimed:.2f} s."
+        elif post.at > deleted + MOST_SECONDS and post.process not in world.history.troubled:
+            yield f"was deleted at {deleted:.2f} s, and told of {post.generation} at {post.at:.2f} s."
+
+
+def _given_up_early(posts: list[Post]) -> Iterator[str]:
+    """What was not taken is tried as often as it may be; behind what was given up so, once is enough."""
+    alive = True
+    for generation in dict.fromkeys(post.generation for post in posts):
+        of_it = [post for post in posts if post.generation == generation]
+        taken = any(isinstance(post.outcome, Delivered) for post in of_it)
+        if not taken and alive and len(of_it) < 1 + len(assembly.RETRY_SECONDS):
+            yield f"never took {generation}, which was tried only {len(of_it)} times."
+        alive = taken
+
+
+def i9_the_tries_of_an_event_have_one_id(world: "World") -> Iterator[str]:
+    ids: dict[tuple[object, str, int], set[str]] = {}
+    for post in world.history.posts:
+        ids.setdefault((post.task, post.config_id, post.generation), set()).add(post.id)
+    for (_, config_id, generation), of_it in ids.items():
+        if len(of_it) > 1:
+            yield f"{config_id} was told of {generation} under the ids {sorted(of_it)}."
+    if len({id_ for of_it in ids.values() for id_ in of_it}) < len(ids):
+        yield "Two events have one id."
+
+
+def i16c_who_listens_is_told_soon(world: "World") -> Iterator[str]:
+    """Where nothing goes wrong, the bell is heard: nobody waits for a sweep."""
+    if world.history.faults or world.history.deaths or world.receiver is not fine:
+        return
+    for listening in world.history.listenings:
+        for entry in _due(world, listening):
+            told = [post.at for post in _posts(world, listening) if post.generation == entry.numbered.generation]
+            known = max(entry.at, listening.at)
+            if told and min(told) > known + SOON_SECONDS:
+                yield f"{listening.config.id} was told of {entry.numbered.generation} {min(told) - known:.1f} s late."
+
+
+def _posts(world: "World", listening: Listening) -> list[Post]:
+    key = (listening.task, listening.config.id)
+    return [post for post in world.history.posts if (post.task, post.config_id) == key]
+
+
+def _due(world: "World", listening: Listening) -> list[Entry]:
+    """The events that it is to be told of."""
+    entries = world.history.log.get(listening.task, [])
+    return [
+        entry
+        for entry in entries
+        if entry.numbered.generation > listening.after and _wants(listening.config.events, entry.numbered.event)
+    ]
+
+
+def _wants(events: PushEvents, event: object) -> bool:
+    """Written down here once more, so that the engine cannot be wrong about it alone."""
+    if events is PushEvents.ALL or isinstance(event, TaskStatusUpdateEvent):
+        return True
+    return events is PushEvents.STATUS_AND_ARTIFACT and isinstance(event, TaskArtifactUpdateEvent)

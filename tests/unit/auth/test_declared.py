@@ -1,0 +1,114 @@
+"""What aion.yaml may say of who may call, and the sentence that anything else gets."""
+
+from pathlib import Path
+
+import pytest
+
+from aion_core.agents.config import read_config
+from aion_core.agents.security import declared_securities
+from aion_core.auth.declaration import ApiKey, AwsIam, Basic, IamOwner, Jwt, Security
+from aion_core.errors import ConfigurationError
+
+TOKENS = "{type: bearer-jwt, issuer: 'https://i.test', jwks_url: 'https://i.test/j', audience: x}"
+
+
+def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: str = "") -> dict[str, Security]:
+    file = folder / "aion.yaml"
+    lines = [
+        "aion:",
+        *(["  security:", f"    schemes: {schemes}"] if schemes else []),
+        *([f"    require: {require}"] if require else []),
+        "  agents:",
+        f"    a: {{path: a.py{a and ', '}{a}}}",
+        f"    b: {{path: b.py{b and ', '}{b}}}",
+    ]
+    file.write_text("\n".join(lines) + "\n")
+    return declared_securities(read_config(file))
+
+
+def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -> None:
+    """R8, R96."""
+    found = declared(
+        tmp_path,
+        f"{{jwt: {TOKENS}, o: {{type: oidc, issuer: 'https://o.test/', audience: [x, y], tenant_claim: t}}, "
+        "k: {type: api-key}, b: {type: basic}, i: {type: aws-iam, owner: session}}",
+    )
+    assert found["a"] == found["b"]
+    assert found["a"].schemes == {
+        "jwt": Jwt("https://i.test", ("x",), jwks_url="https://i.test/j"),
+        "o": Jwt("https://o.test/", ("x", "y"), is_oidc=True, tenant_claim="t"),
+        "k": ApiKey("X-API-Key"),
+        "b": Basic(),
+        "i": AwsIam(IamOwner.SESSION),
+    }
+    assert found["a"].require == tuple({name: frozenset()} for name in ("jwt", "o", "k", "b", "i"))
+
+
+def test_an_agent_says_otherwise_for_itself(tmp_path: Path) -> None:
+    schemes = f"{{jwt: {TOKENS}, k: {{type: api-key}}}}"
+    found = declared(
+        tmp_path,
+        schemes,
+        "[{jwt: [chat]}]",
+        a="security: {require: [{jwt: [a], k: []}, k]}",
+        b="security: {schemes: {mine: {type: basic}}}",
+    )
+    assert found["a"].require == ({"jwt": frozenset({"a"}), "k": frozenset()}, {"k": frozenset()})
+    assert found["b"].require == ({"mine": frozenset()},)
+    assert list(found["b"].needed) == ["mine"]
+    assert declared(tmp_path, schemes, "[{jwt: [chat]}]")["a"].require == ({"jwt": frozenset({"chat"})},)
+    # Without a word for all, each for itself.
+    own = "security: {schemes: {k: {type: api-key}}}"
+    assert list(declared(tmp_path, "", a=own, b=own)) == ["a", "b"]
+    assert declared(tmp_path, "") == {}
+
+
+@pytest.mark.parametrize(
+    ("jwt", "sentence"),
+    [
+        ("{type: jwt}", "security.schemes.jwt.type has to be one of bearer-jwt, oidc, api-key, basic, aws-iam."),
+        ("{}", "security.schemes.jwt.type has to be one of bearer-jwt,"),
+        ("{type: oidc, issuer: 'https://x.test'}", "security.schemes.jwt.audience is missing."),
+        (TOKENS.replace("https://i.test/j", "http://i.test/j"), "jwks_url: 'http://i.test/j' has to be an https URL"),
+        (TOKENS.replace("https://i.test'", "https://u:p@i.test'"), "has to be an https URL"),
+        (TOKENS.replace("audience: x", "audience: []"), "security.schemes.jwt.audience is empty."),
+        (TOKENS.replace("}", ", algorithms: [HS256]}"), "security.schemes.jwt.algorithms.0: Input should be 'RS256'"),
+        (TOKENS.replace("}", ", algorithms: []}"), "security.schemes.jwt.algorithms is empty."),
+        (TOKENS.replace("}", ", algoritms: []}"), "jwt.algoritms is not a key that aion knows. Did you mean 'algorithms'?"),
+        ("{type: api-key, header: Authorization}", "security.schemes.jwt.header: Authorization has another meaning"),
+        ("{type: api-key, header: x-amzn-key}", "has another meaning"),
+        ("{type: api-key, header: 'a b'}", "header is 'a b': it has to be a header's name"),
+        ("{type: aws-iam, owner: me}", "security.schemes.jwt.owner: Input should be 'role' or 'session'"),
+    ],
+)  # fmt: skip
+def test_a_scheme_that_cannot_be_used_is_named(tmp_path: Path, jwt: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        declared(tmp_path, f"{{jwt: {jwt}}}")
+    assert sentence in str(raised.value)
+
+
+SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
+
+
+@pytest.mark.parametrize(
+    ("schemes", "require", "a", "sentence"),
+    [
+        (SCHEMES, "[]", "", "aion.agents.a: `require` is empty, which would let nobody in."),
+        (SCHEMES, "[{}]", "", "aion.security.require.0 is empty."),
+        (SCHEMES, "[nope]", "", "aion.agents.a requires 'nope', and the schemes are jwt, k, b."),
+        (SCHEMES, "[{jwt: ['a b']}]", "", "aion.security.require.0.jwt.0 is 'a b': a scope is a word"),
+        (SCHEMES, "[{jwt: [], b: []}]", "", "requires jwt and b together, and a request has one Authorization header."),
+        (SCHEMES, "[{b: [x]}]", "", "requires scopes of 'b', a scheme that gives none."),
+        ("{k: {type: api-key}, l: {type: api-key, header: X-L}}", "", "", "k and l are of one type; one such scheme"),
+        (f"{{i: {TOKENS}, j: {TOKENS}}}", "", "", "two schemes are of the issuer https://i.test"),
+        (SCHEMES, "", "skills: [{id: s, name: s, description: d, require: [nope]}]", "a.skills: s requires 'nope'"),
+        ("", "", "skills: [{id: s, name: s, description: d, require: [k]}]", "requires schemes, and neither it nor"),
+        ("", "", "security: {require: [k]}", "aion.agents.a requires schemes, and neither it nor aion.security"),
+        ("", "", "security: {schemes: {k: {type: api-key}}}", "aion.agents.b declares no `security`, and a does."),
+    ],
+)
+def test_what_cannot_be_required_is_named(tmp_path: Path, schemes: str, require: str, a: str, sentence: str) -> None:
+    """R8: what is advertised can be enforced."""
+    with pytest.raises(ConfigurationError) as raised:
+        declared(tmp_path, schemes, require, a=a)
+    assert sentence in str(raised.value)

@@ -1,0 +1,102 @@
+"""`aion push`, run as a person runs it, on an emulated table."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner, Result
+
+from aion_core.cli.main import aion
+from aion_core.errors import AionError
+from infra.local_stack import LocalStack
+from tests.support import pushes
+from tests.support.clock import ManualClock
+from tests.support.pushes import Pushes, a_config
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Run:
+    for name, value in moto.environment("ApiFunction").items():
+        monkeypatch.setenv(name, value)
+    return lambda *arguments: CliRunner().invoke(aion, ["push", *map(str, arguments)])
+
+
+@pytest.fixture
+def push(moto: LocalStack) -> Pushes:
+    """A task with three configs: one that is told, one whose events were given up, one that is gone."""
+    push = pushes.on_dynamodb(moto, ManualClock())
+    asyncio.run(three(push))
+    return push
+
+
+def task_id(push: Pushes) -> str:
+    return f"t-{push.chat.context.owner}"
+
+
+async def three(push: Pushes) -> None:
+    new = push.chat.message("m-1", task_id=task_id(push))
+    await push.chat.store.create(replace(new, push=a_config("well")), holder="holder-1")
+    for config_id in ("dead", "gone"):
+        await push.configs.put(new.key, a_config(config_id))
+    until = push.clock.now() + timedelta(seconds=60)
+    for delivery in await push.configs.deliveries(new.key):
+        claim = await push.configs.claim(delivery, until=until)
+        assert claim is not None
+        match delivery.config_id:
+            case "dead":
+                buried = await push.configs.bury(claim, cursor=3, failure="HTTP 503", until=until)
+                await push.configs.settle(buried, cursor=4)
+            case "gone":
+                await push.configs.disable(claim, failure="HTTP 410")
+            case _:
+                await push.configs.settle(claim, cursor=2, delivered=True)
+
+
+def test_what_is_wrong_is_listed(run: Run, push: Pushes) -> None:
+    listed = [line for line in run("list").output.splitlines() if line.startswith(task_id(push) + "\t")]
+    assert [line.split("\t")[1:] for line in sorted(listed)] == [
+        ["dead", "given up: 1", "HTTP 503"],
+        ["gone", "gone", "HTTP 410"],
+    ]
+    assert f"{task_id(push)}\twell\twell" in run("list", "--all").output
+
+
+def test_a_tasks_notifications_are_shown_without_what_is_secret(run: Run, push: Pushes) -> None:
+    shown = run("show", task_id(push))
+    assert shown.exit_code == 0
+    assert "1, from event 3 on" in shown.output
+    assert "hidden" not in shown.output
+
+
+def test_what_was_given_up_is_posted_again_and_somebody_is_woken_for_it(
+    run: Run, push: Pushes, moto: LocalStack
+) -> None:
+    driven = run("redrive", task_id(push))
+    assert driven.output.splitlines() == [
+        "dead: posted again from event 3 on.",
+        "gone: posted again from event 3 on.",
+        "well: nothing was given up.",
+    ]
+    found = {each.config_id: each for each in asyncio.run(push.configs.deliveries(push.key(task_id(push))))}
+    assert (found["dead"].cursor, found["dead"].dead, found["gone"].disabled) == (2, 0, False)
+    queue = moto.client("sqs").receive_message(
+        QueueUrl=moto.physical_id("PushQueue"), MaxNumberOfMessages=10, WaitTimeSeconds=1
+    )
+    assert sum(task_id(push) in message["Body"] for message in queue["Messages"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [("show", "t-never"), ("redrive", "t-never")])
+def test_a_task_that_nobody_knows_is_said(run: Run, arguments: tuple[str, ...]) -> None:
+    failed = run(*arguments)
+    assert isinstance(failed.exception, AionError)
+    assert "t-never" in str(failed.exception)
+
+
+def test_a_config_that_the_task_has_not_is_said(run: Run, push: Pushes) -> None:
+    failed = run("redrive", task_id(push), "other")
+    assert isinstance(failed.exception, AionError)
+    assert "'other'" in str(failed.exception)

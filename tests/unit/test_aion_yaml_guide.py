@@ -1,0 +1,44 @@
+"""docs/aion-yaml.md has every key that aion.yaml may have, and what it shows can be read."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from aion_core.agents.card_config import ExtendedCard, Extension, Provider, Skill
+from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, Push, read_config
+from aion_core.agents.security_config import SecurityConfig
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("model", "before"),
+    [
+        (AgentConfig, ""),
+        (Capabilities, ""),
+        (Skill, ""),
+        (Extension, ""),
+        (SecurityConfig, ""),
+        (LimitsConfig, ""),
+        (Provider, "provider."),
+        (ExtendedCard, "extended_card."),
+        (Push, "push."),
+    ],
+)
+def test_every_key_is_in_the_guide(model: type[BaseModel], before: str) -> None:
+    named = set(re.findall(r"`([a-z_.]+)`", GUIDE))
+    assert {f"{before}{field}" for field in model.model_fields} <= named
+
+
+def test_the_example_is_an_aion_yaml(tmp_path: Path) -> None:
+    [example] = re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
+    file = tmp_path / "aion.yaml"
+    file.write_text(example)
+    assert list(read_config(file)) == ["helper", "archive"]
+
+
+def test_the_guides_that_it_names_are_there() -> None:
+    for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
+        assert (Path(__file__).parents[2] / "docs" / guide).is_file()
