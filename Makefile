@@ -9,7 +9,7 @@ export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 SIDE_BY_SIDE := -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay lint format bench sam-local clean
+.PHONY: help dev test test-engines test-deep replay check lint format bench sam-local clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,9 @@ test-deep: $(VENV)/.tests ## Pass all tests: five times the simulated schedules,
 
 replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule (SEED=…)
 	@$(VENV)/bin/python -m tests.simulation $(SEED)
+
+check: lint ## Check all that `lint` does, write the bill of materials, and audit the lock (AUDIT=required)
+	$(VENV)/bin/python -m infra.supply_chain
 
 lint: $(VENV)/.tests ## Check style, types and imports
 	$(VENV)/bin/ruff check .

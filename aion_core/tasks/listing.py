@@ -107,7 +107,7 @@ def wanted(call: Call, request: ListTasksRequest) -> TaskFilter:
     if request.context_id and not is_id(request.context_id):
         raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
     if request.status not in TaskState.values():
-        raise InvalidMessage(unknown_status(str(request.status)), field="status")
+        raise InvalidMessage(unknown_status(), field="status")
     return TaskFilter(
         owner=call.owner,
         agent=call.agent,
@@ -156,10 +156,10 @@ def shaped(task: Task, request: ListTasksRequest) -> Task:
     return without
 
 
-def unknown_status(given: str) -> str:
+def unknown_status() -> str:
     """Return what a client is told whose status is no state of a task."""
     known = ", ".join(name for name, state in TaskState.items() if state)
-    return f"status {given[:40]!r} is no state of a task: leave it out, or give one of {known}."
+    return f"status is no state of a task: leave it out, or give one of {known}."
 
 
 def _since(timestamp: Timestamp) -> datetime:

@@ -92,7 +92,13 @@ def build_app(
         yield
         warming.cancel()
 
-    app = FastAPI(openapi_url=None, lifespan=lifespan, redirect_slashes=False)
+    app = FastAPI(
+        openapi_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        # Its spans hold the query as it was sent, its records an exception's own words (R97).
+        telemetry={"tracing": False, "logs": False},
+    )
     app.add_exception_handler(HTTPException, refuse_path)
     own_methods = context_methods(conversations)
     routes = app.router.routes

@@ -112,7 +112,7 @@ def _check_enum(value: Any, field: Any, where: str) -> None:
         return  # protobuf takes numbers too
     if not isinstance(value, str) or value not in names:
         known = ", ".join(name for name, member in names.items() if member.number)
-        raise invalid_params(f"{where} is {_short(value)}, which is none of {known}.", where)
+        raise invalid_params(f"{where} is {_kind(value)} that is none of {known}.", where)
 
 
 def _check_timestamp(value: Any, where: str) -> None:
@@ -135,12 +135,12 @@ def _check_int32(value: Any, where: str) -> None:
 
 
 def _refuse(where: str, expected: str, given: Any) -> NoReturn:
-    raise invalid_params(f"{where or 'The request'} has to be {expected}, and is {_short(given)}.", where)
+    raise invalid_params(f"{where or 'The request'} has to be {expected}, and is {_kind(given)}.", where)
 
 
-def _short(given: Any) -> str:
-    """Return enough of the client's own value to be recognised."""
-    kinds = {dict: "an object", list: "a list", type(None): "null"}
+def _kind(given: Any) -> str:
+    """Return what kind of value it is, a number as it is; no text, for a refusal is kept where a message is not."""
+    kinds = {dict: "an object", list: "a list", type(None): "null", str: "a text"}
     return kinds.get(type(given)) or repr(given)[:60]
 
 

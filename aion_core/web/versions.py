@@ -26,7 +26,6 @@ def settle_version(request: Request, spoken: str) -> None:
     numbers = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[0-9]+)?", stated)
     if numbers is None or numbers[1] != spoken:
         raise VersionNotSupportedError(
-            f"This method is of A2A {spoken}, and the request's {VERSION} is {stated[:20]!r}: "
-            f"send {spoken}, or leave it out.",
+            f"This method is of A2A {spoken}, and the request's {VERSION} is {stated[:8]!r}: send {spoken}, or leave it out.",
             data={"supportedVersions": f"{V1},{V03}"},
         )

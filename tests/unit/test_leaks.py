@@ -138,6 +138,9 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": f"http://127.0.0.1/{planted(36)}", "token": planted(37)}),
     ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": "https://a.example", "token": f"{planted(38)}\n"}),
     ("ListTasks", {"pageToken": planted(39)}),
+    ("ListTasks", {"status": planted(47)}),
+    ("ListTasks", {"statusTimestampAfter": planted(48)}),
+    ("SendMessage", {"message": {"messageId": "m", "role": planted(49), "parts": [{"text": "x"}]}}),
     ("GetTask", {"id": planted(40)}),
     ("GetTask", {"id": "t", "historyLength": planted(41)}),
     ("CancelTask", {"id": f"x\nERROR root: {planted(42)}"}),
@@ -242,8 +245,11 @@ async def test_an_error_says_nothing_of_what_was_sent_but_where_it_is_wrong(app:
     for method, params in WRONG:
         answer = await client.rpc(method, params)
         assert '"message":' in answer.text
-        # A name that nobody knows is told of in words of ours.
         assert secrets_in(answer.text, client) == [], (method, params)
+    for header in ("a2a-version", "a2a-extensions", "idempotency-key"):
+        answer = await client.rpc("GetTask", {"id": "t"}, **{header: planted(73)})
+        assert answer.json()["error"]["code"] in (-32001, -32009)
+        assert secrets_in(answer.text, client) == []
 
 
 async def test_every_line_of_a_request_carries_its_id_and_each_request_has_its_own(

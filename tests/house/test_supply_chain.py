@@ -1,0 +1,58 @@
+"""The bill of materials holds what is shipped, and an audit that did not happen is not taken for a clean one."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from infra import supply_chain
+from infra.supply_chain import NotAudited, Vulnerable, judged, write_sbom
+
+CLEAN = '{"dependencies": [{"name": "idna", "version": "3.10", "vulns": []}], "fixes": []}'
+FOUND = (
+    '{"dependencies": [{"name": "idna", "version": "3.6", "vulns": [{"id": "PYSEC-2024-60", "fix_versions": ["3.7"], '
+    '"aliases": ["CVE-2024-3651"], "description": "…"}]}], "fixes": []}'
+)
+LEFT_OUT = '{"dependencies": [{"name": "ours", "skip_reason": "not on PyPI"}], "fixes": []}'
+
+
+def test_the_bill_of_materials_holds_what_is_shipped_as_it_is_locked(tmp_path: Path) -> None:
+    """R97."""
+    bill = json.loads(write_sbom(tmp_path / "sbom.json").read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    parts = {part["name"]: part["version"] for part in bill["components"]}
+    lock = tomllib.loads((supply_chain.ROOT / "uv.lock").read_text())
+    locked = {package["name"]: package.get("version") for package in lock["package"]}
+    for shipped in ("a2a-sdk", "langgraph", "google-adk", "boto3", "pyjwt", "fastapi"):
+        assert parts[shipped] == locked[shipped]
+    assert not {"pytest", "moto", "ruff"} & parts.keys()
+    assert all(part.get("purl", "").startswith("pkg:pypi/") for part in bill["components"])
+
+
+def test_a_vulnerability_is_told_with_its_mend() -> None:
+    assert judged(CLEAN, "") == []
+    (found,) = judged(FOUND, "")
+    assert found == Vulnerable("idna", "3.6", "PYSEC-2024-60", ("3.7",))
+    assert str(found) == "idna 3.6: PYSEC-2024-60, fixed in 3.7"
+
+
+@pytest.mark.parametrize("told", ["", "no json", "[]", LEFT_OUT])
+def test_no_answer_is_no_clean_bill(told: str) -> None:
+    with pytest.raises(NotAudited):
+        judged(told, "ERROR:pip_audit: the service cannot be reached")
+
+
+@pytest.mark.parametrize(("required", "status"), [("", 0), ("required", 1)])
+def test_an_audit_that_did_not_happen_is_said_loudly(
+    required: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unreachable() -> list[Vulnerable]:
+        raise NotAudited("no network")
+
+    monkeypatch.setattr(supply_chain, "audit", unreachable)
+    monkeypatch.setenv("AUDIT", required)
+    assert supply_chain.main() == status
+    assert "THE LOCK WAS NOT AUDITED" in capsys.readouterr().err
+    monkeypatch.setattr(supply_chain, "audit", lambda: judged(FOUND, ""))
+    assert supply_chain.main() == 1
