@@ -78,6 +78,7 @@ CAUGHT_BY = {
     f"task_store.cancel: HEAD_IS_AS_I_KNOW_IT: {_EPOCH}": (
         "test_push_races.py::test_who_cancels_as_somebody_begins_to_listen_reads_the_task_again"
     ),
+    "api_keys.add: FIRST_TIME": "test_api_keys.py::test_an_id_is_one_keys",
     "limits.take: IS_FULL": "test_limits.py::test_as_many_requests_as_a_minute_has_are_taken_and_no_more",
     "limits.take: HAS_ONE": "test_limits.py::test_as_many_requests_as_a_minute_has_are_taken_and_no_more",
     "limits._change: STREAMS_ARE_AS_READ": "test_limits.py::test_streams_that_are_opened_at_once_are_all_counted",
