@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp
 
 import handlers
 from aion_core import log
+from aion_core.bootstrap import bell_of, build_push, build_worker, push_bell_of
 from aion_core.lambda_runtime.log import JsonLine
 from infra.local_stack import LocalStack
 from tests.support.asgi import ask
@@ -120,7 +122,7 @@ def whole_message() -> dict[str, Any]:
         "configuration": {
             "taskPushNotificationConfig": {
                 "id": "hook",
-                "url": f"https://hooks.example.org/{planted(16)}?token={planted(17)}",
+                "url": f"https://hooks.invalid/{planted(16)}?token={planted(17)}",
                 "token": planted(18),
                 "authentication": {"scheme": "Bearer", "credentials": planted(19)},
             }
@@ -181,7 +183,7 @@ async def everything(client: Client) -> str:
     answer = (await client.rpc("SendMessage", sent)).json()
     task: str = answer["result"]["task"]["id"]
     again = whole_message()
-    again["message"] |= {"messageId": "m-2"}
+    again["message"] |= {"messageId": "m-2", "contextId": f"{CONTEXT}-2"}
     again["configuration"]["returnImmediately"] = True
     await client.rpc("SendMessage", again)
     failing = whole_message()
@@ -231,6 +233,17 @@ async def test_what_a_client_sends_is_in_no_log_and_no_queue(
     assert "RuntimeError: the agent has a fault" in said
     assert secrets_in(said, client) == []
     woken, told = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
+    # What the other functions log of it: one runs the turn, one fails to reach the webhook.
+    logged.truncate(0)
+    worker, delivery, soon = build_worker(), build_push(), datetime.now(UTC) + timedelta(seconds=60)
+    for body in woken:
+        await worker.answer(bell_of(json.loads(body)["Body"]), until=soon)
+    for body in sorted({json.loads(body)["Body"] for body in told}):
+        await delivery.answer(push_bell_of(body), until=soon)
+    said = logged.getvalue()
+    assert "A turn begins." in said
+    assert "A notification failed" in said
+    assert secrets_in(said, client) == []
     assert any(CONTEXT in body for body in woken)
     assert any(task in body for body in told)
     assert secrets_in("\n".join([*woken, *told]), client) == []
