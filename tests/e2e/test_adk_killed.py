@@ -1,0 +1,136 @@
+"""A process that is killed in the middle of an ADK agent's turn loses nothing: another goes on from the stored events."""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.local_stack import LocalStack
+from tests.e2e.test_killed import AGENTS, SHORT_LEASE, Subscriber, at_rest
+from tests.support.agents.paying import AGAIN, WORDS
+from tests.support.api_process import api_process
+from tests.support.service import send
+from tests.support.task_process import task_process
+
+CONFIG = AGENTS / "paying.yaml"
+PAID, TOLD = ("".join(words) for words in WORDS.values())
+
+
+@pytest.fixture
+def own_stack() -> Iterator[LocalStack]:
+    """A stack whose queue nobody else polls."""
+    with LocalStack.start("template.yaml") as stack:
+        yield stack
+
+
+class Streaming:
+    """A client that streams its task until the process that answers it is gone."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._told, self._ids = url, threading.Event(), list[str]()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def task_id(self) -> str:
+        assert self._told.wait(60), "no task was begun"
+        return self._ids[0]
+
+    def join(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the stream outlived its process"
+
+    def _ask(self) -> None:
+        body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
+        with (
+            contextlib.suppress(httpx.TransportError),
+            httpx.stream("POST", self._url, json=body, timeout=90) as answer,
+        ):
+            for line in answer.iter_lines():
+                if line.startswith("data: ") and not self._ids:
+                    self._ids.append(json.loads(line.removeprefix("data: "))["result"]["task"]["id"])
+                    self._told.set()
+
+
+def spoken(reading: Subscriber) -> list[str]:
+    """The texts that were spoken word by word, each as it was begun by append=false and went on."""
+    begun: list[str] = []
+    for _, result in list(reading.frames):
+        update = result.get("artifactUpdate")
+        if update is not None and update["artifact"]["artifactId"] == "aion:stream-delta":
+            if not update.get("append"):
+                begun.append("")
+            begun[-1] += "".join(part.get("text", "") for part in update["artifact"]["parts"])
+    return begun
+
+
+def wait_until_heard(reading: Subscriber, text: str) -> None:
+    for _ in range(1500):
+        if spoken(reading)[-1:] == [text]:
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError(f"{text!r} was never heard, but {spoken(reading)}")
+
+
+def half(agent: str) -> str:
+    """What the agent has said when its process is killed."""
+    return "".join(WORDS[agent][:2])
+
+
+def check_turn(task: dict[str, Any], reading: Subscriber) -> None:
+    """Each event came once, and nothing that was said is doubled."""
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["status"]["message"]["parts"] == [{"text": TOLD}]
+    assert [message["parts"] for message in task["history"]] == [[{"text": "go"}], [{"text": PAID}]]
+    heard = [int(frame_id) for frame_id, _ in reading.frames if frame_id.isdecimal()]
+    assert heard == list(range(heard[0], heard[-1] + 1)), "every event once, in order"
+    assert reading.frames[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def check_next_turn(url: str) -> None:
+    """What the session kept of the turn is what both agents said and did, once."""
+    body = send(AGAIN, message_id="m-2", contextId="killed")
+    task = httpx.post(url, json=body, timeout=60).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    (shown,) = (part["text"] for part in task["history"][-1]["parts"])
+    assert shown.splitlines().count("user: go") == 1
+    assert [shown.count(once) for once in ("receipt-7", PAID, TOLD)] == [1, 1, 1]
+
+
+def test_an_adk_turn_whose_process_is_killed_twice_is_finished_by_another_and_a_third_hears_it_all(
+    own_stack: LocalStack, tmp_path: Path
+) -> None:
+    """R21, R60-R63, R113: the API process is killed after the tool's stored result, in the first agent's words,
+    and the worker that goes on is killed in the second agent's."""
+    notes = tmp_path / "notes"
+    environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
+    with api_process(own_stack, CONFIG, **environ) as third:
+        with (
+            api_process(own_stack, CONFIG, HELD_IN="payer", **environ) as one,
+            task_process(own_stack, CONFIG, sweeps=1.0, HELD_IN="teller", **environ) as two,
+        ):
+            asking = Streaming(one.url)
+            task_id = asking.task_id()
+            reading = Subscriber(third.url, task_id)
+            wait_until_heard(reading, half("payer"))
+            os.kill(one.process.pid, signal.SIGKILL)
+            asking.join()
+            wait_until_heard(reading, half("teller"))
+            os.kill(two.pid, signal.SIGKILL)
+        with task_process(own_stack, CONFIG, sweeps=1.0, **environ):
+            task = at_rest(third.url, task_id)
+            reading.join()
+        ran = Counter(notes.read_text().split())
+        check_next_turn(third.url)
+    check_turn(task, reading)
+    assert spoken(reading) == [half("payer"), PAID, half("teller"), TOLD], "what was cut is begun anew"
+    assert ran == {"pay": 1, "payer": 2, "teller": 2}, (
+        "neither a stored tool result nor an agent that ended is repeated"
+    )
