@@ -85,7 +85,7 @@ def test_every_example_is_served_by_some_aion_yaml() -> None:
     folders = {
         (path.parent / declared(path)[agent_id]["path"].partition(":")[0]).parent.name for path, agent_id in EXAMPLES
     }
-    assert {path.name for path in (ROOT / "examples").iterdir() if path.is_dir() and list(path.glob("*.py"))} <= folders
+    assert {agent.parent.name for agent in (ROOT / "examples").glob("*/agent.py")} <= folders
 
 
 def streams_of(transcript: Path) -> list[list[Event]]:
