@@ -229,7 +229,8 @@ class SeenStore:
 
     def __getattr__(self, name: str) -> Any:
         process, world = self._process, self._process.world
-        kind = f"store.{name}"
+        # It is a read of the log, however much of that is wanted.
+        kind = "store.log" if name == "every_event" else f"store.{name}"
 
         async def call(*arguments: Any, **options: Any) -> Any:
             return await process.effect(kind, lambda: world.at_store(process, name, arguments, options))
