@@ -88,10 +88,12 @@ class KMSCipher:
         return known
 
     def _one_at_a_time(self, wrapped: bytes) -> asyncio.Lock:
-        # Held by those who wait for it, and by nobody else: it belongs to their event loop.
-        lock = self._asking.get(wrapped)
+        # Held by those who wait for it, and by nobody else. One for each event loop: a process that stands in for several
+        # invocations at once has several.
+        asked = id(asyncio.get_running_loop()), wrapped
+        lock = self._asking.get(asked)
         if lock is None:
-            lock = self._asking[wrapped] = asyncio.Lock()
+            lock = self._asking[asked] = asyncio.Lock()
         return lock
 
     def _remember(self, wrapped: bytes, key: AESGCM) -> None:

@@ -113,3 +113,22 @@ async def test_a_key_that_cannot_be_asked_for_just_now_is_unavailable(clock: Man
         await by_kms(stack, clock, client=client).open(sealed, about="a place")
     with pytest.raises(StoreUnavailable):
         await by_kms(stack, clock, client=client).seal(b"token", about="a place")
+
+
+def test_two_batches_at_once_in_one_process_open_and_seal(stack: Stack, clock: ManualClock) -> None:
+    """Each in an event loop of its own, as two invocations of a function are that one process stands in for."""
+    cipher = by_kms(stack, clock)
+
+    def batch(number: int) -> set[bytes]:
+        async def seal_and_open(place: str) -> bytes:
+            return await cipher.open(await cipher.seal(b"token", about=place), about=place)
+
+        async def all_at_once() -> set[bytes]:
+            return set(await asyncio.gather(*(seal_and_open(f"{number}.{n}") for n in range(8))))
+
+        return asyncio.run(all_at_once())
+
+    with ThreadPoolExecutor(4) as batches:
+        for _ in range(5):
+            clock.move(KEY_LIFE.total_seconds())
+            assert set.union(*batches.map(batch, range(4))) == {b"token"}

@@ -217,6 +217,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> list[Seen]:
     return mutants.run(asked, tests, tmp_path_factory.mktemp("mutants")) if tests else []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in NEVER_ALONE])
 def test_a_contract_test_fails_without(name: str, seen: list[Seen]) -> None:
     tests = caught_by(name)
@@ -231,6 +232,7 @@ def test_a_contract_test_fails_without(name: str, seen: list[Seen]) -> None:
         )
 
 
+@pytest.mark.deep
 def test_those_tests_pass_with_every_condition(seen: list[Seen]) -> None:
     failed = [each.text for each in seen if each.mutant == UNCHANGED and each.outcome != "passed"]
     assert failed == []

@@ -394,6 +394,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("planted", BUGS, ids=lambda planted: planted.what)
 def test_a_planted_bug_is_found(planted: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
