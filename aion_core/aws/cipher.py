@@ -43,7 +43,7 @@ class KMSCipher:
         self._kms, self._clock, self._key = kms, clock, key
         self._mine: _DataKey | None = None
         self._at_hand: dict[bytes, AESGCM] = {}
-        self._asking: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        self._asking: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
         """Whoever asks KMS for a data key, by that; a session's events are opened all at once, and most under one."""
 
     async def seal(self, content: bytes, *, about: str) -> bytes:
