@@ -25,19 +25,21 @@ class Floor:
             self._open = chunk.message_id
             yield chunk
 
-    def end(self, message_id: str) -> Iterator[Chunk]:
-        """Yield what has waited for this message, of which nothing more comes."""
-        self._ended.add(message_id)
-        if message_id == self._open:
+    def end(self, *message_ids: str) -> Iterator[Chunk]:
+        """Yield what has waited for these messages, of which nothing more comes."""
+        self._ended.update(message_ids)
+        if self._open in self._ended:
             yield from self._next()
 
     def leave(self, message_id: str) -> Iterator[Chunk]:
         """Yield what has waited for this message, which has been said as a whole: what of it has waited need not be."""
         self._waiting.pop(message_id, None)
-        yield from self.end(message_id)
+        if message_id == self._open:
+            yield from self._next()
 
     def broke_off(self, message_id: str) -> Iterator[Chunk]:
         """Yield that no more comes of the message, and what has waited for it."""
+        self._ended.add(message_id)
         if message_id == self._open:
             yield Chunk("", message_id, breaks_off=True)
         yield from self.leave(message_id)
