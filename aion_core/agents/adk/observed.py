@@ -4,10 +4,8 @@ The operator's log gets one line of fixed fields for each model call and each to
 R38); the client is told which sub-agent is invoked (R39); and what an author's helpers say is known by where they do.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from google.adk.agents import BaseAgent
@@ -19,8 +17,7 @@ from google.adk.tools.tool_context import ToolContext
 
 from aion_core.agents.adk.going_on import goes_on
 from aion_core.agents.adk.sink import running_place
-
-logger = logging.getLogger("aion_core.internal")
+from aion_core.agents.internal_events import InternalEvents
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +34,7 @@ class Observer(BasePlugin):
     def __init__(self, task_id: str, root: str, hand: Callable[[object], Awaitable[None]]) -> None:
         """`root` is the name of the agent that all others are sub-agents of; `hand` tells the client."""
         super().__init__(name="aion_observer")
-        self._task_id, self._root, self._hand = task_id, root, hand
-        self._model_calls = 0
-        self._steps = 0
+        self._internal, self._root, self._hand = InternalEvents(task_id), root, hand
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Let the client know of a sub-agent."""
@@ -52,41 +47,30 @@ class Observer(BasePlugin):
         agent = callback_context._invocation_context.agent
         if isinstance(agent, BaseAgent):
             running_place.set(_place(agent, callback_context))
-        self._model_calls += 1
-        self._log("llm-call", iteration=self._model_calls)
+        self._internal.llm_call()
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> None:
         """Log `internal:tool-start`; the arguments are not logged."""
         running_place.set(f"tool/{tool_context.function_call_id}")
-        self._log("tool-start", toolName=tool.name, toolCallId=tool_context.function_call_id or "")
+        self._internal.tool_start(tool.name, tool_context.function_call_id or "")
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
     ) -> None:
         """Log `internal:tool-complete`."""
-        self._log("tool-complete", toolCallId=tool_context.function_call_id or "", success=True)
+        self._internal.tool_complete(tool_context.function_call_id or "", success=True)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
     ) -> None:
         """Log `internal:tool-complete`, without success."""
-        self._log("tool-complete", toolCallId=tool_context.function_call_id or "", success=False)
+        self._internal.tool_complete(tool_context.function_call_id or "", success=False)
 
     def stepped(self) -> None:
         """Log `internal:checkpoint`: an event is stored in the session."""
-        self._steps += 1
-        self._log("checkpoint", iteration=self._steps)
-
-    def _log(self, kind: str, **fields: Any) -> None:
-        event = {
-            "kind": f"internal:{kind}",
-            "taskId": self._task_id,
-            **fields,
-            "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        }
-        logger.info("internal:%s", kind, extra={"internal": event})
+        self._internal.checkpoint()
 
 
 def _place(agent: BaseAgent, context: CallbackContext) -> str:

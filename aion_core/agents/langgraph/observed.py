@@ -4,9 +4,7 @@ The operator's log gets one line of fixed fields for each, without a word of wha
 what a model has said before its node ends; and the turn's own stream, that a call has broken off.
 """
 
-import logging
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,11 +14,10 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 
+from aion_core.agents.internal_events import InternalEvents
 from aion_core.agents.langgraph.spoken import is_internal
 from aion_core.agents.langgraph.streamed import Streamed
 from aion_core.agents.sink import BrokeOff
-
-logger = logging.getLogger("aion_core.internal")
 
 
 class Observer(BaseCallbackHandler):
@@ -30,9 +27,7 @@ class Observer(BaseCallbackHandler):
     run_inline = True
 
     def __init__(self, task_id: str, streamed: Streamed) -> None:
-        self._task_id, self._streamed = task_id, streamed
-        self._model_calls = 0
-        self._steps = 0
+        self._internal, self._streamed = InternalEvents(task_id), streamed
         self._tools: dict[UUID, str] = {}
         self._heard: set[UUID] = set()
         self._nodes: set[UUID] = set()
@@ -50,8 +45,7 @@ class Observer(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Log `internal:llm-call`, with which of the turn's calls it is."""
-        self._model_calls += 1
-        self._log("llm-call", iteration=self._model_calls)
+        self._internal.llm_call()
         if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
             self._heard.add(run_id)
 
@@ -99,14 +93,13 @@ class Observer(BaseCallbackHandler):
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """See `on_chat_model_start`."""
-        self._model_calls += 1
-        self._log("llm-call", iteration=self._model_calls)
+        self._internal.llm_call()
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
         """Log `internal:tool-start`; the arguments are not logged."""
         call_id = str(kwargs.get("tool_call_id") or run_id)
         self._tools[run_id] = call_id
-        self._log("tool-start", toolName=str((serialized or {}).get("name", "")), toolCallId=call_id)
+        self._internal.tool_start(str((serialized or {}).get("name", "")), call_id)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Log `internal:tool-complete`."""
@@ -118,17 +111,7 @@ class Observer(BaseCallbackHandler):
 
     def stepped(self) -> None:
         """Log `internal:checkpoint`: a step of the graph is stored."""
-        self._steps += 1
-        self._log("checkpoint", iteration=self._steps)
+        self._internal.checkpoint()
 
     def _tool_ended(self, run_id: UUID, *, success: bool) -> None:
-        self._log("tool-complete", toolCallId=self._tools.pop(run_id, str(run_id)), success=success)
-
-    def _log(self, kind: str, **fields: Any) -> None:
-        event = {
-            "kind": f"internal:{kind}",
-            "taskId": self._task_id,
-            **fields,
-            "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        }
-        logger.info("internal:%s", kind, extra={"internal": event})
+        self._internal.tool_complete(self._tools.pop(run_id, str(run_id)), success=success)
