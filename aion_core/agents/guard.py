@@ -6,12 +6,13 @@ task: the only place before that is the task itself, so while a turn runs the lo
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
 from aion_core.errors import AgentFailed
+from aion_core.ports import Emission
 
 ENDINGS = (SystemExit, KeyboardInterrupt)
 """What asyncio lets through to the event loop, whatever stands between."""
@@ -43,6 +44,14 @@ def guarded() -> Iterator[None]:
         # Where somebody has put another factory around it since, that one stays; ours only passes on then.
         if not factory.turns and loop.get_task_factory() is factory:
             loop.set_task_factory(factory.before)
+
+
+async def guarded_run(emissions: AsyncGenerator[Emission, None]) -> AsyncGenerator[Emission, None]:
+    """Yield what an agent's turn yields, which ends no process."""
+    with guarded():
+        async with aclosing(emissions):
+            async for emission in emissions:
+                yield emission
 
 
 class _TaskFactory:

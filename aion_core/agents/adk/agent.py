@@ -20,7 +20,7 @@ from aion_core.agents.adk.outbound import Outbound
 from aion_core.agents.adk.services import credentials_of, memory_of
 from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
 from aion_core.agents.asked import Unfit, asked_before
-from aion_core.agents.guard import guarded
+from aion_core.agents.guard import guarded_run
 from aion_core.errors import AgentFailed
 from aion_core.ports import AfterCrash, Asked, Emission, Paused
 
@@ -72,12 +72,9 @@ class AdkAgent:
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has an agent has imported it."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        with guarded():
-            async with aclosing(self._run(asked)) as emissions:
-                async for emission in emissions:
-                    yield emission
+        return guarded_run(self._run(asked))
 
     async def _run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(asked, self._given)

@@ -19,7 +19,7 @@ from aion_core.agents.executor.inbound import request_of
 from aion_core.agents.executor.outbound import Outbound
 from aion_core.agents.executor.queue import RecordingQueue
 from aion_core.agents.executor.sink import QueueSink
-from aion_core.agents.guard import guarded
+from aion_core.agents.guard import guarded_run
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import AgentFailed, StoreError
 from aion_core.ports import AfterCrash, Asked, Emission, TaskKey, TaskStore
@@ -64,12 +64,9 @@ class ExecutorAgent:
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has an executor has imported it."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        with guarded():
-            async with aclosing(self._run(asked)) as emissions:
-                async for emission in emissions:
-                    yield emission
+        return guarded_run(self._run(asked))
 
     async def _run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         self._check_again(asked)

@@ -8,14 +8,11 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.agent_execution import RequestContext
 from a2a.server.context import ServerCallContext
 
-from aion_core.ports import Asked, TaskKey, TaskStore
+from aion_core.ports import ANONYMOUS, Asked, TaskKey, TaskStore
 from aion_core.protocol.extensions import REQUESTED_EXTENSIONS
 from aion_core.protocol.media_types import ACCEPTED_OUTPUT_MODES
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from aion_core.tasks import projection
-
-ANONYMOUS = "anonymous"
-"""The owner where nobody was asked who they are."""
 
 CONFIGURATION = "aion.configuration"
 """Where `call_context.state` holds the agent's `configuration` of aion.yaml."""

@@ -9,7 +9,7 @@ from langgraph.errors import GraphDrained
 from langgraph.graph import StateGraph
 
 from aion_core.agents.asked import Unfit, asked_before
-from aion_core.agents.guard import guarded
+from aion_core.agents.guard import guarded_run
 from aion_core.agents.langgraph import fingerprint, going_on
 from aion_core.agents.langgraph.configured import check_saver, own_context
 from aion_core.agents.langgraph.graph import Graph
@@ -55,12 +55,9 @@ class LangGraphAgent:
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has a graph has imported it."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        with guarded():
-            async with aclosing(self._run(asked)) as emissions:
-                async for emission in emissions:
-                    yield emission
+        return guarded_run(self._run(asked))
 
     async def _run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         turn = GraphTurn(asked, self._graph, self._given)
