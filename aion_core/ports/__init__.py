@@ -46,6 +46,7 @@ from aion_core.ports.limits import (
     RateLimits,
 )
 from aion_core.ports.log import (
+    ANONYMOUS,
     MAX_WAITING,
     Begun,
     Busy,
@@ -100,6 +101,7 @@ from aion_core.ports.task_list import (
 )
 
 __all__ = [
+    "ANONYMOUS",
     "MAX_PUSH_CONFIGS",
     "MAX_WAITING",
     "POST_SECONDS",

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from aion_core.ports.push import PushConfig
 
 
+ANONYMOUS = "anonymous"
+"""The owner where nobody is asked who they are: the agent declares no scheme, which no deployed one may."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContextKey:
     """A conversation: the same contextId of another owner, or with another agent, is another conversation."""

@@ -5,6 +5,7 @@ from a2a.server.routes.common import DefaultServerCallContextBuilder, ServerCall
 from starlette.requests import Request
 
 from aion_core.errors import TaskNotFound
+from aion_core.ports import ANONYMOUS
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.extensions import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
@@ -20,9 +21,6 @@ WORK = "aion.work"
 
 TIME_UP = "aion.time_up"
 """Where an ASGI scope says until when this process serves the request."""
-
-ANONYMOUS = "anonymous"
-"""The owner where nobody is asked who they are: the agent declares no scheme, which no deployed one may."""
 
 
 def owner_of(caller: Caller | None) -> str:
