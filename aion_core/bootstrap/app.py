@@ -6,6 +6,7 @@ from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent, read_limits
 from aion_core.bootstrap.callers import build_guards, build_rate_limits, who_may_call
 from aion_core.bootstrap.engine import Engine, build_engine
+from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key
 from aion_core.protocol.types import AgentCard
@@ -18,9 +19,9 @@ from aion_core.web.app import Counted, Served
 from aion_core.web.app import build_app as build_web_app
 
 
-def build_app(settings: Settings) -> FastAPI:
+def build_app(settings: Settings, operations: Operations) -> FastAPI:
     """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
-    engine = build_engine(settings)
+    engine = build_engine(settings, operations)
     service = TaskService(
         engine.stores.tasks,
         engine.worker,
@@ -63,6 +64,8 @@ def build_app(settings: Settings) -> FastAPI:
         guards=build_guards(securities, settings, engine.clock) if securities else None,
         loopback_only=not settings.auth,
         counted=counted,
+        metrics=operations.metrics,
+        traces=operations.traces,
     )
 
 

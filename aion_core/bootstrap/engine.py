@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aion_core.agents.config import AgentConfig, read_config
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
@@ -27,7 +28,7 @@ class Engine:
     worker: Worker
 
 
-def build_engine(settings: Settings) -> Engine:
+def build_engine(settings: Settings, operations: Operations) -> Engine:
     """Return what runs turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
     configs = read_config(settings.config)
     clock = SystemClock()
@@ -44,6 +45,8 @@ def build_engine(settings: Settings) -> Engine:
         history=ContextHistory(stores.tasks, stores.task_list).of,
         replies={agent_id: config.reply for agent_id, config in configs.items()},
         answers={agent_id: config.answer for agent_id, config in configs.items()},
+        metrics=operations.metrics,
+        traces=operations.traces,
     )
     worker = Worker(stores.tasks, runner, stores.bells, clock)
     if isinstance(stores.bells, MemoryBells):
@@ -51,7 +54,7 @@ def build_engine(settings: Settings) -> Engine:
     if stores.push is not None and isinstance(stores.push.bells, MemoryPushBells):
         from aion_core.bootstrap.push import push_delivery
 
-        stores.push.bells.answered_by(push_delivery(settings, stores.tasks, stores.push, clock).answer)
+        stores.push.bells.answered_by(push_delivery(settings, stores.tasks, stores.push, clock, operations).answer)
     return Engine(clock, configs, stores, agents, worker)
 
 
