@@ -23,8 +23,8 @@ from starlette.types import ASGIApp
 
 import handlers
 from aion_core import log
+from aion_core.aws import log_lines
 from aion_core.bootstrap import bell_of, build_push, build_worker, push_bell_of
-from aion_core.lambda_runtime.log import JsonLine
 from infra.local_stack import LocalStack
 from tests.support.asgi import ask
 from tests.support.guarded import jwt_scheme
@@ -84,7 +84,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What every logger says, at DEBUG, as Lambda has it and as a terminal has it."""
     written, root = io.StringIO(), logging.getLogger()
     ours = [logging.StreamHandler(written), logging.StreamHandler(written)]
-    ours[0].setFormatter(JsonLine())
+    ours[0].setFormatter(log_lines.formatter("aion"))
     ours[1].setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     level = root.level
     root.setLevel(logging.DEBUG)
