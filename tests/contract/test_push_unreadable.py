@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.aws import keys
