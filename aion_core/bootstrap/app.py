@@ -63,6 +63,7 @@ def build_app(settings: Settings) -> FastAPI:
         guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
         loopback_only=not settings.auth,
         counted=counted,
+        beside=engine.sweeping,
     )
 
 
@@ -73,5 +74,11 @@ def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
         return None
     events = {agent_id: config.push.events for agent_id, config in engine.configs.items()}
     return PushRegistry(
-        stores.push.configs, stores.push.bells, stores.tasks, stores.task_list, allowed(settings), events=events
+        stores.push.configs,
+        stores.push.bells,
+        stores.tasks,
+        stores.task_list,
+        allowed(settings),
+        engine.clock,
+        events=events,
     )

@@ -1,8 +1,9 @@
 """What runs turns, in whichever function: the agents, their runner, and the worker that answers bells."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
@@ -26,6 +27,8 @@ class Engine:
     stores: Stores
     agents: Mapping[str, Agent]
     worker: Worker
+    sweeping: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """Finds what is overdue, again and again, where no other function of the deployment does; None elsewhere."""
 
 
 def build_engine(settings: Settings) -> Engine:
@@ -54,7 +57,18 @@ def build_engine(settings: Settings) -> Engine:
         from aion_core.bootstrap.push import push_delivery
 
         stores.push.bells.answered_by(push_delivery(settings, stores.tasks, stores.push, clock).answer)
-    return Engine(clock, configs, declared.limits, stores, agents, worker)
+    sweeping = _sweeping(stores, clock) if settings.store == "memory" else None
+    return Engine(clock, configs, declared.limits, stores, agents, worker, sweeping)
+
+
+def _sweeping(stores: Stores, clock: Clock) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return the sweep of a process to which no schedule of a deployment's comes: all it knows is in its memory."""
+    from aion_core.memory.each_minute import each_minute
+    from aion_core.tasks.sweep import Sweep
+
+    configs, bells = (stores.push.configs, stores.push.bells) if stores.push is not None else (None, None)
+    sweep = Sweep(stores.tasks, stores.bells, configs, bells)
+    return lambda: each_minute(sweep.once, clock)
 
 
 def build_agents(

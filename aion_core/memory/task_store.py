@@ -324,6 +324,13 @@ class MemoryTaskStore:
             self._listen(key, config, after=self._tasks[key].head.generation)
             return self._tasks[key].listeners.deliveries[config.id]
 
+    def desert(self, head: Head) -> None:
+        """Note that nobody listens to the task any more, as `ports.PushConfigs.nobody_listens` does."""
+        with self._lock:
+            task = self._tasks.get(head.key)
+            if task is not None and task.head.push_epoch == head.push_epoch:
+                task.head = pushed.deserted(task.head)
+
     @contextmanager
     def listeners(self, key: TaskKey) -> Iterator[Listeners]:
         """Keep who listens to the task as they are for as long as the block runs, but for what the block changes."""

@@ -101,7 +101,7 @@ class RingingStore:
 
     async def _rung(self, head: Head) -> None:
         """Ring for what was just recorded, and wait a moment until the bell is taken."""
-        if head.push_epoch:
+        if head.push_events is not None:
             self._ring_beside(head)
             await self._taken(head.key)
 
