@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from aion_core.agents.config import AgentConfig
@@ -67,7 +68,8 @@ def build_rate_limits(settings: Settings, clock: Clock) -> RateLimits:
     from aion_core.aws.limits import DynamoDBRateLimits
 
     dynamodb = Calls("dynamodb", ThreadPoolExecutor(4, thread_name_prefix="limits"))
-    return DynamoDBRateLimits(dynamodb, clock, table=settings.table)
+    retention = timedelta(days=settings.retention_days)
+    return DynamoDBRateLimits(dynamodb, clock, table=settings.table, retention=retention)
 
 
 def basic_users(settings: Settings) -> dict[str, str]:
