@@ -13,6 +13,7 @@ from aion_core.push.configs import PushRegistry
 from aion_core.settings import Settings
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.service import TaskService
 from aion_core.web.app import Counted, Served
 from aion_core.web.app import build_app as build_web_app
@@ -21,6 +22,8 @@ from aion_core.web.app import build_app as build_web_app
 def build_app(settings: Settings) -> FastAPI:
     """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
     engine = build_engine(settings)
+    limits = engine.limits
+    counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
         engine.stores.tasks,
         engine.worker,
@@ -29,6 +32,7 @@ def build_app(settings: Settings) -> FastAPI:
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
         replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
+        open_tasks=_open_tasks(engine, counted),
     )
     key = card_key(settings)
 
@@ -48,8 +52,6 @@ def build_app(settings: Settings) -> FastAPI:
         card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
         extended = extended_card(card, config, security)
         served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
-    limits = engine.limits
-    counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     return build_web_app(
@@ -65,6 +67,12 @@ def build_app(settings: Settings) -> FastAPI:
         counted=counted,
         beside=engine.sweeping,
     )
+
+
+def _open_tasks(engine: Engine, counted: Counted | None) -> OpenTasks | None:
+    """Return what counts each caller's open tasks, where they are limited."""
+    most = counted.limits.open_tasks_per_owner if counted else None
+    return OpenTasks(counted.counts, engine.stores.tasks, engine.clock, most=most) if counted and most else None
 
 
 def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
