@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra import sam_cli, uv
+from infra.interpreters import interpreter
 from infra.sam_local import machine_architecture
 
 CLIENT = Path(__file__).with_name("runtime-client.txt")
@@ -25,8 +26,8 @@ exec ${AWS_LAMBDA_EXEC_WRAPPER:+"$AWS_LAMBDA_EXEC_WRAPPER"} "$@"
 
 def lambda_python() -> tuple[str, str]:
     """Return an interpreter of Lambda's version and that version, or else the one that runs the tests."""
-    for python in Path.home().glob(f".pyenv/versions/{LAMBDA_PYTHON}.*/bin/python"):
-        return str(python), LAMBDA_PYTHON
+    if python := interpreter(LAMBDA_PYTHON):
+        return python, LAMBDA_PYTHON
     return sys.executable, ".".join(platform.python_version_tuple()[:2])
 
 
