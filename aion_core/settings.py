@@ -71,6 +71,14 @@ class Settings:
     """AION_BASIC_USERS_SECRET: the ARN of what holds it, instead of a file: a secret, or an SSM SecureString."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
+    on_lambda: bool
+    """AWS_LAMBDA_FUNCTION_NAME is set, by Lambda: what is logged and counted is written for CloudWatch."""
+    service: str
+    """POWERTOOLS_SERVICE_NAME: what lines, metrics and traces call this deployment."""
+    log_level: str
+    """AWS_LAMBDA_LOG_LEVEL, which Lambda sets where logs are JSON, or POWERTOOLS_LOG_LEVEL: what is logged on Lambda."""
+    traces_to: str
+    """OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: where traces are sent; nowhere without one."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -106,6 +114,10 @@ class Settings:
             basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
+            on_lambda=bool(read.text("AWS_LAMBDA_FUNCTION_NAME", "")),
+            service=read.text("POWERTOOLS_SERVICE_NAME", "aion"),
+            log_level=read.text("AWS_LAMBDA_LOG_LEVEL", read.text("POWERTOOLS_LOG_LEVEL", "INFO")),
+            traces_to=read.url("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", read.url("OTEL_EXPORTER_OTLP_ENDPOINT", "")),
         )
 
 

@@ -6,6 +6,7 @@ from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
 from aion_core.bootstrap.callers import build_guards, who_may_call
 from aion_core.bootstrap.engine import Engine, build_engine
+from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key
 from aion_core.protocol.types import AgentCard
@@ -19,9 +20,9 @@ from aion_core.web.app import Counted, Served
 from aion_core.web.app import build_app as build_web_app
 
 
-def build_app(settings: Settings) -> FastAPI:
+def build_app(settings: Settings, operations: Operations) -> FastAPI:
     """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
-    engine = build_engine(settings)
+    engine = build_engine(settings, operations)
     limits = engine.limits
     counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
@@ -66,6 +67,8 @@ def build_app(settings: Settings) -> FastAPI:
         loopback_only=not settings.auth,
         counted=counted,
         beside=engine.sweeping,
+        metrics=operations.metrics,
+        traces=operations.traces,
     )
 
 

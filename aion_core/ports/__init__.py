@@ -73,6 +73,11 @@ from aion_core.ports.log import (
     Waiting,
     WhenBusy,
 )
+from aion_core.ports.metrics import (
+    Metric,
+    Metrics,
+    Uncounted,
+)
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
     POST_SECONDS,
@@ -99,6 +104,12 @@ from aion_core.ports.task_list import (
     Place,
     TaskFilter,
     TaskList,
+)
+from aion_core.ports.traces import (
+    Span,
+    SpanKind,
+    Traces,
+    Untraced,
 )
 
 __all__ = [
@@ -142,6 +153,8 @@ __all__ = [
     "Lease",
     "Limits",
     "Log",
+    "Metric",
+    "Metrics",
     "NewTask",
     "Noted",
     "Notification",
@@ -166,14 +179,19 @@ __all__ = [
     "Reply",
     "ReplyAs",
     "Said",
+    "Span",
+    "SpanKind",
     "Stepped",
     "TaskFilter",
     "TaskKey",
     "TaskList",
     "TaskStore",
+    "Traces",
     "Turn",
     "Typing",
+    "Uncounted",
     "Unreachable",
+    "Untraced",
     "Waiting",
     "WebhookClient",
     "WebhookRequest",

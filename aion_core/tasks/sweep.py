@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aion_core.errors import StoreError
-from aion_core.ports import Bell, Bells, OverduePush, PushBell, PushBells, PushConfigs, TaskStore
+from aion_core.ports import (
+    Bell,
+    Bells,
+    Metric,
+    Metrics,
+    OverduePush,
+    PushBell,
+    PushBells,
+    PushConfigs,
+    TaskStore,
+    Uncounted,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +50,10 @@ class Sweep:
         bells: Bells,
         push_configs: PushConfigs | None = None,
         push_bells: PushBells | None = None,
+        *,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._metrics = metrics or Uncounted()
         self._store, self._bells = store, bells
         self._push_configs, self._push_bells = push_configs, push_bells
 
@@ -62,7 +76,10 @@ class Sweep:
         if rung:
             logger.warning("The sweep has found work: %d contexts were overdue.", rung)
         pushes = await self._push_once(at_once=pushes_at_once)
-        return Swept(len(found) + pushes.found, rung + pushes.rung)
+        swept = Swept(len(found) + pushes.found, rung + pushes.rung)
+        self._metrics.count(Metric.SWEEP_FOUND, swept.found)
+        self._metrics.count(Metric.SWEEP_RUNG, swept.rung)
+        return swept
 
     async def _push_once(self, *, at_once: int) -> Swept:
         """Claim what is overdue of notifications and ring for it; a retry far ahead comes by no other way."""
