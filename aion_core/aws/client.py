@@ -126,7 +126,8 @@ class Calls:
 
     def blocking(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call the operation in this thread."""
-        return _named(partial(self._operation(operation), **parameters))
+        # The client is made in there too: a profile, or a region, that is not there is an answer like others.
+        return _named(lambda: self._operation(operation)(**parameters))
 
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
