@@ -3,8 +3,8 @@
 from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
-from aion_core.agents.config import default_agent, read_limits
-from aion_core.bootstrap.callers import build_guards, build_rate_limits, who_may_call
+from aion_core.agents.config import default_agent
+from aion_core.bootstrap.callers import build_guards, who_may_call
 from aion_core.bootstrap.engine import Engine, build_engine
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key
@@ -48,8 +48,8 @@ def build_app(settings: Settings) -> FastAPI:
         card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
         extended = extended_card(card, config, security)
         served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
-    limits = read_limits(settings.config)
-    counted = Counted(limits, build_rate_limits(settings, engine.clock), engine.clock) if limits else None
+    limits = engine.limits
+    counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     return build_web_app(
@@ -60,7 +60,7 @@ def build_app(settings: Settings) -> FastAPI:
         default=default,
         keys=[key.shown()] if key else [],
         registry=_push_registry(settings, engine),
-        guards=build_guards(securities, settings, engine.clock) if securities else None,
+        guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
         loopback_only=not settings.auth,
         counted=counted,
     )

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
-from aion_core.ports import Agent, Clock
+from aion_core.ports import Agent, Clock, Limits
 from aion_core.settings import Settings
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.runner import TaskRunner
@@ -22,6 +22,7 @@ class Engine:
 
     clock: Clock
     configs: Mapping[str, AgentConfig]
+    limits: Limits | None
     stores: Stores
     agents: Mapping[str, Agent]
     worker: Worker
@@ -29,7 +30,8 @@ class Engine:
 
 def build_engine(settings: Settings) -> Engine:
     """Return what runs turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
-    configs = read_config(settings.config)
+    declared = read_declared(settings.config)
+    configs = declared.agents
     clock = SystemClock()
     stores = build_stores(settings, clock)
     agents = build_agents(configs, settings.config.resolve().parent, stores.adapters())
@@ -52,7 +54,7 @@ def build_engine(settings: Settings) -> Engine:
         from aion_core.bootstrap.push import push_delivery
 
         stores.push.bells.answered_by(push_delivery(settings, stores.tasks, stores.push, clock).answer)
-    return Engine(clock, configs, stores, agents, worker)
+    return Engine(clock, configs, declared.limits, stores, agents, worker)
 
 
 def build_agents(
