@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra import sam_cli, uv
+from infra import sam_cli
 from infra.sam_local import machine_architecture
+from tests.support.environments import folder_with
 
 CLIENT = Path(__file__).with_name("runtime-client.txt")
 LAMBDA_PYTHON = "3.13"
@@ -34,28 +35,12 @@ def lambda_python() -> tuple[str, str]:
 def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path) -> Iterator[str]:
     """Serve the built function as its container would; yields the URL at which it is invoked."""
     python, version = lambda_python()
-    client = scratch / "runtime"
-    subprocess.run(
-        [
-            uv.find(),
-            "pip",
-            "install",
-            "--quiet",
-            "--target",
-            str(client),
-            "--python",
-            python,
-            "--python-version",
-            version,
-        ]
-        + ["--only-binary", ":all:", "--require-hashes", "-r", str(CLIENT)],
-        check=True,
-    )
+    client = folder_with(CLIENT, python, version)
     bootstrap = scratch / "bootstrap"
     bootstrap.write_text(BOOTSTRAP)
     bootstrap.chmod(0o755)
     binary = "aws-lambda-rie-" + machine_architecture()
-    (emulator,) = sam_cli.HOME.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
+    (emulator,) = sam_cli.installed().parent.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
     invoke_port, runtime_port = _free_port(), _free_port()
     command = [str(emulator), "--log-level", "error"]
     command += ["--runtime-interface-emulator-address", f"127.0.0.1:{invoke_port}"]
@@ -71,6 +56,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
             "PATH": os.environ["PATH"],
             "PYTHONPATH": f"{code}:{client}",
             "PYTHONDONTWRITEBYTECODE": "1",  # it could not: /var/task is read-only
+            "PYTHONNOUSERSITE": "1",
         },
         start_new_session=True,
     ) as process:
