@@ -42,7 +42,9 @@ def stripped(library: bytes) -> bytes:
     if end >= len(library):
         return library
     for place in range(layout.section_count):
-        _, kind, flags, _, offset, _, _, _, _, _ = _SECTION.unpack_from(library, layout.sections + place * _SECTION.size)
+        _, kind, flags, _, offset, _, _, _, _, _ = _SECTION.unpack_from(
+            library, layout.sections + place * _SECTION.size
+        )
         if flags & _IS_LOADED and kind != _WITHOUT_BYTES and offset > end:
             return library
     header = list(_HEADER.unpack_from(library))

@@ -1,7 +1,7 @@
 """What an agent has to do for the official client: each check tells what it saw, or raises Failed or Skipped."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,8 +18,6 @@ from infra.smoke.deployment import (
     must_not_have_failed,
     name_of,
 )
-
-Check = Callable[[Deployment], Awaitable[str]]
 
 TRIES = 3
 """How often what a fast agent or a slow network may hide is looked for."""

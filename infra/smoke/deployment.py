@@ -1,8 +1,6 @@
 """The agent that is checked, as the official client reaches it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -81,11 +79,8 @@ class Deployment:
         return task
 
 
-@asynccontextmanager
-async def reached(
-    url: str, card: AgentCard, http: httpx.AsyncClient, *, text: str, patience: float
-) -> AsyncIterator[Deployment]:
-    """Yield the agent of the card, reached at this URL whatever its card says: no credentials go elsewhere."""
+def reached(url: str, card: AgentCard, http: httpx.AsyncClient, *, text: str, patience: float) -> Deployment:
+    """Return the agent of the card, reached at this URL whatever its card says: no credentials go elsewhere."""
     here = AgentCard()
     here.CopyFrom(card)
     del here.supported_interfaces[:]
@@ -96,7 +91,7 @@ async def reached(
         config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[BINDING])
         return ClientFactory(config).create(here)
 
-    yield Deployment(url, text, patience, card, client(False), client(True))
+    return Deployment(url, text, patience, card, client(False), client(True))
 
 
 async def read_card(url: str, http: httpx.AsyncClient, credentials: Credentials) -> AgentCard:

@@ -26,7 +26,7 @@ from infra.template import Place
 from infra.template_gate import PACKAGED, transformed
 from tests.support import ministack
 from tests.support.rest_api import RestApi, rest_api
-from tests.support.runtime_emulator import emulated, lambda_python
+from tests.support.runtime_emulator import alone, emulated, lambda_python
 from tests.support.server import ROOT
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
@@ -49,6 +49,8 @@ class DeployedStack:
     idle: set[str] = field(default_factory=set)
     """The functions that take what they are handed and do nothing."""
     urls: dict[str, str] = field(default_factory=dict)
+    handed: list[tuple[str, Any]] = field(default_factory=list)
+    """What each function was handed, but for requests."""
     _locks: dict[str, Lock] = field(default_factory=dict)
 
     def client(self, service: str) -> Any:
@@ -62,6 +64,7 @@ class DeployedStack:
 
     def invoke(self, function: str, event: Any) -> Any:
         """Hand the event to the built function, and return its answer; the emulator takes one at a time."""
+        self.handed.append((function, event))
         if function in self.idle:
             return {}
         with self._locks.setdefault(function, Lock()):
@@ -110,9 +113,7 @@ def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterat
     scratch = stack.code / f"{function}-runtime"
     scratch.mkdir(exist_ok=True)
     handler = stack.configurations[function]["Handler"]
-    with emulated(
-        stack.code / function, handler, {**stack.environment(function), **environ}, scratch
-    ) as url:
+    with emulated(stack.code / function, handler, {**stack.environment(function), **environ}, scratch) as url:
         yield url
 
 
@@ -154,15 +155,16 @@ def _unpacked(function: str, target: Path, aion_yaml: str, agents: Mapping[str, 
 def _streaming_api(stack: DeployedStack) -> Iterator[None]:
     """Run ApiFunction as Lambda does where a wrapper is set: the wrapper gets the runtime's own command."""
     code, environ = stack.code / "ApiFunction", stack.environment("ApiFunction")
+    scratch = stack.code / "ApiFunction-runtime"
+    scratch.mkdir()
     wrapper = environ["AWS_LAMBDA_EXEC_WRAPPER"].replace("/var/task", str(code))
     process = subprocess.Popen(
-        [wrapper, lambda_python()[0], "/var/runtime/bootstrap.py"],
+        [wrapper, alone(lambda_python()[0], scratch), "/var/runtime/bootstrap.py"],
         cwd=code,
         env={
             **environ,
             "PATH": os.environ["PATH"],
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONNOUSERSITE": "1",
             "AWS_LAMBDA_RUNTIME_API": stack.front.runtime,
             "AWS_LAMBDA_FUNCTION_NAME": stack.physical_ids["ApiFunction"],
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",

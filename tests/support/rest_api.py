@@ -124,16 +124,19 @@ async def _answer(front: RestApi, request: Request, invocation: FakeInvocation) 
 
 async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
     """Yield what the function has answered, as it comes."""
-    number = 0
+    passed = 0
+
+    def there_is_news() -> bool:
+        answer = invocation.answer
+        return answer is not None and (answer.complete or len(answer.chunks) > passed)
+
     while True:
-        await invocation._api.until(
-            lambda: invocation.is_answered or invocation.answer is not None and len(invocation.answer.chunks) > number
-        )
+        await invocation._api.until(there_is_news)
         assert invocation.answer is not None
-        if number >= len(invocation.answer.chunks):
+        if passed == len(invocation.answer.chunks):
             return
-        yield invocation.answer.chunks[number]
-        number += 1
+        yield invocation.answer.chunks[passed]
+        passed += 1
 
 
 # --- What a broken deployment does ---
