@@ -217,7 +217,7 @@ async def asked_of_the_task_function(client: Client, receiver: Receiver) -> None
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_may_do_what_it_does_and_nothing_else(function: str, recorded: Recorded) -> None:
-    """R15 of the threat model: one role for each function, and in it exactly what its code asks for."""
+    """One role for each function, and in it exactly what its code asks for."""
     allowed, needed = recorded.allowed(function), recorded.needed[function]
     assert (refused(allowed, needed), unused(allowed, needed)) == (set(), set())
 
