@@ -56,7 +56,7 @@ class Settings:
     card_key_file: str
     """AION_CARD_KEY_FILE: the private key, PEM or JWK, that signs the agent cards; unsigned where there is none."""
     card_key_secret: str
-    """AION_CARD_KEY_SECRET: the ARN of a Secrets Manager secret that holds the key, instead of a file."""
+    """AION_CARD_KEY_SECRET: the ARN of what holds the key, instead of a file: a secret, or an SSM SecureString."""
     card_key_id: str
     """AION_CARD_KEY_ID: what signatures name the key by; its thumbprint where nothing is said."""
     card_key_url: str
@@ -68,7 +68,7 @@ class Settings:
     basic_users_file: str
     """AION_BASIC_USERS_FILE: a JSON object of names and argon2 hashes, where HTTP Basic is declared."""
     basic_users_secret: str
-    """AION_BASIC_USERS_SECRET: the ARN of a Secrets Manager secret that holds it, instead of a file."""
+    """AION_BASIC_USERS_SECRET: the ARN of what holds it, instead of a file: a secret, or an SSM SecureString."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
     on_lambda: bool

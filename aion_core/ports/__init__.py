@@ -43,6 +43,7 @@ from aion_core.ports.clock import (
 from aion_core.ports.limits import (
     Limits,
     OpenStream,
+    OpenTask,
     RateLimits,
 )
 from aion_core.ports.log import (
@@ -159,6 +160,7 @@ __all__ = [
     "Notification",
     "Numbered",
     "OpenStream",
+    "OpenTask",
     "Outcome",
     "Overdue",
     "OverduePush",

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -80,6 +81,7 @@ def build_app(
     guards: Mapping[str, Guard] | None = None,
     loopback_only: bool = False,
     counted: Counted | None = None,
+    beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
     metrics: Metrics | None = None,
     traces: Traces | None = None,
 ) -> FastAPI:
@@ -87,17 +89,20 @@ def build_app(
 
     `keys` are those that sign the cards. Without a `registry` no agent sends push notifications, whatever its card says.
     `guards` admit callers to each of the agents: without them, anybody calls, or, with `loopback_only`, whoever is on
-    this machine. Without `counted`, each may ask for as much as they like. `metrics` and `traces` are let go of when a request's
-    call returns.
+    this machine. Without `counted`, each may ask for as much as they like. `beside` runs for as long as the app is served.
+    `metrics` and `traces` are let go of when a request's call returns.
     """
     at_root = default or next(iter(agents))
     since = datetime.now(UTC)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.create_task(_warm([served.agent for served in agents.values()]))
+        running = [asyncio.create_task(_warm([served.agent for served in agents.values()]))]
+        if beside is not None:
+            running.append(asyncio.create_task(beside()))
         yield
-        warming.cancel()
+        for task in running:
+            task.cancel()
 
     app = FastAPI(
         openapi_url=None,
