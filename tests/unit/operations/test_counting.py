@@ -2,13 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.ports import Asked, Chunk, Emission, Metric, Paused, Reply
+from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.ports import Asked, Begun, Chunk, Emission, Metric, Paused, Reply
 from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
+from tests.support.conversation import MANY
+from tests.support.pushes import a_config, in_memory
 from tests.support.service import Parts, http, parts, send
 
 
@@ -99,6 +105,28 @@ async def test_a_turn_that_is_handed_on_is_one_turn_and_lasts_from_its_message_o
     assert metrics.values[Metric.TURN_DURATION] == [pytest.approx(80_000, abs=1)]
     assert len(metrics.values[Metric.TURN_LAG]) == 1, "it began once"
     assert Metric.TURN_RETRIES not in metrics.values, "whoever hands on has not failed"
+
+
+async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(clock: ManualClock) -> None:
+    """R94: or the alarm would ring for each webhook that is down for an hour."""
+    push, metrics = in_memory(clock), MemoryMetrics()
+    begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
+    assert isinstance(begun, Begun)
+    claim = await push.claimed()
+    due = clock.now() + timedelta(hours=1)
+    await push.configs.fail(claim, failure="HTTP 500", next_at=due, due_at=due)
+    sweep = Sweep(push.chat.store, MemoryBells(clock), push.configs, MemoryPushBells(clock), metrics=metrics)
+    clock.move(30)
+    await push.chat.store.pause(begun.lease, got_on=True)
+    for generation in await push.due_events():
+        await push.configs.clear(push.key(), generation)
+    await sweep.once()
+    before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_RUNG)
+    clock.move(3600)
+    for overdue in await push.chat.store.overdue(limit=MANY):
+        assert await push.chat.store.claim(overdue)
+    await sweep.once()
+    assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_RUNG)) == (before[0], before[1] + 1)
 
 
 async def test_nobody_counts_where_nobody_is_told_to(clock: ManualClock) -> None:
