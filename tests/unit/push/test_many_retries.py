@@ -23,7 +23,7 @@ from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
 
 MANY, SMALL = 10_000, 100
-HOURS_DOWN = 20
+HOURS_DOWN = 12
 
 
 class Rung:
@@ -97,14 +97,14 @@ class Deployment:
         return swept.rung
 
 
-async def test_ten_thousand_webhooks_that_are_down_for_most_of_a_day_keep_to_the_schedule() -> None:
+async def test_ten_thousand_webhooks_that_are_down_for_half_a_day_keep_to_the_schedule() -> None:
     """R94: a round of retries takes ten minutes, all of them get their tries, and each is told when it is up again."""
     number, at_once = MANY // SMALL, sweep.PUSHES_AT_ONCE // SMALL
     deployment = Deployment(pushes_at_once=at_once)
     for each in range(number):
         await deployment.bells.ring(PushBell(await deployment.listens(f"o-{each % 7}", each), 2))
     busiest = most_in_a_row = row = 0
-    for _ in range(30 * 60):
+    for _ in range(22 * 60):
         rung = await deployment.a_minute()
         busiest, row = max(busiest, rung), row + 1 if rung == at_once else 0
         most_in_a_row = max(most_in_a_row, row)
