@@ -27,13 +27,13 @@ MADE_KEY = "Key"
 """The KMS key that the stack makes where it is not given one."""
 
 
-async def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
+def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
     """Return the environment of the stack's functions; raises ConfigurationError where there is no such stack.
 
     Raises StoreError where CloudFormation does not say.
     """
     try:
-        stack = (await cloudformation("describe_stacks", StackName=name))["Stacks"][0]
+        stack = cloudformation.blocking("describe_stacks", StackName=name)["Stacks"][0]
     except StoreError as error:
         # CloudFormation's word for a name that it does not know.
         if str(error).endswith("ValidationError"):
@@ -47,12 +47,12 @@ async def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
     if "AION_TABLE" not in found:
         raise ConfigurationError(f"The stack {name!r} is none of aion's: it has no output TableName.")
     if not found.get("AION_KMS_KEY"):
-        found["AION_KMS_KEY"] = await _physical_id(cloudformation, name, MADE_KEY)
+        found["AION_KMS_KEY"] = _physical_id(cloudformation, name, MADE_KEY)
     return found
 
 
-async def _physical_id(cloudformation: Calls, stack: str, logical_id: str) -> str:
-    resources = (await cloudformation("describe_stack_resources", StackName=stack))["StackResources"]
+def _physical_id(cloudformation: Calls, stack: str, logical_id: str) -> str:
+    resources = cloudformation.blocking("describe_stack_resources", StackName=stack)["StackResources"]
     return next(
         (each.get("PhysicalResourceId", "") for each in resources if each.get("LogicalResourceId") == logical_id), ""
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from aion_core.agents.config import AgentConfig, default_agent, read_config, read_limits
+from aion_core.agents.config import AgentConfig, default_agent, read_config
 from aion_core.agents.loader import AdapterFactory, Found
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
@@ -72,7 +72,6 @@ def read(config: Path) -> Read:
     try:
         agents = read_config(config)
         default_agent(agents)
-        read_limits(config)
     except ConfigurationError as error:
         lines = str(error).splitlines()
         return {}, [failed("aion.yaml", line, "Mend it; docs/aion-yaml.md has each key.") for line in lines]
