@@ -55,7 +55,7 @@ Examples:
 @named_owner
 @click.option("--agent", default="", help="With this agent; needed beside an owner.")
 @click.option("--context", "context_id", default="", help="In this context of the owner and agent.")
-@click.option("--state", type=click.Choice(STATES), help="In this state.")
+@click.option("--state", type=click.Choice(STATES), metavar="STATE", help=f"In this state: {', '.join(STATES)}.")
 @click.option("--overdue", is_flag=True, help="Those of contexts that the index calls overdue, whosever they are.")
 @_scan
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many.")
