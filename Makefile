@@ -9,7 +9,7 @@ export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 SIDE_BY_SIDE := -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format bench sam-local clean
+.PHONY: help dev test test-engines test-deep replay check lint format bench sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,9 @@ bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 
 sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
 	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)
+
+smoke: $(VENV)/.runs ## Check a deployed stack with the official client (URL=…, AGENT=…, WEBHOOK=…, TOKEN=…; URL=--help)
+	@exec $(VENV)/bin/python -m infra.smoke $(URL)
 
 clean: ## Take away what make has made
 	rm -rf $(VENV) .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache

@@ -21,8 +21,10 @@ from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import projection
 from infra import sam_cli
 from infra.local_stack import LocalStack
+from infra.packages import CACHE
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.api_process import api_process
+from tests.support.packages import package_here, told_of
 from tests.support.recorded import recorded_event
 from tests.support.runtime_emulator import emulated, lambda_python
 from tests.support.stores import dynamodb_store
@@ -77,6 +79,7 @@ def built(sam: Path, copied: Path) -> Path:
         cwd=copied,
         AION_ARCHITECTURE=architecture,
         AION_PYTHON=lambda_python()[1],
+        AION_PACKAGE_CACHE=str(CACHE),
     )
     return copied / ".aws-sam" / "build"
 
@@ -152,63 +155,16 @@ def test_a_function_is_built_without_docker_with_what_it_needs_and_no_more(built
     assert not (code / "google" / "adk").exists()
     wrapper = code / "aion_core" / "lambda_runtime" / "exec-wrapper.sh"
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
-    assert not list(code.rglob("__pycache__"))
+
+
+def test_what_sam_builds_is_the_package_to_the_byte(built: Path) -> None:
+    """`sam build` and everything else that asks for a package come the same way."""
+    for function in ("ApiFunction", "SweepFunction"):
+        assert told_of(built / function) == told_of(package_here(function).code)
 
 
 def test_the_template_that_is_deployed_names_what_was_built(built: Path) -> None:
     assert "CodeUri: ApiFunction" in (built / "template.yaml").read_text()
-
-
-def test_it_is_built_for_arm_unless_something_else_is_asked_for(tmp_path: Path) -> None:
-    built = run([sys.executable, "-m", "infra.build_function", "ApiFunction", str(tmp_path)])
-    assert built.strip().endswith("for arm64, Python 3.13")
-    extensions = {path.name.partition(".")[2] for path in tmp_path.rglob("*.so")}
-    assert extensions
-    assert not any("x86_64" in extension for extension in extensions)
-
-
-@pytest.mark.parametrize("function", ["ApiFunction", "TaskFunction"])
-def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other(
-    copied: Path, tmp_path: Path, function: str
-) -> None:
-    """R109, fixed decision 11: what the agents of aion.yaml import is what is shipped."""
-    config = copied / "aion.yaml"
-    right = config.read_text()
-    try:
-        config.write_text(right.replace("examples/echo/agent.py:graph", "examples/adk/agent.py"))
-        run([sys.executable, "-m", "infra.build_function", function, str(tmp_path)], cwd=copied)
-    finally:
-        config.write_text(right)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "google", "cryptography", "boto3"}
-    assert (tmp_path / "google" / "adk" / "runners.py").is_file()
-    assert not names & {"langgraph", "langchain_core", "langsmith"}
-
-
-@pytest.mark.parametrize(
-    ("environ", "mend", "told"),
-    [
-        ({"AION_ARCHITECTURE": "riscv"}, None, "AION_ARCHITECTURE may be arm64 or x86_64"),
-        ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
-        ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
-        ({}, ("path: ", "way: "), "aion.yaml names no path for its agents"),
-    ],
-)
-def test_a_function_that_cannot_be_built_is_told_why(
-    copied: Path, tmp_path: Path, environ: dict[str, str], mend: tuple[str, str] | None, told: str
-) -> None:
-    config = copied / "aion.yaml"
-    right = config.read_text()
-    try:
-        if mend:
-            config.write_text(right.replace(*mend))
-        command = [sys.executable, "-m", "infra.build_function", "ApiFunction", str(tmp_path)]
-        done = subprocess.run(command, cwd=copied, env={**os.environ, **environ}, capture_output=True, text=True)
-    finally:
-        config.write_text(right)
-    assert done.returncode == 1
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 # --- The built function behind SAM's local API ---
@@ -285,23 +241,6 @@ async def test_the_built_sweep_rings_for_a_turn_that_everybody_has_forgotten(
     while messages := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
         rung += [bell_of(message["Body"]).context for message in messages]
     assert head.context in rung
-
-
-def test_a_function_carries_no_framework_that_it_does_not_serve(built: Path) -> None:
-    task, sweep = ({path.name for path in (built / name).iterdir()} for name in ("TaskFunction", "SweepFunction"))
-    assert task >= {
-        "aion_core",
-        "handlers",
-        "examples",
-        "aion.yaml",
-        "a2a",
-        "langgraph",
-        "aws_lambda_powertools",
-        "boto3",
-    }
-    assert not task & {"fastapi", "starlette", "mangum", "uvicorn", "moto", "infra", "tests"}
-    assert sweep >= {"aion_core", "handlers", "a2a", "boto3"}
-    assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
 
 
 # --- make sam-local ---

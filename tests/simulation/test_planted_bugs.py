@@ -387,7 +387,7 @@ BUGS = [
     bug(
         "sweeps no notifications",
         "I8 I14 I16",
-        Edit(Sweep, "_push_once", "if await self._push_configs.claim_overdue(overdue):", "if False:"),
+        Edit(Sweep, "_ring_for", "if await configs.claim_overdue(overdue):", "if False:"),
         scenarios=TOLD,
         aims=LOST_BELLS,
     ),

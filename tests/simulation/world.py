@@ -444,6 +444,10 @@ class World:
             case "claim" | "advance" | "bury" if result is not None:
                 delivery = result.delivery
                 history.claims[process.name, delivery.task, delivery.config_id] = now
+                if name == "bury" and options["failure"] == assembly.SPARED:
+                    history.surprises.append(f"I8: {process.name} gave up what it had not tried: {delivery}.")
+            case "fail" if options["failure"] == assembly.SPARED:
+                history.spared[first.delivery.task, first.delivery.config_id] += 1
             case "claim_overdue" if result:
                 history.claimed_pushes.append(first.task)
                 if not history.faults and not history.deaths and self.receiver is fine:
