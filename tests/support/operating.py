@@ -33,8 +33,9 @@ def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
         "BucketName": environment["AION_BUCKET"],
         "TaskQueueUrl": environment["AION_TASK_QUEUE_URL"],
         "PushQueueUrl": environment["AION_PUSH_QUEUE_URL"],
+        "KeyArn": environment["AION_KMS_KEY"],
     }
-    given = {"RetentionDays": "30", "LeaseSeconds": "30", "CredentialsKey": environment["AION_KMS_KEY"], **parameters}
+    given = {"RetentionDays": "30", "LeaseSeconds": "30", **parameters}
     body = {
         "Parameters": {each: {"Type": "String"} for each in given},
         "Resources": {"Any": {"Type": "AWS::SQS::Queue"}},
