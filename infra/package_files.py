@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from infra.elf import stripped
@@ -28,13 +28,11 @@ _SUFFIXES = frozenset({".pyc", ".pyo", ".a", ".c", ".h", ".hpp", ".cpp", ".pyx",
 _BOTOCORE_NEEDLESS = ("examples-1.json", "examples-1.json.gz")
 
 
-def tidy(target: Path, own: Collection[str]) -> None:
-    """Take away what never runs on Lambda from what the distributions brought; `own` names what is the project's."""
+def tidy(target: Path) -> None:
+    """Take away what never runs on Lambda from what the distributions brought."""
     shutil.rmtree(target / "bin", ignore_errors=True)
     (target / ".lock").unlink(missing_ok=True)
     for entry in sorted(target.iterdir()):
-        if entry.name in own:
-            continue
         if entry.name.endswith(".dist-info"):
             for part in entry.iterdir():
                 if part.name not in _KEPT_OF_DIST_INFO:
@@ -108,23 +106,28 @@ def _named_services(target: Path, services: Collection[str]) -> set[str]:
 # --- .pyc files ---
 
 
-def compile_all(target: Path, python: str) -> str | None:
-    """Compile every file as if it lay where Lambda puts it; return the reason where that cannot be done here.
+def compile_all(target: Path, python: str, within: Sequence[Path]) -> str | None:
+    """Compile every file within, as if it lay where Lambda puts it; return the reason where that cannot be done here.
 
     The file system of a function is read-only: without them every cold start compiles what it imports. They are never
     checked against their sources, so it is of no account which times the zip or its unpacking gives those.
     """
     program = interpreter(python)
     if program is None:
-        return f"no Python {python} is on this machine (`uv python install {python}` brings one)"
+        return no_compiler(python)
     # No order of a set's members but one: each process would have its own.
     environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
     command = [program, "-s", "-P", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
     # What it cannot compile is left: some distributions bring templates, which are no Python yet and nobody imports.
     subprocess.run(  # noqa: S603 - our own words
-        [*command, "-s", str(target), "-p", TASK_ROOT, str(target)], capture_output=True, env=environ
+        [*command, "-s", str(target), "-p", TASK_ROOT, *map(str, within)], capture_output=True, env=environ
     )
     return None
+
+
+def no_compiler(python: str) -> str:
+    """Return why nothing can be compiled on this machine."""
+    return f"no Python {python} is on this machine (`uv python install {python}` brings one)"
 
 
 def compiled(source: Path, python: str) -> Path:

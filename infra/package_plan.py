@@ -6,7 +6,7 @@ Whatever can be wrong with it is told here, before anything is installed.
 import hashlib
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,12 @@ OWN_CODE = ("aion", "aion_core", "handlers")
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
 # Names follow from where a stack is; what is built does not.
 NOWHERE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
-# Functions that run no agent call DynamoDB, SQS and S3 in words that are years old: the boto3 of Lambda's runtime serves
-# them. Beside agents its version matters (docs/decisions/0016).
-WITHOUT_BOTO3 = frozenset({"PushFunction", "SweepFunction"})
+# What the code of a function that runs no agent never imports, though a distribution that it needs requires it; what only
+# that one needs goes with it. Its boto3 is the runtime's, which is old: its calls are older (docs/decisions/0016).
+LEFT_OUT = {
+    "PushFunction": ("boto3", "google-api-core", "pyyaml"),
+    "SweepFunction": ("boto3", "google-api-core", "pydantic"),
+}
 
 
 class BuildError(Exception):
@@ -47,16 +50,18 @@ class Plan:
     agents: tuple[Path, ...]
     """The file of each agent, in one of the sources."""
 
-    def digest(self) -> str:
-        """Return a hash of all that the package depends on: the plan, the files it names, and the code that builds it."""
-        digest = hashlib.sha256()
+    @property
+    def dependencies_digest(self) -> str:
+        """A hash of all that the dependencies' part follows from: the plan, and the code and the Python that make it."""
         compiler = _version_of(interpreter(self.python))
-        digest.update(repr((self.function, self.architecture, self.python, self.requirements, compiler)).encode())
-        builders = sorted(Path(__file__).parent.glob("*.py"))
-        for file in [*builders, *(file for source in self.sources for file in code_of(source))]:
-            content = file.read_bytes()
-            digest.update(f"\n{file.relative_to(ROOT).as_posix()} {len(content)}\n".encode() + content)
-        return digest.hexdigest()
+        digest = hashlib.sha256(repr((self.architecture, self.python, self.requirements, compiler)).encode())
+        return _digest_of(sorted(Path(__file__).parent.glob("*.py")), digest)
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that the package follows from."""
+        digest = hashlib.sha256(repr((self.function, self.dependencies_digest)).encode())
+        return _digest_of([file for source in self.sources for file in code_of(source)], digest)
 
 
 def plan(
@@ -82,7 +87,7 @@ def plan(
     agents = {file: config.parent for config in configs for file in agent_files(config)}
     frameworks = {framework for file, folder in agents.items() for framework in frameworks_of(file, folder)}
     groups = [_group(function), *(f"{framework}-agents" for framework in sorted(frameworks))]
-    requirements = _exported(groups, ["boto3"] if function in WITHOUT_BOTO3 else [])
+    requirements = _exported(groups, LEFT_OUT.get(function, ()))
     sources = tuple(dict.fromkeys(_sources(configs, list(agents))))
     return Plan(function, architecture, python, requirements, sources, tuple(agents))
 
@@ -146,6 +151,13 @@ def _agent_file(path: str, folder: Path) -> Path:
     if not found or ROOT not in found[0].parents:
         raise BuildError(f"the agent {path!r} is not in the project's folder")
     return found[0]
+
+
+def _digest_of(files: Iterable[Path], digest: "hashlib._Hash") -> str:
+    for file in files:
+        content = file.read_bytes()
+        digest.update(f"\n{file.relative_to(ROOT).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:20]
 
 
 def _version_of(program: str | None) -> str:

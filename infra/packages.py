@@ -15,10 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra import uv
-from infra.package_files import compile_all, compiled, fix, keep_services, size_of, strip_libraries, tidy, write_zip
+from infra.interpreters import interpreter
+from infra.package_files import (
+    compile_all,
+    compiled,
+    fix,
+    keep_services,
+    no_compiler,
+    size_of,
+    strip_libraries,
+    tidy,
+    write_zip,
+)
 from infra.package_plan import PLATFORMS, ROOT, BuildError, Plan, plan, run
 
-CACHE = ROOT / ".cache" / "packages"
+CACHE = Path(os.environ.get("AION_PACKAGE_CACHE") or ROOT / ".cache" / "packages")
+"""Where what was built is kept; copies of a project may share it, since the name of a package tells what is in it."""
 LAMBDA_LIMIT = 250 * 1024 * 1024
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
 """What the project's own code asks of AWS, and what boto3 may ask to sign in."""
@@ -59,53 +71,69 @@ def package(
     The arguments are those of `package_plan.plan`, and so are the errors.
     """
     planned = plan(function, architecture=architecture, python=python, configs=configs)
-    folder = CACHE / f"{function}-{planned.architecture}-{planned.python}-{planned.digest()[:20]}"
-    with _alone(folder):
-        code, told = folder / "code", folder / "warning.txt"
-        if not told.is_file():
-            shutil.rmtree(folder, ignore_errors=True)
-            warning = build(planned, code)
-            told.write_text(warning or "")
-            _forget_old(function)
-        os.utime(told)
-        return Package(planned, code, size_of(code), told.read_text() or None)
+    folder = CACHE / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
+    with _once(folder) as is_new:
+        if is_new:
+            dependencies = _dependencies(planned)
+            # Links, not copies: neither is changed any more.
+            shutil.copytree(dependencies, folder / "code", copy_function=os.link, dirs_exist_ok=True)
+            _add_the_projects(planned, folder / "code")
+    reason = None if interpreter(planned.python) else no_compiler(planned.python)
+    warning = f"no .pyc files, so that each cold start compiles what it imports: {reason}" if reason else None
+    return Package(planned, folder / "code", size_of(folder / "code"), warning)
 
 
-def build(planned: Plan, target: Path) -> str | None:
-    """Fill an empty folder with all that the function needs; return what could not be done on this machine.
+def build(planned: Plan, target: Path) -> None:
+    """Fill an empty folder with all that the function needs, from nothing; raises BuildError or UvMissing."""
+    install_dependencies(planned, target)
+    _add_the_projects(planned, target)
 
-    Raises BuildError or UvMissing.
-    """
+
+def _dependencies(planned: Plan) -> Path:
+    """Return the folder that holds what the plan requires: the same for every state of the project's own code."""
+    folder = CACHE / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
+    with _once(folder) as is_new:
+        if is_new:
+            install_dependencies(planned, folder / "code")
+    return folder / "code"
+
+
+def install_dependencies(planned: Plan, target: Path) -> None:
+    """Fill an empty folder with the distributions that the plan requires; raises BuildError or UvMissing."""
     target.mkdir(parents=True, exist_ok=True)
-    _install(planned, target)
-    own = {source.relative_to(ROOT).parts[0] for source in planned.sources}
-    tidy(target, own)
-    for source in planned.sources:
-        _copy(source, target / source.relative_to(ROOT))
+    with tempfile.TemporaryDirectory() as folder:
+        requirements = Path(folder, "requirements.txt")
+        requirements.write_text(planned.requirements)
+        command = [uv.find(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
+        command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
+        command += ["--python-platform", PLATFORMS[planned.architecture], "--python-version", planned.python]
+        try:
+            run([*command, "--python", sys.executable])
+        except BuildError as error:
+            raise BuildError(
+                f"what {planned.function} needs could not be installed for {planned.architecture}, Python {planned.python}; "
+                f"nothing is compiled here, so each dependency has to have a wheel for it.\n{error}"
+            ) from error
+    tidy(target)
     strip_libraries(target)
+    compile_all(target, planned.python, [target])
+    fix(target)
+
+
+def _add_the_projects(planned: Plan, target: Path) -> None:
+    copies = [target / source.relative_to(ROOT) for source in planned.sources]
+    for source, copy in zip(planned.sources, copies, strict=True):
+        _copy(source, copy)
     keep_services(target, SERVICES)
-    reason = compile_all(target, planned.python)
-    for agent in planned.agents if reason is None else ():
-        if not compiled(target / agent.relative_to(ROOT), planned.python).is_file():
-            raise BuildError(f"{agent.relative_to(ROOT)} is not valid Python {planned.python}")
+    if compile_all(target, planned.python, copies) is None:
+        for agent in planned.agents:
+            if not compiled(target / agent.relative_to(ROOT), planned.python).is_file():
+                raise BuildError(f"{agent.relative_to(ROOT)} is not valid Python {planned.python}")
     fix(target)
     size = size_of(target)
     if size > LAMBDA_LIMIT:
         raise BuildError(
             f"{planned.function} has {size / 1024**2:.0f} MB, and Lambda takes 250: give its group fewer dependencies"
-        )
-    return f"no .pyc files, so each cold start compiles what it imports: {reason}" if reason else None
-
-
-def _install(planned: Plan, target: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        requirements = Path(folder, "requirements.txt")
-        requirements.write_text(planned.requirements)
-        run(
-            [uv.find(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
-            + ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
-            + ["--python-platform", PLATFORMS[planned.architecture], "--python-version", planned.python]
-            + ["--python", sys.executable]
         )
 
 
@@ -117,10 +145,24 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
-def _forget_old(function: str) -> None:
-    for told in CACHE.glob(f"{function}-*/warning.txt"):
-        if time.time() - told.stat().st_mtime > _FORGOTTEN_AFTER:
-            shutil.rmtree(told.parent, ignore_errors=True)
+@contextmanager
+def _once(folder: Path) -> Iterator[bool]:
+    """Yield whether the folder is still to be filled; whoever asks meanwhile waits until it is."""
+    is_there = folder / "built"
+    with _alone(folder):
+        is_new = not is_there.is_file()
+        if is_new:
+            _forget_old()
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        yield is_new
+        is_there.touch()
+
+
+def _forget_old() -> None:
+    for is_there in CACHE.glob("*/built"):
+        if time.time() - is_there.stat().st_mtime > _FORGOTTEN_AFTER:
+            shutil.rmtree(is_there.parent, ignore_errors=True)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from aion_core.aws.queues import body_of, push_body_of
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
 from aion_core.protocol.types import TaskState
+from aion_core.tasks import projection
 from infra.smoke import __main__ as smoke
 from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
 from tests.support.listening import free_port
@@ -193,6 +194,7 @@ async def test_an_overdue_turn_is_found_by_the_sweep_and_run_by_the_task_functio
     while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
         assert time.monotonic() < end
         await asyncio.sleep(0.1)
+    assert projection.fold(log.events).status.message.parts[0].text == "who is there?"
 
 
 async def test_the_rule_that_the_template_makes_calls_the_sweep(stack: DeployedStack) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra import sam_cli
+from infra.interpreters import interpreter
 from infra.sam_local import machine_architecture
 from tests.support.environments import folder_with
 from tests.support.listening import free_port
@@ -27,8 +28,8 @@ exec ${AWS_LAMBDA_EXEC_WRAPPER:+"$AWS_LAMBDA_EXEC_WRAPPER"} "$@"
 
 def lambda_python() -> tuple[str, str]:
     """Return an interpreter of Lambda's version and that version, or else the one that runs the tests."""
-    for python in Path.home().glob(f".pyenv/versions/{LAMBDA_PYTHON}.*/bin/python"):
-        return str(python), LAMBDA_PYTHON
+    if python := interpreter(LAMBDA_PYTHON):
+        return python, LAMBDA_PYTHON
     return sys.executable, ".".join(platform.python_version_tuple()[:2])
 
 
