@@ -9,7 +9,7 @@ export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 SIDE_BY_SIDE := -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format bench sam-local clean
+.PHONY: help dev test test-engines test-deep replay check lint format package-check bench sam-local clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -44,6 +44,9 @@ lint: $(VENV)/.tests ## Check style, types and imports
 format: $(VENV)/.tests ## Put the code in its format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+package-check: $(VENV)/.tests ## Build the functions' packages and hold them to their budgets of size and of cold start
+	@$(VENV)/bin/python -m infra.package_check
 
 bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 	$(VENV)/bin/python -m tests.bench.chunks
