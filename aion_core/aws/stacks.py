@@ -10,6 +10,7 @@ OUTPUTS = {
     "BucketName": "AION_BUCKET",
     "TaskQueueUrl": "AION_TASK_QUEUE_URL",
     "PushQueueUrl": "AION_PUSH_QUEUE_URL",
+    "KeyArn": "AION_KMS_KEY",
 }
 PARAMETERS = {
     "BaseUrl": "AION_BASE_URL",
@@ -23,17 +24,14 @@ PARAMETERS = {
 URLS = {"ApiUrl": "AION_API_URL", "FunctionUrl": "AION_FUNCTION_URL"}
 """Outputs that no function reads: where the deployment is reached."""
 
-MADE_KEY = "Key"
-"""The KMS key that the stack makes where it is not given one."""
 
-
-async def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
+def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
     """Return the environment of the stack's functions; raises ConfigurationError where there is no such stack.
 
     Raises StoreError where CloudFormation does not say.
     """
     try:
-        stack = (await cloudformation("describe_stacks", StackName=name))["Stacks"][0]
+        stack = cloudformation.blocking("describe_stacks", StackName=name)["Stacks"][0]
     except StoreError as error:
         # CloudFormation's word for a name that it does not know.
         if str(error).endswith("ValidationError"):
@@ -43,19 +41,10 @@ async def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
         raise
     outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", [])}
     parameters = {each["ParameterKey"]: each.get("ParameterValue", "") for each in stack.get("Parameters", [])}
-    found = {**_named(URLS, outputs), **_named(OUTPUTS, outputs), **_named(PARAMETERS, parameters)}
+    found = {**_named(PARAMETERS, parameters), **_named(URLS, outputs), **_named(OUTPUTS, outputs)}
     if "AION_TABLE" not in found:
         raise ConfigurationError(f"The stack {name!r} is none of aion's: it has no output TableName.")
-    if not found.get("AION_KMS_KEY"):
-        found["AION_KMS_KEY"] = await _physical_id(cloudformation, name, MADE_KEY)
     return found
-
-
-async def _physical_id(cloudformation: Calls, stack: str, logical_id: str) -> str:
-    resources = (await cloudformation("describe_stack_resources", StackName=stack))["StackResources"]
-    return next(
-        (each.get("PhysicalResourceId", "") for each in resources if each.get("LogicalResourceId") == logical_id), ""
-    )
 
 
 def _named(names: Mapping[str, str], said: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """What an operator's commands need of a deployment: its names, its stores, and what lies in its dead letter queues."""
 
-import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +27,8 @@ class Operator:
     tasks: TaskStore
     task_list: TaskList
     service: TaskService
+    push_configs: PushConfigs | None
+    """None where the deployment tells nobody."""
     inspection: "Inspection"
 
 
@@ -51,7 +52,7 @@ def stack_environment(stack: str) -> dict[str, str]:
     from aion_core.aws.client import Calls
     from aion_core.aws.stacks import read_stack
 
-    return asyncio.run(read_stack(Calls("cloudformation", ThreadPoolExecutor(1)), stack))
+    return read_stack(Calls("cloudformation", ThreadPoolExecutor(1)), stack)
 
 
 def build_operator(settings: Settings) -> Operator:
@@ -64,7 +65,8 @@ def build_operator(settings: Settings) -> Operator:
     worker = Worker(stores.tasks, TaskRunner(stores.tasks, _no_agent, clock, stores.bells), stores.bells, clock)
     service = TaskService(stores.tasks, worker, stores.bells, clock)
     inspection = Inspection(Calls("dynamodb", ThreadPoolExecutor(4)), clock, table=settings.table)
-    return Operator(clock, stores.tasks, stores.task_list, service, inspection)
+    configs = stores.push.configs if stores.push is not None else None
+    return Operator(clock, stores.tasks, stores.task_list, service, configs, inspection)
 
 
 def build_push_operator(environ: Mapping[str, str]) -> PushOperator:
@@ -96,14 +98,6 @@ def build_dead_letters(queue_url: str) -> "DeadLetters":
     from aion_core.aws.dead_letters import DeadLetters
 
     return DeadLetters(Calls("sqs", ThreadPoolExecutor(1)), queue_url=queue_url)
-
-
-def build_inspection(table: str) -> "Inspection":
-    """Return what looks at the table."""
-    from aion_core.aws.client import Calls
-    from aion_core.aws.inspection import Inspection
-
-    return Inspection(Calls("dynamodb", ThreadPoolExecutor(4)), SystemClock(), table=table)
 
 
 def build_keys(table: str) -> ApiKeys:

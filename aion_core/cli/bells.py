@@ -11,7 +11,7 @@ from aion_core.ports import Bell, Held, PushBell
 
 if TYPE_CHECKING:
     from aion_core.aws.inspection import SeenContext
-    from aion_core.bootstrap.operator import Operator, PushOperator
+    from aion_core.bootstrap.operator import Operator
 
 
 class Queue(StrEnum):
@@ -38,13 +38,11 @@ class Explained:
         return bool(self.about)
 
 
-async def explained(body: str, operator: "Operator", pushes: "PushOperator", queue: Queue) -> Explained:
+async def explained(body: str, operator: "Operator", queue: Queue) -> Explained:
     """Return what the message of the queue refers to; raises StoreError where the table cannot be asked."""
     try:
         return (
-            await _turn(bell_of(body), operator)
-            if queue is Queue.TASK
-            else await _push(push_bell_of(body), operator, pushes)
+            await _turn(bell_of(body), operator) if queue is Queue.TASK else await _push(push_bell_of(body), operator)
         )
     except UnreadableBell as error:
         return Explained({}, str(error), does_something=False)
@@ -83,7 +81,7 @@ def of_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bool]:
     return "The context is at rest: nothing is to be done.", False
 
 
-async def _push(bell: PushBell, operator: "Operator", pushes: "PushOperator") -> Explained:
+async def _push(bell: PushBell, operator: "Operator") -> Explained:
     from aion_core.push.schedule import is_ready
 
     task = bell.task
@@ -91,7 +89,7 @@ async def _push(bell: PushBell, operator: "Operator", pushes: "PushOperator") ->
     head = await operator.tasks.head(task)
     if head is None:
         return Explained(about, "The task is gone: nothing is left to be told.", does_something=False)
-    found = await pushes.configs.deliveries(task)
+    found = await operator.push_configs.deliveries(task) if operator.push_configs is not None else ()
     if not found:
         return Explained(about, "No webhook is registered for the task any more.", does_something=False)
     behind = [each for each in found if not each.disabled and each.cursor < head.generation]

@@ -19,17 +19,18 @@ _CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtende
 """How the URL of a card ends, where it is not that of an agent."""
 
 
-@click.group()
+@click.group(short_help="Show, sign and verify agent cards.")
 def card() -> None:
     """Show, sign and verify agent cards, and make the keys for it."""
 
 
 @card.command(
+    short_help="Print an agent's card.",
     epilog="""\b
 Examples:
   aion card show
   aion card show helper --base-url https://agents.example.com
-  aion card show --extended | aion card sign - --key private.pem"""
+  aion card show --extended | aion card sign - --key private.pem""",
 )
 @click.argument("agent", required=False)
 @options.config
@@ -63,10 +64,11 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
 
 
 @card.command(
+    short_help="Sign a card.",
     epilog="""\b
 Examples:
   aion card sign card.json --key private.pem > signed.json
-  aion card show | aion card sign - --key private.pem --key-id 2026"""
+  aion card show | aion card sign - --key private.pem --key-id 2026""",
 )
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--key", "key_file", type=click.Path(path_type=Path), required=True, help="The private key, PEM or JWK.")
@@ -100,11 +102,12 @@ def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
 
 
 @card.command(
+    short_help="Check a card's signatures.",
     epilog="""\b
 Examples:
   aion card verify https://agents.example.com --jwks https://agents.example.com/.well-known/jwks.json
   aion card verify signed.json --key public.jwk
-  aion card show | aion card sign - --key private.pem | aion card verify - --key public.jwk"""
+  aion card show | aion card sign - --key private.pem | aion card verify - --key public.jwk""",
 )
 @click.argument("source", metavar="URL|FILE")
 @click.option("--key", "key_file", metavar="FILE", help="The public key that you trust, PEM or JWK.")
@@ -133,10 +136,11 @@ def verify(source: str, key_file: str | None, jwks: str | None) -> None:
 
 
 @card.command(
+    short_help="Make a key that signs cards.",
     epilog="""\b
 Examples:
   aion card keygen private.pem
-  aion card keygen private.pem --algorithm EdDSA --public public.jwk"""
+  aion card keygen private.pem --algorithm EdDSA --public public.jwk""",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(

@@ -28,7 +28,7 @@ GRACE_SECONDS = 3
 """How long open streams may take to end after Ctrl-C, and then turns that nobody waits for."""
 
 
-@click.command()
+@click.command(short_help="Serve the agents here; no account, no key.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -49,7 +49,7 @@ _queue = click.option(
 _limit = click.option("--limit", type=click.IntRange(1, 10_000), default=LIMIT, show_default=True, help="How many.")
 
 
-@click.group()
+@click.group(short_help="Look into the dead letter queues.")
 def dlq() -> None:
     """Look into the dead letter queues: bells that a function could not answer.
 
@@ -60,6 +60,7 @@ def dlq() -> None:
 
 @dlq.command(
     "list",
+    short_help="Print the messages, and what they refer to.",
     epilog="""\b
 Examples:
   aion dlq list --stack aion-prod
@@ -87,7 +88,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
         click.echo("Nothing lies in the dead letter queues.", err=True)
 
 
-@dlq.command()
+@dlq.command(short_help="Print all of one message.")
 @click.argument("message_id")
 @_queue
 @click.option(
@@ -114,11 +115,12 @@ def show(message_id: str, queues: tuple[str, ...], limit: int, deployment: Deplo
 
 
 @dlq.command(
+    short_help="Ring bells again.",
     epilog="""\b
 Examples:
   aion dlq redrive --all --dry-run --stack aion-prod
   aion dlq redrive --all --yes --stack aion-prod
-  aion dlq redrive 5f0c… 8a11… --stack aion-prod"""
+  aion dlq redrive 5f0c… 8a11… --stack aion-prod""",
 )
 @click.argument("message_ids", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every bell.")
@@ -152,7 +154,7 @@ def redrive(
         click.echo("What is left is no bell: look at it with `aion dlq show`, and throw it away with `aion dlq drop`.")
 
 
-@dlq.command()
+@dlq.command(short_help="Throw messages away.")
 @click.argument("message_ids", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every message.")
 @_queue
@@ -255,15 +257,15 @@ async def _settle(
 
 
 async def _looked_at(deployment: Deployment, queues: Sequence[Queue], limit: int) -> list[_Letter]:
-    from aion_core.bootstrap.operator import build_operator, build_push_operator
+    from aion_core.bootstrap.operator import build_operator
 
-    operator, pushes = build_operator(deployment.settings()), build_push_operator(deployment.environ)
+    operator = build_operator(deployment.settings())
     found = []
     for queue in queues:
         letters = _letters(deployment, queue)
         read = await letters.read(limit)
         await letters.give_back(read)
-        found += [_Letter(queue, letter, await explained(letter.body, operator, pushes, queue)) for letter in read]
+        found += [_Letter(queue, letter, await explained(letter.body, operator, queue)) for letter in read]
     return found
 
 

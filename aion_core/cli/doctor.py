@@ -17,11 +17,12 @@ from aion_core.errors import ConfigurationError
 
 
 @click.command(
+    short_help="Look for what is wrong, here or deployed.",
     epilog="""\b
 Examples:
   aion doctor
   aion doctor --stack aion-prod
-  aion doctor --url https://agents.example.com --stack aion-prod --json"""
+  aion doctor --url https://agents.example.com --stack aion-prod --json""",
 )
 @options.config
 @click.option(

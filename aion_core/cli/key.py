@@ -27,10 +27,11 @@ def key() -> None:
 
 
 @key.command(
+    short_help="Make a key, and print it this once.",
     epilog="""\b
 Examples:
   aion key create alice@example.com --stack aion-dev
-  aion key create billing --agent helper --scope orders.read --days 90"""
+  aion key create billing --agent helper --scope orders.read --days 90""",
 )
 @click.argument("principal")
 @click.option("--agent", "agents", multiple=True, help="An agent that it opens; every agent where none is named.")
@@ -81,7 +82,7 @@ def create(
     click.echo(made.text)
 
 
-@key.command("list")
+@key.command("list", short_help="Print the keys, never whole.")
 @options.deployment
 def list_keys(deployment: Deployment) -> None:
     """Print the keys, the newest first: id, principal, last four characters, when it was made, and what it is for."""
@@ -96,7 +97,7 @@ def list_keys(deployment: Deployment) -> None:
         click.echo("\t".join(words))
 
 
-@key.command()
+@key.command(short_help="Take a key away, at once.")
 @click.argument("key_id")
 @options.deployment
 def revoke(key_id: str, deployment: Deployment) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCANS = "Reading the whole table, since no owner is named (--owner or --subject): it takes its time with a large one."
 
 
-@click.group()
+@click.group(short_help="See which notifications fail; post them again.")
 def push() -> None:
     """Look after push notifications: see which fail or were given up, and have them posted again.
 
@@ -28,6 +28,7 @@ def push() -> None:
 
 @push.command(
     "list",
+    short_help="Print what fails, was given up, or is gone.",
     epilog="""\b
 Examples:
   aion push list --stack aion-prod
@@ -47,7 +48,7 @@ def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment,
             click.echo("\t".join([delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]))
 
 
-@push.command()
+@push.command(short_help="Print how far a task's webhooks have come.")
 @click.argument("task_id")
 @named_owner
 @options.deployment
@@ -69,10 +70,11 @@ def show(task_id: str, owner: str, deployment: Deployment) -> None:
 
 
 @push.command(
+    short_help="Post again what was given up.",
     epilog="""\b
 Examples:
   aion push redrive 0199f0a2-… --subject alice@example.com --stack aion-prod
-  aion push redrive 0199f0a2-… mine"""
+  aion push redrive 0199f0a2-… mine""",
 )
 @click.argument("task_id")
 @click.argument("config_id", required=False)

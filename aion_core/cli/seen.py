@@ -8,7 +8,7 @@ from google.protobuf.json_format import MessageToDict
 
 from aion_core.cli.bells import of_context
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Delivery, Head, Numbered, PushConfigs, TaskFilter, TaskKey, Turn
+from aion_core.ports import Delivery, Head, Numbered, TaskFilter, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
 from aion_core.tasks.lifecycle import state_name
 
@@ -117,7 +117,7 @@ class Seen:
         return lines
 
 
-async def see(operator: "Operator", configs: PushConfigs, head: Head, *, content: bool) -> Seen:
+async def see(operator: "Operator", head: Head, *, content: bool) -> Seen:
     """Return all that is known of the task; raises StoreError where the table cannot be asked."""
     try:
         log = await operator.tasks.every_event(head.key)
@@ -129,7 +129,7 @@ async def see(operator: "Operator", configs: PushConfigs, head: Head, *, content
         events,
         await operator.inspection.context(head.context),
         await operator.inspection.due_events(head.key),
-        tuple(await configs.deliveries(head.key)),
+        tuple(await operator.push_configs.deliveries(head.key)) if operator.push_configs is not None else (),
         operator.clock.now(),
         content,
     )

@@ -44,6 +44,7 @@ def tasks() -> None:
 
 @tasks.command(
     "list",
+    short_help="Print tasks and how they stand.",
     epilog="""\b
 Examples:
   aion tasks list --overdue --stack aion-prod
@@ -54,7 +55,7 @@ Examples:
 @named_owner
 @click.option("--agent", default="", help="With this agent; needed beside an owner.")
 @click.option("--context", "context_id", default="", help="In this context of the owner and agent.")
-@click.option("--state", type=click.Choice(STATES), help="In this state.")
+@click.option("--state", type=click.Choice(STATES), metavar="STATE", help=f"In this state: {', '.join(STATES)}.")
 @click.option("--overdue", is_flag=True, help="Those of contexts that the index calls overdue, whosever they are.")
 @_scan
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many.")
@@ -97,10 +98,11 @@ def list_tasks(
 
 
 @tasks.command(
+    short_help="Print all that is known of a task.",
     epilog="""\b
 Examples:
   aion tasks show 0199f0a2-… --subject alice@example.com --stack aion-prod
-  aion tasks show 0199f0a2-… --scan --content"""
+  aion tasks show 0199f0a2-… --scan --content""",
 )
 @click.argument("task_id")
 @named_owner
@@ -111,7 +113,7 @@ Examples:
 def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, content: bool, as_json: bool) -> None:
     """Print how the task TASK_ID stands: its events, the lease and the line of its context, what is due, who listens."""
     operator = _operator(deployment)
-    found = asyncio.run(_seen(operator, deployment, task_id, owner, scan=scan, content=content))
+    found = asyncio.run(_seen(operator, task_id, owner, scan=scan, content=content))
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
         return
@@ -119,10 +121,11 @@ def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, conten
 
 
 @tasks.command(
+    short_help="End a task as canceled.",
     epilog="""\b
 Examples:
   aion tasks cancel 0199f0a2-… --subject alice@example.com --stack aion-prod
-  aion tasks cancel 0199f0a2-… --owner principal:5f… --yes"""
+  aion tasks cancel 0199f0a2-… --owner principal:5f… --yes""",
 )
 @click.argument("task_id")
 @named_owner
@@ -155,14 +158,9 @@ async def _cancel(operator: "Operator", head: "Head") -> None:
     await operator.service.cancel(Call(head.key.owner, head.context.agent), head.key.task_id)
 
 
-async def _seen(
-    operator: "Operator", deployment: Deployment, task_id: str, owner: str, *, scan: bool, content: bool
-) -> list[Seen]:
-    from aion_core.bootstrap.operator import build_push_operator
-
-    configs = build_push_operator(deployment.environ).configs
+async def _seen(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[Seen]:
     heads = await _heads(operator, task_id, owner, scan=scan)
-    return [await see(operator, configs, head, content=content) for head in heads]
+    return [await see(operator, head, content=content) for head in heads]
 
 
 async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":

@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -31,8 +33,9 @@ def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
         "BucketName": environment["AION_BUCKET"],
         "TaskQueueUrl": environment["AION_TASK_QUEUE_URL"],
         "PushQueueUrl": environment["AION_PUSH_QUEUE_URL"],
+        "KeyArn": environment["AION_KMS_KEY"],
     }
-    given = {"RetentionDays": "30", "LeaseSeconds": "30", "CredentialsKey": environment["AION_KMS_KEY"], **parameters}
+    given = {"RetentionDays": "30", "LeaseSeconds": "30", **parameters}
     body = {
         "Parameters": {each: {"Type": "String"} for each in given},
         "Resources": {"Any": {"Type": "AWS::SQS::Queue"}},
@@ -78,3 +81,10 @@ def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str
         text=True,
         timeout=60,
     )
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    """A port of this machine at which nobody answers, and which nobody else gets before the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]

@@ -164,7 +164,11 @@ async def issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[Check]:
         try:
             await Keys(scheme, noted, SystemClock()).key("")
         except KeysUnavailable:
-            said = why[-1] if why else "its discovery document names no keys, or another issuer"
+            said = (
+                why[-1]
+                if why
+                else "what is there is no JWK set, or its discovery document is another issuer's or names no keys"
+            )
             do = "Is the issuer's URL right in aion.yaml, and does it answer? Without its keys nobody is let in."
             yield failed(name, f"They cannot be read: {said}.", do)
         else:

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
-from aion_core.ports import ContextKey, TaskKey
+from aion_core.aws import keys
+from aion_core.ports import ContextKey
 from aion_core.web.tenants import owner_in
 from infra.local_stack import LocalStack
 from tests.support import operating, pushes
@@ -17,15 +18,10 @@ from tests.support.pushes import a_config
 from tests.support.stores import dynamodb_store
 
 
-@pytest.fixture(scope="module")
-def named(moto: LocalStack) -> str:
-    return operating.registered(moto, "aion-tasks")
-
-
 @pytest.fixture
-def run(moto: LocalStack, named: str) -> Run:
-    run = operating.runs(operating.environ_of(moto))
-    return lambda *arguments, **options: run("tasks", *arguments, "--stack", named, **options)
+def run(moto: LocalStack) -> Run:
+    run = operating.runs(moto.environment("ApiFunction"))
+    return lambda *arguments, **options: run("tasks", *arguments, **options)
 
 
 @pytest.fixture
@@ -177,10 +173,8 @@ def test_what_a_cancel_records_is_kept_as_long_as_the_deployment_keeps_tasks(
     name = operating.registered(moto, "aion-kept", RetentionDays="365")
     run = operating.runs(operating.environ_of(moto))
     assert run("tasks", "cancel", "t-m-1", "--owner", chat.context.owner, "--yes", "--stack", name).exit_code == 0
-    from aion_core.aws import keys
-
     item = moto.client("dynamodb").get_item(
-        TableName=moto.physical_id("Table"), Key=keys.head_key(TaskKey(chat.context.owner, "t-m-1"))
+        TableName=moto.physical_id("Table"), Key=keys.event_key(chat.key("t-m-1"), 3)
     )["Item"]
     days = (int(item["expires"]["N"]) - chat.clock.now().timestamp()) / 86400
     assert 364 < days < 366
