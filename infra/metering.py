@@ -53,7 +53,8 @@ class Meter:
             if status.startswith("200"):
                 self._count_units(operation, asked, before, json.loads(answer))
         elif service.startswith("AmazonSQS"):
-            self._counted["sqs"] += 1
+            # A poll that finds nothing is Lambda's own, and reckoned by the month.
+            self._counted["sqs"] += operation != "ReceiveMessage" or b'"Messages"' in answer
         elif service.startswith("Trent"):
             self._counted["kms"] += 1
         else:
