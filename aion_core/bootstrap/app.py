@@ -52,7 +52,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         delivers = engine.stores.push is not None and engine.stores.push.opens
         card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
         extended = extended_card(card, config, security)
-        served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
+        served[agent_id] = Served(engine.agents[agent_id], signed(card), extended, signed)
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     return build_web_app(

@@ -76,16 +76,17 @@ class Sweep:
         if rung:
             logger.warning("The sweep has found work: %d contexts were overdue.", rung)
         pushes = await self._push_once(at_once=pushes_at_once)
-        swept = Swept(len(found) + pushes.found, rung + pushes.rung)
-        self._metrics.count(Metric.SWEEP_FOUND, swept.found)
-        self._metrics.count(Metric.SWEEP_RUNG, swept.rung)
-        return swept
+        self._metrics.count(Metric.SWEEP_FOUND, len(found))
+        self._metrics.count(Metric.SWEEP_RUNG, rung + pushes.rung)
+        return Swept(len(found) + pushes.found, rung + pushes.rung)
 
     async def _push_once(self, *, at_once: int) -> Swept:
         """Claim what is overdue of notifications and ring for it; a retry far ahead comes by no other way."""
         if self._push_configs is None or self._push_bells is None:
             return Swept(0, 0)
         found = await self._push_configs.overdue(limit=at_once)
+        # That a config is due was planned so, where its next try is far ahead; an event is when its bell was lost.
+        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for overdue in found if overdue.generation))
         # One iterator for all: each takes the next, in the order in which they were found.
         left = iter(found)
         rung = await asyncio.gather(

@@ -29,6 +29,7 @@ from aion_core.web.cards import card_routes, extended_card_route, server_routes
 from aion_core.web.context_methods import context_methods
 from aion_core.web.correlation import Observed
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
+from aion_core.web.extended_card import ExtendedCard, unsigned
 from aion_core.web.http_binding import refuse_path
 from aion_core.web.loopback import LoopbackOnly
 from aion_core.web.rate_limits import RateLimited
@@ -58,6 +59,8 @@ class Served:
     agent: Agent
     card: AgentCard
     extended_card: AgentCard | None = None
+    sign: Callable[[AgentCard], AgentCard] = unsigned
+    """Signs what is shown of the extended card: not all of it to everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,9 @@ def build_app(
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
+        extended = ExtendedCard(served.extended_card, served.sign) if served.extended_card else None
         handler = AionRequestHandler(
-            service, lister, served.card, extended_card=served.extended_card, registry=registry, streams=streams
+            service, lister, served.card, extended_card=extended, registry=registry, streams=streams
         )
         routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
         rpc = Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix)

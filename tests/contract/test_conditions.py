@@ -91,6 +91,9 @@ CAUGHT_BY = {
     "push_writes.claim_overdue: DUE_AS_READ": (
         "test_push_races.py::test_what_another_sweep_claims_meanwhile_is_not_claimed_again"
     ),
+    "task_writes.desert: LISTENERS_ARE_AS_READ": (
+        "test_push_configs.py::test_who_has_begun_to_listen_meanwhile_is_not_forgotten"
+    ),
     "task_writes.listen: TASK_IS_KEPT: attribute_exists(pk)": (
         "test_push_races.py::test_nobody_listens_to_a_task_that_is_deleted_meanwhile"
     ),

@@ -4,6 +4,8 @@
 """
 
 import asyncio
+import base64
+import json
 import os
 import subprocess
 import sys
@@ -12,16 +14,17 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from a2a.types import TaskState
 
 from aion_core.aws.queues import body_of, push_body_of
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import projection
 from infra.smoke import __main__ as smoke
 from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
 from tests.support.listening import free_port
 from tests.support.recorded import recorded_event
-from tests.support.rest_api import CALLER, REGION
+from tests.support.rest_api import ARN, CALLER, REGION
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
@@ -78,7 +81,7 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
-    """R190: every check, a signature on each request, and a webhook that is told; the packages are the built ones."""
+    """R112, R113, R114: every check, a signature on each request, and a webhook that is told; the packages are the built ones."""
     port = str(free_port())
     told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "PATIENCE": PATIENCE}
     command = ["make", "--silent", "smoke", f"URL={stack.front.url}/", f"VENV={sys.prefix}"]
@@ -115,7 +118,7 @@ def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
     ],
 )
 def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
-    """R190: the check is known to fail."""
+    """R114: the check is known to fail."""
     whole.front.faults.add(fault)
     said = checked(ONLY=f"{check},send")
     assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
@@ -150,14 +153,21 @@ def test_whoever_may_not_call_is_told_so(checked: Checked) -> None:
 
 def test_the_api_answers_buffered_where_nothing_can_stream(stack: DeployedStack) -> None:
     """R111: `sam local` has the twin, of the same package."""
-    event = recorded_event("rest_api_v1", path="/agents/echo/message:send")
-    with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true", AION_AUTH="off") as url:
-        unknown = httpx.post(url, json=recorded_event("rest_api_v1"), timeout=60).json()
-        answer = httpx.post(url, json=event, timeout=60).json()
+    event = recorded_event("rest_api_v1")
+    with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true") as url:
+        unsigned = httpx.post(url, json=event, timeout=60).json()
+        event["requestContext"]["identity"]["userArn"] = ARN
+        unknown = httpx.post(url, json=event, timeout=60).json()
+        answer = httpx.post(url, json={**event, "path": "/agents/echo/message:send"}, timeout=60).json()
+    assert unsigned["statusCode"] == 401
     assert unknown["statusCode"] == 404
     assert answer["statusCode"] == 200
-    assert "TASK_STATE_COMPLETED" in answer["body"]
-    assert "Grüße" in answer["body"]
+    body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"]
+    task = json.loads(body)["task"]
+    assert (task["status"]["state"], task["status"]["message"]["parts"]) == (
+        "TASK_STATE_COMPLETED",
+        [{"text": "Grüße"}],
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,6 +194,7 @@ async def test_an_overdue_turn_is_found_by_the_sweep_and_run_by_the_task_functio
     while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
         assert time.monotonic() < end
         await asyncio.sleep(0.1)
+    assert projection.fold(log.events).status.message.parts[0].text == "who is there?"
 
 
 async def test_the_rule_that_the_template_makes_calls_the_sweep(stack: DeployedStack) -> None:

@@ -19,12 +19,11 @@ import httpx
 from infra.emulator import REGION
 from infra.lambda_events import schedule_event
 from infra.local_stack import SETTINGS, client_of
-from infra.packages import package
 from infra.pollers import Function, QueuePoller, QueueSource
-from infra.sam_local import machine_architecture
 from infra.template import Place
 from infra.template_gate import PACKAGED, transformed
 from tests.support import ministack
+from tests.support.packages import package_here
 from tests.support.rest_api import RestApi, rest_api
 from tests.support.runtime_emulator import alone, emulated, lambda_python
 from tests.support.server import ROOT
@@ -141,8 +140,7 @@ def _created(endpoint: str, parameters: Mapping[str, str]) -> dict[str, str]:
 
 def _unpacked(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
     """Unpack the built package as Lambda does, and put the agents in that a project of its own would have."""
-    built = package(function, architecture=machine_architecture(), python=lambda_python()[1])
-    with zipfile.ZipFile(built.zip()) as archive:
+    with zipfile.ZipFile(package_here(function).zip()) as archive:
         archive.extractall(target)
         for entry in archive.infolist():
             (target / entry.filename).chmod(entry.external_attr >> 16 & 0o777)

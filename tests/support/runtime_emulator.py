@@ -73,7 +73,10 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
             _wait_for(invoke_port, process)
             yield f"http://127.0.0.1:{invoke_port}/2015-03-31/functions/function/invocations"
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            # The runtime first, which otherwise tells at length that the emulator is gone.
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                os.killpg(process.pid, number)
+                time.sleep(0.1)
 
 
 def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
