@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Condition, Lock, Thread, current_thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from moto.backends import get_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -44,6 +44,9 @@ class Request:
     """The operation, where the service names it in a header: DynamoDB's, SQS's and KMS's do."""
     body: bytes
     status: int
+
+
+Watch = TypeVar("Watch", bound="WSGIApplication")
 
 
 class EmulatorError(Exception):
@@ -80,6 +83,12 @@ class Emulator:
     def heard_by(self, observer: Callable[[Request], None]) -> None:
         """Let the observer know of every request that is answered from now on, in the thread that answers it."""
         self._gate.observers.append(observer)
+
+    def watched_by(self, watch: Callable[["WSGIApplication"], Watch]) -> Watch:
+        """Let what `watch` returns answer from now on, and return it; it is given what answers otherwise."""
+        watching = watch(self._gate)
+        self._server.app = watching
+        return watching
 
     @contextmanager
     def no_long_polls(self) -> Iterator[None]:
