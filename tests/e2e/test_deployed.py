@@ -29,7 +29,11 @@ from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
+    # Where no package has been built yet, the first test waits for four.
+    pytest.mark.timeout(900),
+]
 
 CONFIG = """
 aion:
