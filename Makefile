@@ -5,8 +5,12 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
+# Where it is set, as it is in many containers, each of the processes that the tests start compiles all it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One file of tests after another in each of three processes: on two cores, since many wait for other processes.
-SIDE_BY_SIDE := -n 3 --dist loadfile
+# In the order of tests/conftest.py.
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help dev test test-engines test-deep replay check lint format bench sam-local smoke clean
