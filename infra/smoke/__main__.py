@@ -62,7 +62,8 @@ class Report:
 
 async def check(given: argparse.Namespace, credentials: Credentials) -> int:
     """Check what is asked for; return the exit code."""
-    url = given.url.rstrip("/") + (f"/agents/{given.agent}" if given.agent else "")
+    deployment = given.url.rstrip("/")
+    url = f"{deployment}/agents/{given.agent}" if given.agent else deployment
     report = Report()
     print(f"{url}, with {credentials}", flush=True)
     async with httpx.AsyncClient(auth=credentials, timeout=given.patience) as http:
@@ -71,7 +72,7 @@ async def check(given: argparse.Namespace, credentials: Credentials) -> int:
         except (A2AClientError, NoCredentials, ValueError) as error:
             report.say("FAILED", "card", f"{explained(error)}. Nothing else was checked")
             return 2
-        agent = reached(url, card, http, text=given.text, patience=given.patience)
+        agent = reached(url, deployment, card, http, text=given.text, patience=given.patience)
         for name in given.only:
             await report.on(name, _made(name, agent, given), given.patience)
     print(", ".join(f"{number} {verdict}" for verdict, number in report.counts.items() if number))

@@ -37,7 +37,7 @@ async def card(agent: Deployment) -> str:
     # The deployment's agent at the root may name itself by its path.
     if not any(url == agent.url or url.startswith(f"{agent.url}/") for url in urls):
         raise Failed(
-            f"it leads to {urls[0]}, not to {agent.url}: deploy with BaseUrl={agent.url}, or check that URL instead. "
+            f"it leads to {urls[0]}, not to {agent.url}: deploy with BaseUrl={agent.deployment}, or check that URL instead. "
             f"What follows is asked of {agent.url}"
         )
     return f"{agent.card.name or 'an agent without a name'} {agent.card.version}, at {urls[0]}"

@@ -43,6 +43,7 @@ class Deployment:
 
     url: str
     """Where the agent is: the deployment's URL, or /agents/<id> below it."""
+    deployment: str
     text: str
     patience: float
     card: AgentCard
@@ -79,7 +80,9 @@ class Deployment:
         return task
 
 
-def reached(url: str, card: AgentCard, http: httpx.AsyncClient, *, text: str, patience: float) -> Deployment:
+def reached(
+    url: str, deployment: str, card: AgentCard, http: httpx.AsyncClient, *, text: str, patience: float
+) -> Deployment:
     """Return the agent of the card, reached at this URL whatever its card says: no credentials go elsewhere."""
     here = AgentCard()
     here.CopyFrom(card)
@@ -91,7 +94,7 @@ def reached(url: str, card: AgentCard, http: httpx.AsyncClient, *, text: str, pa
         config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[BINDING])
         return ClientFactory(config).create(here)
 
-    return Deployment(url, text, patience, card, client(False), client(True))
+    return Deployment(url, deployment, text, patience, card, client(False), client(True))
 
 
 async def read_card(url: str, http: httpx.AsyncClient, credentials: Credentials) -> AgentCard:

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any
 
 import httpx
+from samtranslator.yaml_helper import yaml_parse
 
 from infra.emulator import REGION
 from infra.lambda_events import schedule_event
@@ -30,6 +31,7 @@ from tests.support.server import ROOT
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
 SERVICES = "apigateway,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
+STACK = "deployed"
 PATIENCE = 120
 # Its receivers are on this machine.
 HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
@@ -76,10 +78,24 @@ class DeployedStack:
 
     def call_schedule(self, function: str) -> Any:
         """Hand the function what the rule sends it that the template made."""
-        events, arn = self.client("events"), self.configurations[function]["FunctionArn"]
-        (rule,) = events.list_rule_names_by_target(TargetArn=arn)["RuleNames"]
-        place = Place(ministack.ACCOUNT, REGION, self.endpoint, "deployed")
+        events = self.client("events")
+        for rule in (each["Name"] for each in events.list_rules()["Rules"]):
+            if any(_name_in(each["Arn"]) == self.physical_ids[function] for each in _targets(events, rule)):
+                break
+        else:
+            raise AssertionError(f"no rule calls {function}")
+        place = Place(ministack.ACCOUNT, REGION, self.endpoint, STACK)
         return self.invoke(function, schedule_event("Schedule", rule, {}, place))
+
+
+def _targets(events: Any, rule: str) -> list[dict[str, Any]]:
+    targets: list[dict[str, Any]] = events.list_targets_by_rule(Rule=rule)["Targets"]
+    return targets
+
+
+def _name_in(arn: str) -> str:
+    """Return the function's name, whichever alias of it is meant."""
+    return arn.split(":")[6]
 
 
 @contextmanager
@@ -88,7 +104,9 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
     with ExitStack() as until_the_end:
         front = until_the_end.enter_context(rest_api())
         endpoint = until_the_end.enter_context(ministack.serving(SERVICES))
-        physical_ids = _created(endpoint, {"BaseUrl": front.url, "AwsEndpointUrl": endpoint, "LeaseSeconds": "5"})
+        physical_ids = created(
+            ROOT / "template.yaml", endpoint, {"BaseUrl": front.url, "AwsEndpointUrl": endpoint, "LeaseSeconds": "5"}
+        )
         functions = client_of("lambda", endpoint)
         configurations = {
             name: functions.get_function_configuration(FunctionName=physical_ids[name]) for name in FUNCTIONS
@@ -116,26 +134,46 @@ def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterat
         yield url
 
 
-def _created(endpoint: str, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Make the stack of the transformed template, and return the physical id of each of its resources."""
+def created(template: Path, endpoint: str, parameters: Mapping[str, str]) -> dict[str, str]:
+    """Make the stack of the template, transformed, and return the physical id of each of its resources."""
     bucket, _, key = PACKAGED.removeprefix("s3://").partition("/")
     s3 = client_of("s3", endpoint)
     s3.create_bucket(Bucket=bucket)
     # It keeps a function's code, and is asked to call none: the package itself runs elsewhere.
     s3.put_object(Bucket=bucket, Key=key, Body=b"PK\x05\x06" + bytes(18))
-    plain = transformed(ROOT / "template.yaml", parameters)
+    plain = _made_here(transformed(template, parameters), template, s3, f"{endpoint}/{bucket}")
     cloudformation = client_of("cloudformation", endpoint)
     cloudformation.create_stack(
-        StackName="deployed",
+        StackName=STACK,
         TemplateBody=json.dumps(plain, default=str),
         Parameters=[{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()],
         Capabilities=["CAPABILITY_IAM"],
     )
     cloudformation.get_waiter("stack_create_complete").wait(
-        StackName="deployed", WaiterConfig={"Delay": 1, "MaxAttempts": PATIENCE}
+        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": PATIENCE}
     )
-    found = cloudformation.describe_stack_resources(StackName="deployed")["StackResources"]
+    found = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
     return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
+
+
+def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -> dict[str, Any]:
+    """Return the template as the emulator makes it: nested ones in a bucket, where `sam package` puts them.
+
+    What it does not know is left out, and no request goes through that: the gradual shift to a new version, of which here
+    is none, and alarms on what is calculated.
+    """
+    resources: dict[str, Any] = {}
+    for name, resource in document["Resources"].items():
+        kind, properties = resource["Type"], resource.get("Properties") or {}
+        if kind.startswith("AWS::CodeDeploy::") or (kind == "AWS::CloudWatch::Alarm" and "Metrics" in properties):
+            continue
+        if kind == "AWS::CloudFormation::Stack":
+            nested = file.parent / properties["TemplateURL"]
+            made = _made_here(yaml_parse(nested.read_text()), nested, s3, bucket_url)
+            s3.put_object(Bucket=bucket_url.rpartition("/")[2], Key=nested.name, Body=json.dumps(made, default=str))
+            properties["TemplateURL"] = f"{bucket_url}/{nested.name}"
+        resources[name] = {key: value for key, value in resource.items() if key != "UpdatePolicy"}
+    return {**document, "Resources": resources}
 
 
 def _unpacked(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
@@ -183,7 +221,7 @@ def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
     for mapping in functions.list_event_source_mappings()["EventSourceMappings"]:
         functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
         arn = mapping["FunctionArn"]
-        name = names[arn.split(":")[6]]
+        name = names[_name_in(arn)]
         configuration = stack.configurations[name]
         event = {
             "Queue": mapping["EventSourceArn"],
@@ -199,5 +237,5 @@ def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
             configuration["MemorySize"],
             lambda event, _, name=name: stack.invoke(name, event),
         )
-        place = Place(ministack.ACCOUNT, REGION, stack.endpoint, "deployed")
+        place = Place(ministack.ACCOUNT, REGION, stack.endpoint, STACK)
         yield QueuePoller(function, QueueSource.of(event, place), stack.client("sqs"), retry_after=1)
