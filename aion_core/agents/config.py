@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -117,6 +118,8 @@ class LimitsConfig(_Strict):
     streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = None
     """Open at once: each holds an execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
+    open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
+    """Tasks that have not ended: at work, waiting for their turn, or for an answer."""
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
@@ -163,18 +166,26 @@ class _OnceEach(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_config(path: Path) -> dict[str, AgentConfig]:
-    """Return the agents that the file declares, in its order.
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the file says."""
 
-    Raises ConfigurationError that names the file, the key and the mend.
-    """
-    return _read(path).with_security()
+    agents: Mapping[str, AgentConfig]
+    """In the file's order."""
+    limits: Limits | None
+    """What each caller may ask for; None where nothing is said."""
 
 
-def read_limits(path: Path) -> Limits | None:
-    """Return what the file says that each caller may ask for, None where it says nothing; raises as `read_config`."""
-    said = _read(path).limits
-    return Limits(**said.model_dump()) if said is not None and said.model_dump(exclude_none=True) else None
+def read_declared(path: Path) -> Declared:
+    """Return all that the file says; raises ConfigurationError that names the file, the key and the mend."""
+    said = _read(path)
+    limits = said.limits.model_dump(exclude_none=True) if said.limits else {}
+    return Declared(said.with_security(), Limits(**limits) if limits else None)
+
+
+def read_config(path: Path) -> Mapping[str, AgentConfig]:
+    """Return the agents that the file declares, in its order; raises as `read_declared`."""
+    return read_declared(path).agents
 
 
 def _read(path: Path) -> _Aion:

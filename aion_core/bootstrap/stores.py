@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from aion_core.ports import Bells, Cipher, Clock, PushBells, PushConfigs, TaskList, TaskStore
+from aion_core.ports import (
+    ApiKeys,
+    Bells,
+    Cipher,
+    Clock,
+    PushBells,
+    PushConfigs,
+    RateLimits,
+    TaskList,
+    TaskStore,
+)
 from aion_core.settings import Settings
 from aion_core.tasks.ringing import RingingStore
 
@@ -33,6 +43,9 @@ class Stores:
     task_list: TaskList
     adapters: "Callable[[], Mapping[str, AdapterFactory]]"
     """Returns what makes an agent of a framework's object, by its kind; what that keeps lies where the tasks are."""
+    api_keys: "Callable[[], ApiKeys]"
+    rate_limits: "Callable[[], RateLimits]"
+    """Return where the API keys are, and what counts how much each caller asks for: made where they are asked for."""
     push: Push | None
     """None where push notifications cannot be delivered."""
 
@@ -55,8 +68,26 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
 
         return memory_adapters(tasks, clock)
 
+    def api_keys() -> ApiKeys:
+        from aion_core.memory.api_keys import MemoryApiKeys
+
+        return MemoryApiKeys(clock)
+
+    def rate_limits() -> RateLimits:
+        from aion_core.memory.limits import MemoryRateLimits
+
+        return MemoryRateLimits(clock)
+
     push = Push(MemoryPushConfigs(tasks, clock, lease_seconds=settings.lease_seconds), MemoryPushBells(clock), True)
-    return Stores(RingingStore(tasks, push.bells), MemoryBells(clock), MemoryTaskList(tasks), adapters, push)
+    return Stores(
+        RingingStore(tasks, push.bells),
+        MemoryBells(clock),
+        MemoryTaskList(tasks),
+        adapters,
+        api_keys,
+        rate_limits,
+        push,
+    )
 
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
@@ -67,8 +98,8 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     from aion_core.aws.task_store import DynamoDBTaskStore
 
     executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="aws")
-    dynamodb = Calls("dynamodb", executor)
-    blobs = S3Blobs(Calls("s3", executor), bucket=settings.bucket)
+    dynamodb, s3, sqs = Calls("dynamodb", executor), Calls("s3", executor), Calls("sqs", executor)
+    blobs = S3Blobs(s3, bucket=settings.bucket)
     retention = timedelta(days=settings.retention_days)
     cipher = _cipher(settings, executor, clock)
     tasks: TaskStore = DynamoDBTaskStore(
@@ -80,7 +111,7 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
         retention=retention,
         cipher=cipher,
     )
-    sqs, push = Calls("sqs", executor), None
+    push = None
     if settings.push_queue_url:
         from aion_core.aws.push_configs import DynamoDBPushConfigs
 
@@ -98,10 +129,21 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     def adapters() -> "Mapping[str, AdapterFactory]":
         from aion_core.bootstrap.adapters import aws_adapters
 
-        return aws_adapters(settings, tasks, dynamodb, Calls("s3", executor), blobs, cipher, clock)
+        return aws_adapters(settings, tasks, dynamodb, s3, blobs, cipher, clock)
+
+    def api_keys() -> ApiKeys:
+        from aion_core.aws.api_keys import DynamoDBApiKeys
+
+        return DynamoDBApiKeys(dynamodb, clock, table=settings.table)
+
+    def rate_limits() -> RateLimits:
+        from aion_core.aws.limits import DynamoDBRateLimits
+
+        return DynamoDBRateLimits(dynamodb, clock, table=settings.table, retention=retention)
 
     bells = SQSBells(sqs, queue_url=settings.task_queue_url)
-    return Stores(tasks, bells, DynamoDBTaskList(dynamodb, clock, table=settings.table), adapters, push)
+    task_list = DynamoDBTaskList(dynamodb, clock, table=settings.table)
+    return Stores(tasks, bells, task_list, adapters, api_keys, rate_limits, push)
 
 
 def _cipher(settings: Settings, executor: ThreadPoolExecutor, clock: Clock) -> Cipher | None:

@@ -144,11 +144,15 @@ class MemoryTaskStore:
             self._due[key] = self._soon()
             return Waiting(task.head)
 
-    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
         """See `ports.TaskStore.known`."""
         with self._lock:
-            known = self._messages.get((context, message_id))
-            return ingress.repeat_of(content_hash, *known) if known else None
+            for place in _places(context, message_id, idempotency_key):
+                if place in self._messages:
+                    return ingress.repeat_of(content_hash, *self._messages[place])
+            return None
 
     # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -422,9 +426,13 @@ def _is_held(record: ContextRecord, lease: Lease) -> bool:
 
 
 def _message_places(new: NewTask) -> list[tuple[ContextKey, str]]:
-    places = [(new.context, new.message_id)]
-    if new.idempotency_key:
-        places.insert(0, (replace(new.context, context_id=""), new.idempotency_key))
+    return _places(new.context, new.message_id, new.idempotency_key)
+
+
+def _places(context: ContextKey, message_id: str, idempotency_key: str) -> list[tuple[ContextKey, str]]:
+    places = [(context, message_id)]
+    if idempotency_key:
+        places.insert(0, (replace(context, context_id=""), idempotency_key))
     return places
 
 

@@ -306,8 +306,10 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
-        """Return what a repeat of this message gets, None where the context does not know it.
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
+        """Return what a repeat of this message gets, None where neither its context nor its idempotency key is known.
 
         Raises MessageIdReused where it is known with another content.
         """

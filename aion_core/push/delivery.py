@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from urllib.parse import quote
 
 from aion_core.errors import ClaimLost, StoreError, StoreUnavailable
+from aion_core.log import note
 from aion_core.ports import (
     POST_SECONDS,
     Blocked,
@@ -22,6 +23,8 @@ from aion_core.ports import (
     Delivery,
     Gone,
     Log,
+    Metric,
+    Metrics,
     Notification,
     Numbered,
     Outcome,
@@ -31,15 +34,20 @@ from aion_core.ports import (
     PushVersion,
     Refused,
     Render,
+    SpanKind,
     TaskKey,
     TaskStore,
+    Traces,
+    Uncounted,
     Unreachable,
+    Untraced,
     WebhookClient,
 )
 from aion_core.protocol.types import Task
 from aion_core.push import schedule
 from aion_core.push.patience import Patience
 from aion_core.tasks import projection, pushed
+from aion_core.tasks.counted import milliseconds, time_of
 from aion_core.tasks.waking import wake_delivery
 
 logger = logging.getLogger(__name__)
@@ -84,9 +92,12 @@ class PushDelivery:
         *,
         chance: Callable[[], float] = random.random,
         retry_seconds: Sequence[float] = schedule.RETRY_SECONDS,
+        metrics: Metrics | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter of `retry_seconds`."""
         self._retry_seconds = retry_seconds
+        self._metrics, self._traces = metrics or Uncounted(), traces or Untraced()
         self._tasks, self._configs, self._bells = tasks, configs, bells
         self._webhooks, self._render, self._clock, self._chance = webhooks, render, clock, chance
         self._patience = Patience()
@@ -106,6 +117,7 @@ class PushDelivery:
             if head is None:
                 await self._forget(task, deliveries, walked)
                 return
+            note(context_id=head.context.context_id, agent=head.context.agent)
             now = self._clock.now()
             ready = [delivery for delivery in deliveries if schedule.is_ready(delivery, head.generation, now)]
             if not ready:
@@ -215,6 +227,7 @@ class PushDelivery:
             match outcome:
                 case Delivered():
                     cursor, delivered = entry.generation, True
+                    self._count_delivered(entry)
                     logger.info("A notification was delivered.", extra=_labels(claim.delivery, entry.generation))
                 case Gone():
                     await self._configs.disable(claim, failure=_words(outcome))
@@ -238,8 +251,10 @@ class PushDelivery:
         tries, retry_seconds = claim.delivery.tries, self._retry_seconds
         wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
         if wait is None:
+            self._metrics.count(Metric.PUSH_GIVEN_UP)
             logger.error("A notification is given up: %s", words, extra=labels)
             return await self._configs.bury(claim, cursor=generation, failure=words, until=self._claimed_until())
+        self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", words, extra=labels)
         next_at = self._clock.now() + wait
         by_bell = wait.total_seconds() <= LONGEST_BELL_SECONDS
@@ -271,10 +286,18 @@ class PushDelivery:
             logger.exception("A notification cannot be made.", extra=_labels(claim.delivery, entry.generation))
             return Unreachable("it cannot be made")
         began = self._clock.now()
-        outcome = await self._webhooks.post(config.url, request.headers, request.body)
+        with self._traces.span("push", SpanKind.CLIENT, attributes={"aion.task_id": task.task_id}) as span:
+            outcome = await self._webhooks.post(config.url, request.headers, request.body)
+            if not isinstance(outcome, Delivered):
+                span.failed(type(outcome).__name__)
         now = self._clock.now()
         self._patience.note(task.owner, config.url, outcome, (now - began).total_seconds(), now)
         return outcome
+
+    def _count_delivered(self, entry: Numbered) -> None:
+        self._metrics.count(Metric.PUSH_DELIVERED)
+        if (happened := time_of(entry.event)) is not None:
+            self._metrics.count(Metric.PUSH_LAG, milliseconds(happened, self._clock.now()))
 
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
         """Return the task with this event; as it is later, where the log begins later."""

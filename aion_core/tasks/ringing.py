@@ -128,9 +128,11 @@ class RingingStore:
 
     # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
         """See `ports.TaskStore.known`."""
-        return await self._store.known(context, message_id, content_hash)
+        return await self._store.known(context, message_id, content_hash, idempotency_key=idempotency_key)
 
     def renew(self, lease: Lease) -> bool:
         """See `ports.TaskStore.renew`."""

@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aion_core.errors import StoreError
-from aion_core.ports import Bell, Bells, OverduePush, PushBell, PushBells, PushConfigs, TaskStore
+from aion_core.ports import (
+    Bell,
+    Bells,
+    Metric,
+    Metrics,
+    OverduePush,
+    PushBell,
+    PushBells,
+    PushConfigs,
+    TaskStore,
+    Uncounted,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +50,10 @@ class Sweep:
         bells: Bells,
         push_configs: PushConfigs | None = None,
         push_bells: PushBells | None = None,
+        *,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._metrics = metrics or Uncounted()
         self._store, self._bells = store, bells
         self._push_configs, self._push_bells = push_configs, push_bells
 
@@ -62,6 +76,8 @@ class Sweep:
         if rung:
             logger.warning("The sweep has found work: %d contexts were overdue.", rung)
         pushes = await self._push_once(at_once=pushes_at_once)
+        self._metrics.count(Metric.SWEEP_FOUND, len(found))
+        self._metrics.count(Metric.SWEEP_RUNG, rung + pushes.rung)
         return Swept(len(found) + pushes.found, rung + pushes.rung)
 
     async def _push_once(self, *, at_once: int) -> Swept:
@@ -69,6 +85,8 @@ class Sweep:
         if self._push_configs is None or self._push_bells is None:
             return Swept(0, 0)
         found = await self._push_configs.overdue(limit=at_once)
+        # That a config is due was planned so, where its next try is far ahead; an event is when its bell was lost.
+        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for overdue in found if overdue.generation))
         # One iterator for all: each takes the next, in the order in which they were found.
         left = iter(found)
         rung = await asyncio.gather(

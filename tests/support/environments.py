@@ -29,6 +29,20 @@ def python_with(requirements: Path) -> Path:
     return python
 
 
+def folder_with(requirements: Path, python: str, version: str) -> Path:
+    """A folder with what the lock file names for an interpreter of this version, to be put on its path; made once."""
+    folder = ROOT / ".cache" / f"{requirements.stem}-for-{version}"
+    stamp = folder / requirements.name
+    with _alone(folder):
+        if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
+            shutil.rmtree(folder, ignore_errors=True)
+            install = [uv.find(), "pip", "install", "--quiet", "--target", folder, "--python", python]
+            only = ["--python-version", version, "--only-binary", ":all:", "--require-hashes", "-r", requirements]
+            subprocess.run([*install, *only], check=True)
+            stamp.write_bytes(requirements.read_bytes())
+    return folder
+
+
 def node_with(folder: Path) -> Path:
     """A folder with the programs of the given one and what its package-lock.json names, installed once.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.settings import Settings
-from infra.build_function import NOWHERE
+from infra.package_plan import NOWHERE
 from infra.template import FUNCTION, Template
 from infra.template_gate import problems, transformed
 
