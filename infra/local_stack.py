@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
@@ -23,7 +23,7 @@ import botocore.session
 from botocore.config import Config
 
 from infra import resources
-from infra.emulator import REGION, Emulator, EmulatorError, Request
+from infra.emulator import REGION, Emulator, EmulatorError
 from infra.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
 from infra.template import FUNCTION, Place, Template, TemplateError
 
@@ -112,10 +112,6 @@ class LocalStack:
     def client(self, service: str) -> Any:
         """Return a client of this stack's DynamoDB, SQS or S3."""
         return client_of(service, self.endpoint)
-
-    def heard_by(self, observer: Callable[[Request], None]) -> None:
-        """Let the observer know of every request to the services that is answered from now on."""
-        self._emulator.heard_by(observer)
 
     def poll(
         self,

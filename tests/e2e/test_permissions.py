@@ -20,14 +20,13 @@ from aion_core.aws.api_keys import DynamoDBApiKeys
 from aion_core.aws.client import Calls
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import TaskState
-from infra.emulator import Request
 from infra.local_stack import LocalStack
 from infra.package_plan import NOWHERE
 from infra.template import FUNCTION, ROLE, Template
 from tests.support.agents.everything import LARGE
 from tests.support.api_process import api_process
 from tests.support.function_process import function_process, signed_by
-from tests.support.iam import Grant, Need, grants, needs
+from tests.support.iam import Grant, Need, Recorder, grants, needs
 from tests.support.receiver import Receiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
@@ -109,17 +108,18 @@ class Recorded:
 
 @pytest.fixture(scope="module")
 def recorded() -> Recorded:
-    heard: list[Request] = []
     with LocalStack.start("template.yaml") as stack, ExitStack() as running:
         secrets = make_secrets(stack)
-        stack.heard_by(heard.append)
+        recorder = stack.emulator.watched_by(Recorder)
         asyncio.run(everything(stack, running, secrets))
         place = stack.template.place
         found: dict[str, set[Need]] = {name: set() for name in FUNCTIONS}
-        for request in heard:
+        for request in recorder.heard:
             if request.caller in found:
                 found[request.caller].update(needs(request, (place.region, place.account)))
-        contexts = [json.loads(request.body).get("EncryptionContext") for request in heard if request.service == "kms"]
+        contexts = [
+            json.loads(request.body).get("EncryptionContext") for request in recorder.heard if request.service == "kms"
+        ]
         return Recorded(found, Template(stack.template.path, place, secrets), contexts)
 
 
