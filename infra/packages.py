@@ -35,7 +35,7 @@ LAMBDA_LIMIT = 250 * 1024 * 1024
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
 """What the project's own code asks of AWS, and what boto3 may ask to sign in."""
 # A package that nobody has asked for since then is taken away.
-_FORGOTTEN_AFTER = 7 * 86400
+_FORGOTTEN_AFTER = 86400
 
 
 @dataclass(frozen=True)
