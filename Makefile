@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format bench sam-local smoke clean
+.PHONY: help dev test test-engines test-deep replay check lint format package-check bench sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,9 @@ lint: $(VENV)/.tests ## Check style, types and imports
 format: $(VENV)/.tests ## Put the code in its format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+package-check: $(VENV)/.tests ## Build the functions' packages and hold them to their budgets of size and of cold start
+	@$(VENV)/bin/python -m infra.package_check
 
 bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 	$(VENV)/bin/python -m tests.bench.chunks
