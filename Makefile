@@ -13,7 +13,11 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help dev test test-engines test-deep replay check lint format package-check bench sam-local smoke clean
+=======
+.PHONY: help dev test test-engines test-deep replay check lint format package-check bench cost sam-local smoke clean
+>>>>>>> main
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -54,6 +58,9 @@ package-check: $(VENV)/.tests ## Build the functions' packages and hold them to 
 
 bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 	$(VENV)/bin/python -m tests.bench.chunks
+
+cost: $(VENV)/.tests ## Count what things cost, on the emulated stack, and write docs/cost.md
+	@$(VENV)/bin/python -m infra.cost
 
 sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
 	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)

@@ -1,6 +1,7 @@
 """AWS on one local port: moto's server in this process, made safe for concurrent callers."""
 
 import io
+import ipaddress
 import itertools
 import json
 import os
@@ -11,7 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Condition, Lock, Thread, current_thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 from moto.backends import get_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 SERVICES = ("dynamodb", "sqs", "s3", "kms")
 REGION = "us-east-1"
+
+_OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
+"""By which this machine, or a container on it, may call the emulator, beside addresses."""
 
 # moto keeps its state in module globals, by account: an account of its own keeps each emulator's state apart.
 _accounts = (f"{number:012d}" for number in itertools.count(1))
@@ -44,6 +49,9 @@ class Request:
     """The operation, where the service names it in a header: DynamoDB's, SQS's and KMS's do."""
     body: bytes
     status: int
+
+
+Watch = TypeVar("Watch", bound="WSGIApplication")
 
 
 class EmulatorError(Exception):
@@ -80,6 +88,12 @@ class Emulator:
     def heard_by(self, observer: Callable[[Request], None]) -> None:
         """Let the observer know of every request that is answered from now on, in the thread that answers it."""
         self._gate.observers.append(observer)
+
+    def watched_by(self, watch: Callable[["WSGIApplication"], Watch]) -> Watch:
+        """Let what `watch` returns answer from now on, and return it; it is given what answers otherwise."""
+        watching = watch(self._gate)
+        self._server.app = watching
+        return watching
 
     @contextmanager
     def no_long_polls(self) -> Iterator[None]:
@@ -131,6 +145,9 @@ class _Gate:
         self.observers: list[Callable[[Request], None]] = []
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if _is_a_pages(environ):
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"The emulator answers programs on this machine, and no web page.\n"]
         # Read first: whoever holds a lock must not wait for a client.
         body = _body(environ)
         environ["wsgi.input"] = io.BytesIO(body)
@@ -182,6 +199,24 @@ class _Gate:
                 self._sqs.wait(min(remaining, self.TICK))
         start_response(status, list(headers))
         return [answer]
+
+
+def _is_a_pages(environ: "WSGIEnvironment") -> bool:
+    """Tell whether a web page asks, which a browser says in Origin, or somebody by a name that is not this machine's.
+
+    moto lets pages of any site read its answers, and a name may be pointed at 127.0.0.1 by whoever owns it. No SDK of
+    AWS sends Origin, and all of ours call the emulator by its address.
+    """
+    if "HTTP_ORIGIN" in environ:
+        return True
+    host = urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or ""
+    if host in _OUR_NAMES or host.endswith(".localhost"):
+        return False
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return False
 
 
 class _QuietHandler(MotoRequestHandler):

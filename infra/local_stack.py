@@ -100,6 +100,11 @@ class LocalStack:
         given = {name: text.replace(self.endpoint, there) for name, text in self.template.environment(function).items()}
         return {**given, **SETTINGS, "AWS_ENDPOINT_URL": there}
 
+    @property
+    def emulator(self) -> Emulator:
+        """What answers as AWS would."""
+        return self._emulator
+
     def physical_id(self, logical_id: str) -> str:
         """Return the name of a table or bucket, the URL of a queue."""
         return self.template.attribute(logical_id, None, logical_id)
