@@ -13,11 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help dev test test-engines test-deep replay check lint format package-check bench sam-local smoke clean
-=======
 .PHONY: help dev test test-engines test-deep replay check lint format package-check bench cost sam-local smoke clean
->>>>>>> main
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
