@@ -20,9 +20,9 @@ from aion_core.aws.api_keys import DynamoDBApiKeys
 from aion_core.aws.client import Calls
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import TaskState
-from infra.build_function import NOWHERE
 from infra.emulator import Request
 from infra.local_stack import LocalStack
+from infra.package_plan import NOWHERE
 from infra.template import FUNCTION, Template
 from tests.support.agents.everything import LARGE
 from tests.support.api_process import api_process
@@ -110,10 +110,11 @@ def make_secrets(stack: LocalStack) -> dict[str, str]:
 
     users = json.dumps({"ann": hash_password("secret")})
     pem = generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    client = stack.client("secretsmanager")
+    ssm = stack.client("ssm")
+    ssm.put_parameter(Name="/card-key", Value=pem, Type="SecureString")
     return {
-        parameter: client.create_secret(Name=parameter, SecretString=text)["ARN"]
-        for parameter, text in (("BasicUsersSecret", users), ("CardKeySecret", pem))
+        "BasicUsersSecret": stack.client("secretsmanager").create_secret(Name="users", SecretString=users)["ARN"],
+        "CardKeySecret": ssm.get_parameter(Name="/card-key")["Parameter"]["ARN"],
     }
 
 
