@@ -130,10 +130,11 @@ def make_secrets(stack: LocalStack) -> dict[str, str]:
 
     users = json.dumps({"ann": hash_password("secret")})
     pem = generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    client = stack.client("secretsmanager")
+    ssm = stack.client("ssm")
+    ssm.put_parameter(Name="/card-key", Value=pem, Type="SecureString")
     return {
-        parameter: client.create_secret(Name=parameter, SecretString=text)["ARN"]
-        for parameter, text in (("BasicUsersSecret", users), ("CardKeySecret", pem))
+        "BasicUsersSecret": stack.client("secretsmanager").create_secret(Name="users", SecretString=users)["ARN"],
+        "CardKeySecret": ssm.get_parameter(Name="/card-key")["Parameter"]["ARN"],
     }
 
 
