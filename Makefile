@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format bench sam-local clean
+.PHONY: help dev test test-engines test-deep replay check lint format package-check bench cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -49,11 +49,20 @@ format: $(VENV)/.tests ## Put the code in its format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+package-check: $(VENV)/.tests ## Build the functions' packages and hold them to their budgets of size and of cold start
+	@$(VENV)/bin/python -m infra.package_check
+
 bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 	$(VENV)/bin/python -m tests.bench.chunks
 
+cost: $(VENV)/.tests ## Count what things cost, on the emulated stack, and write docs/cost.md
+	@$(VENV)/bin/python -m infra.cost
+
 sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
 	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)
+
+smoke: $(VENV)/.runs ## Check a deployed stack with the official client (URL=…, AGENT=…, WEBHOOK=…, TOKEN=…; URL=--help)
+	@exec $(VENV)/bin/python -m infra.smoke $(URL)
 
 clean: ## Take away what make has made
 	rm -rf $(VENV) .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache

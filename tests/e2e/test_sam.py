@@ -14,19 +14,13 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_core.aws.queues import bell_of, body_of
-from aion_core.clock import SystemClock
-from aion_core.ports import Bell, Head
-from aion_core.protocol.types import Task, TaskState
-from aion_core.tasks import projection
 from infra import sam_cli
 from infra.local_stack import LocalStack
+from infra.packages import CACHE
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.api_process import api_process
-from tests.support.recorded import recorded_event
+from tests.support.packages import package_here, told_of
 from tests.support.runtime_emulator import emulated, lambda_python
-from tests.support.stores import dynamodb_store
-from tests.support.tasks import orphan
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template.yaml"
@@ -77,6 +71,7 @@ def built(sam: Path, copied: Path) -> Path:
         cwd=copied,
         AION_ARCHITECTURE=architecture,
         AION_PYTHON=lambda_python()[1],
+        AION_PACKAGE_CACHE=str(CACHE),
     )
     return copied / ".aws-sam" / "build"
 
@@ -123,13 +118,6 @@ def message(message_id: str, text: str) -> dict[str, Any]:
     return {"message": {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}}
 
 
-async def read_log(stack: LocalStack, head: Head) -> Task:
-    """Read the task from its log."""
-    log = await dynamodb_store(stack, SystemClock()).log(head.key)
-    assert log is not None
-    return projection.fold(log.events)
-
-
 def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
     """Read the task as another process serves it."""
     with api_process(stack, ROOT / "aion.yaml") as other:
@@ -152,63 +140,16 @@ def test_a_function_is_built_without_docker_with_what_it_needs_and_no_more(built
     assert not (code / "google" / "adk").exists()
     wrapper = code / "aion_core" / "lambda_runtime" / "exec-wrapper.sh"
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
-    assert not list(code.rglob("__pycache__"))
+
+
+def test_what_sam_builds_is_the_package_to_the_byte(built: Path) -> None:
+    """`sam build` and everything else that asks for a package come the same way."""
+    for function in ("ApiFunction", "SweepFunction"):
+        assert told_of(built / function) == told_of(package_here(function).code)
 
 
 def test_the_template_that_is_deployed_names_what_was_built(built: Path) -> None:
     assert "CodeUri: ApiFunction" in (built / "template.yaml").read_text()
-
-
-def test_it_is_built_for_arm_unless_something_else_is_asked_for(tmp_path: Path) -> None:
-    built = run([sys.executable, "-m", "infra.build_function", "ApiFunction", str(tmp_path)])
-    assert built.strip().endswith("for arm64, Python 3.13")
-    extensions = {path.name.partition(".")[2] for path in tmp_path.rglob("*.so")}
-    assert extensions
-    assert not any("x86_64" in extension for extension in extensions)
-
-
-@pytest.mark.parametrize("function", ["ApiFunction", "TaskFunction"])
-def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other(
-    copied: Path, tmp_path: Path, function: str
-) -> None:
-    """R109, fixed decision 11: what the agents of aion.yaml import is what is shipped."""
-    config = copied / "aion.yaml"
-    right = config.read_text()
-    try:
-        config.write_text(right.replace("examples/echo/agent.py:graph", "examples/adk/agent.py"))
-        run([sys.executable, "-m", "infra.build_function", function, str(tmp_path)], cwd=copied)
-    finally:
-        config.write_text(right)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "google", "cryptography", "boto3"}
-    assert (tmp_path / "google" / "adk" / "runners.py").is_file()
-    assert not names & {"langgraph", "langchain_core", "langsmith"}
-
-
-@pytest.mark.parametrize(
-    ("environ", "mend", "told"),
-    [
-        ({"AION_ARCHITECTURE": "riscv"}, None, "AION_ARCHITECTURE may be arm64 or x86_64"),
-        ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
-        ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
-        ({}, ("path: ", "way: "), "aion.yaml names no path for its agents"),
-    ],
-)
-def test_a_function_that_cannot_be_built_is_told_why(
-    copied: Path, tmp_path: Path, environ: dict[str, str], mend: tuple[str, str] | None, told: str
-) -> None:
-    config = copied / "aion.yaml"
-    right = config.read_text()
-    try:
-        if mend:
-            config.write_text(right.replace(*mend))
-        command = [sys.executable, "-m", "infra.build_function", "ApiFunction", str(tmp_path)]
-        done = subprocess.run(command, cwd=copied, env={**os.environ, **environ}, capture_output=True, text=True)
-    finally:
-        config.write_text(right)
-    assert done.returncode == 1
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 # --- The built function behind SAM's local API ---
@@ -251,57 +192,6 @@ def test_the_card_is_answered_and_names_the_base_url(api: str) -> None:
 def test_what_is_not_a_request_is_refused_in_the_protocols_words(api: str) -> None:
     answer = httpx.post(api, content=b"{", headers={"Content-Type": "application/json"}, timeout=60)
     assert answer.json()["error"]["code"] == -32700
-
-
-# --- The built functions that a queue or a schedule calls ---
-
-
-async def test_the_built_function_runs_the_turn_of_a_bell(invoked: Invoked, stack: LocalStack) -> None:
-    head = await orphan(stack, TEXT)
-    event = recorded_event("sqs")
-    event["Records"][0]["body"] = body_of(Bell(head.context))
-    poison = {**event["Records"][0], "messageId": "m-2", "body": "poison"}
-    with invoked("TaskFunction") as url:
-        answer = httpx.post(url, json=event, timeout=120)
-        assert answer.json() == {"batchItemFailures": []}
-        task = await read_log(stack, head)
-        assert task.status.state == TaskState.TASK_STATE_COMPLETED
-        assert task.status.message.parts[0].text == TEXT
-        # The same environment again, whose event loop is the first one's: a bell in vain, and a message that is none.
-        answer = httpx.post(url, json={"Records": [*event["Records"], poison]}, timeout=120)
-        assert answer.json() == {"batchItemFailures": [{"itemIdentifier": "m-2"}]}
-        assert await read_log(stack, head) == task
-
-
-async def test_the_built_sweep_rings_for_a_turn_that_everybody_has_forgotten(
-    invoked: Invoked, stack: LocalStack
-) -> None:
-    head = await orphan(stack, TEXT)
-    sqs, queue = stack.client("sqs"), stack.environment("SweepFunction")["AION_TASK_QUEUE_URL"]
-    with invoked("SweepFunction") as url:
-        answer = httpx.post(url, json=recorded_event("eventbridge_schedule"), timeout=120).json()
-    assert answer["found"] >= answer["rung"] >= 1
-    rung = []
-    while messages := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
-        rung += [bell_of(message["Body"]).context for message in messages]
-    assert head.context in rung
-
-
-def test_a_function_carries_no_framework_that_it_does_not_serve(built: Path) -> None:
-    task, sweep = ({path.name for path in (built / name).iterdir()} for name in ("TaskFunction", "SweepFunction"))
-    assert task >= {
-        "aion_core",
-        "handlers",
-        "examples",
-        "aion.yaml",
-        "a2a",
-        "langgraph",
-        "aws_lambda_powertools",
-        "boto3",
-    }
-    assert not task & {"fastapi", "starlette", "mangum", "uvicorn", "moto", "infra", "tests"}
-    assert sweep >= {"aion_core", "handlers", "a2a", "boto3"}
-    assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
 
 
 # --- make sam-local ---

@@ -1,0 +1,65 @@
+"""Strips shared libraries for Linux, of any processor and on any machine: what the loader never reads is cut off.
+
+`strip` knows its own machine's processor alone, and no other system than Linux has one for these files.
+"""
+
+import struct
+from dataclasses import dataclass
+
+# ELF, of 64 bits, little-endian: both of Lambda's processors.
+_MAGIC = b"\x7fELF\x02\x01"
+# The names are those of elf(5).
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_IS_LOADED = 0x2
+_WITHOUT_BYTES = 8
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where a file has its tables."""
+
+    segments: int
+    segment_count: int
+    sections: int
+    section_count: int
+
+
+def stripped(library: bytes) -> bytes:
+    """Return the library without debug symbols and section headers; what is no such library is returned as it is.
+
+    The loader, and the unwinder of exceptions, read segments alone; sections that are in none of them lie behind. Where a
+    file has another layout it stays whole.
+    """
+    layout = _layout(library)
+    if layout is None:
+        return library
+    end = max(_HEADER.size, layout.segments + layout.segment_count * _SEGMENT.size)
+    for place in range(layout.segment_count):
+        _, _, offset, _, _, size, _, _ = _SEGMENT.unpack_from(library, layout.segments + place * _SEGMENT.size)
+        end = max(end, offset + size)
+    if end >= len(library):
+        return library
+    for place in range(layout.section_count):
+        _, kind, flags, _, offset, _, _, _, _, _ = _SECTION.unpack_from(
+            library, layout.sections + place * _SECTION.size
+        )
+        if flags & _IS_LOADED and kind != _WITHOUT_BYTES and offset > end:
+            return library
+    header = list(_HEADER.unpack_from(library))
+    # No section headers: e_shoff, e_shnum and e_shstrndx.
+    header[6], header[12], header[13] = 0, 0, 0
+    return _HEADER.pack(*header) + library[_HEADER.size : end]
+
+
+def _layout(library: bytes) -> _Layout | None:
+    if not library.startswith(_MAGIC) or len(library) < _HEADER.size:
+        return None
+    header = _HEADER.unpack_from(library)
+    kind, segments, sections, segment_size, segment_count, section_size, section_count = (
+        header[place] for place in (1, 5, 6, 9, 10, 11, 12)
+    )
+    is_shared_library = kind == 3 and segment_size == _SEGMENT.size and section_size == _SECTION.size
+    fits = max(segments + segment_count * _SEGMENT.size, sections + section_count * _SECTION.size) <= len(library)
+    return _Layout(segments, segment_count, sections, section_count) if is_shared_library and fits else None

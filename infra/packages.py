@@ -1,0 +1,174 @@
+"""Builds the package of a function, once: a second time it is taken from .cache, while nothing has changed that it is made of.
+
+Nothing but wheels goes in, so every machine builds for each of Lambda's processors, without docker.
+"""
+
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra import uv
+from infra.interpreters import interpreter
+from infra.package_files import (
+    compile_all,
+    compiled,
+    fix,
+    keep_services,
+    no_compiler,
+    size_of,
+    strip_libraries,
+    tidy,
+    write_zip,
+)
+from infra.package_plan import PLATFORMS, ROOT, BuildError, Plan, plan, run
+
+CACHE = Path(os.environ.get("AION_PACKAGE_CACHE") or ROOT / ".cache" / "packages")
+"""Where what was built is kept; copies of a project may share it, since the name of a package tells what is in it."""
+LAMBDA_LIMIT = 250 * 1024 * 1024
+SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
+"""What the project's own code asks of AWS, and what boto3 may ask to sign in."""
+# A package that nobody has asked for since then is taken away.
+_FORGOTTEN_AFTER = 7 * 86400
+
+
+@dataclass(frozen=True)
+class Package:
+    """What was built: a folder as it lies in /var/task, to be read and not to be changed."""
+
+    plan: Plan
+    code: Path
+    size: int
+    """The bytes that Lambda unpacks."""
+    warning: str | None
+    """What could not be done on this machine."""
+
+    def zip(self) -> Path:
+        """Return the folder's zip, made at the first call."""
+        archive = self.code.with_name("package.zip")
+        with _alone(archive):
+            if not archive.is_file():
+                written = archive.with_suffix(".part")
+                write_zip(self.code, written)
+                written.rename(archive)
+        return archive
+
+    def __str__(self) -> str:
+        return f"{self.plan.function}: {self.size / 1e6:.0f} MB for {self.plan.architecture}, Python {self.plan.python}"
+
+
+def package(
+    function: str, *, architecture: str | None = None, python: str | None = None, configs: Sequence[Path] | None = None
+) -> Package:
+    """Return the function's package, built if it is not there yet; processes that ask at once share one build.
+
+    The arguments are those of `package_plan.plan`, and so are the errors.
+    """
+    planned = plan(function, architecture=architecture, python=python, configs=configs)
+    folder = CACHE / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
+    with _once(folder) as is_new:
+        if is_new:
+            made = dependencies(planned)
+            # Links, not copies: neither is changed any more.
+            shutil.copytree(made, folder / "code", copy_function=os.link, dirs_exist_ok=True)
+            _add_the_projects(planned, folder / "code")
+    reason = None if interpreter(planned.python) else no_compiler(planned.python)
+    warning = f"no .pyc files, so that each cold start compiles what it imports: {reason}" if reason else None
+    return Package(planned, folder / "code", size_of(folder / "code"), warning)
+
+
+def build(planned: Plan, target: Path) -> None:
+    """Fill an empty folder with all that the function needs, from nothing; raises BuildError or UvMissing."""
+    installdependencies(planned, target)
+    _add_the_projects(planned, target)
+
+
+def dependencies(planned: Plan) -> Path:
+    """Return the folder that holds what the plan requires: the same for every state of the project's own code."""
+    folder = CACHE / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
+    with _once(folder) as is_new:
+        if is_new:
+            installdependencies(planned, folder / "code")
+    return folder / "code"
+
+
+def installdependencies(planned: Plan, target: Path) -> None:
+    """Fill an empty folder with the distributions that the plan requires; raises BuildError or UvMissing."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        requirements = Path(folder, "requirements.txt")
+        requirements.write_text(planned.requirements)
+        command = [uv.find(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
+        command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
+        command += ["--python-platform", PLATFORMS[planned.architecture], "--python-version", planned.python]
+        try:
+            run([*command, "--python", sys.executable])
+        except BuildError as error:
+            raise BuildError(
+                f"what {planned.function} needs could not be installed for {planned.architecture}, Python {planned.python}; "
+                f"nothing is compiled here, so each dependency has to have a wheel for it.\n{error}"
+            ) from error
+    tidy(target)
+    strip_libraries(target)
+    compile_all(target, planned.python, [target])
+    fix(target)
+
+
+def _add_the_projects(planned: Plan, target: Path) -> None:
+    copies = [target / source.relative_to(ROOT) for source in planned.sources]
+    for source, copy in zip(planned.sources, copies, strict=True):
+        _copy(source, copy)
+    keep_services(target, SERVICES)
+    if compile_all(target, planned.python, copies) is None:
+        for agent in planned.agents:
+            if not compiled(target / agent.relative_to(ROOT), planned.python).is_file():
+                raise BuildError(f"{agent.relative_to(ROOT)} is not valid Python {planned.python}")
+    fix(target)
+    size = size_of(target)
+    if size > LAMBDA_LIMIT:
+        raise BuildError(
+            f"{planned.function} has {size / 1024**2:.0f} MB, and Lambda takes 250: give its group fewer dependencies"
+        )
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+
+
+@contextmanager
+def _once(folder: Path) -> Iterator[bool]:
+    """Yield whether the folder is still to be filled; whoever asks meanwhile waits until it is."""
+    is_there = folder / "built"
+    with _alone(folder):
+        is_new = not is_there.is_file()
+        if is_new:
+            _forget_old()
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        yield is_new
+        is_there.touch()
+
+
+def _forget_old() -> None:
+    for is_there in CACHE.glob("*/built"):
+        if time.time() - is_there.stat().st_mtime > _FORGOTTEN_AFTER:
+            shutil.rmtree(is_there.parent, ignore_errors=True)
+
+
+@contextmanager
+def _alone(made: Path) -> Iterator[None]:
+    """Wait until no other process makes this."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with made.with_name(f"{made.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
