@@ -29,7 +29,7 @@ test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine 
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/contract $(PYTEST)
 
 test-deep: export AION_TEST_ENGINES ?= all
-test-deep: $(VENV)/.tests ## Pass all tests: five times the simulated schedules, crashes in pairs, planted bugs, each condition left out, each engine
+test-deep: $(VENV)/.tests ## Pass all tests: ten times the simulated schedules, crashes in pairs, planted bugs, each condition left out, each engine
 	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
 
 replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule (SEED=…)
