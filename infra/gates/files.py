@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from infra.gates.deployed import Deployed
+from infra.gates.deployed import Deployed, listed
 from infra.template import STACK
 
 LONGEST_FILE = 500
@@ -27,6 +28,22 @@ def problems(deployed: Deployed) -> Iterator[str]:
         if file != outermost and re.search(r"AWS::StackName", text):
             yield f"{file.name}: AWS::StackName is the nested stack's own there, with something random behind"
     yield from _nested(deployed)
+    for file, document in deployed.documents.items():
+        try:
+            TopologicalSorter(_dependencies(document["Resources"])).prepare()
+        except CycleError as error:
+            yield f"{file.name} waits for itself: {' -> '.join(error.args[1])}"
+
+
+def _dependencies(resources: dict[str, Any]) -> dict[str, set[str]]:
+    """Return what each resource waits for: an alias for its deployment's group too, which no linter looks at."""
+    waits: dict[str, set[str]] = {}
+    for name, resource in resources.items():
+        text = json.dumps(resource, default=str)
+        named = {*re.findall(r'"Ref": "(\w+)"', text), *re.findall(r'"Fn::GetAtt": \["(\w+)"', text)}
+        named |= {*re.findall(r"\$\{(\w+)[.}]", text), *listed(resource.get("DependsOn", []))}
+        waits[name] = named & resources.keys() - {name}
+    return waits
 
 
 def _nested(deployed: Deployed) -> Iterator[str]:

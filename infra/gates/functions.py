@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from infra.template import FUNCTION, STACK, Template
 
 LONGEST_RESPONSE = 900_000
 OWN = "AION_"
+# Those of others too that settings.py reads.
+READ = re.compile(r"(AION|AWS|OTEL|POWERTOOLS)_[A-Z_]+")
 # What of a function parameters decide, and a version freezes.
 CONFIGURED = ("Environment", "MemorySize", "Architectures", "Timeout")
 # Variables that settings.py reads and no function has, and why.
@@ -21,6 +24,12 @@ NOT_DEPLOYED = {
     "AION_CARD_KEY_FILE": "for development: on AWS a key lies in Secrets Manager",
     "AION_BASIC_USERS_FILE": "for development: on AWS passwords lie in Secrets Manager",
     "AION_REVEAL_ERRORS": "for development: an agent's own error text is no client's",
+    "AWS_LAMBDA_FUNCTION_NAME": "Lambda sets it",
+    "AWS_SAM_LOCAL": "SAM sets it, in the containers of `sam local`",
+    "AWS_LAMBDA_LOG_LEVEL": "Lambda sets it, by LoggingConfig's ApplicationLogLevel",
+    "POWERTOOLS_LOG_LEVEL": "LoggingConfig's ApplicationLogLevel is Lambda's own way",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "for a project with a collector: it sets it, and ships the exporter, which is an extra",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the same, of traces alone",
 }
 
 
@@ -135,7 +144,7 @@ def _variables(template: Template) -> Iterator[str]:
     for function in template.resources(FUNCTION):
         environment = template.environment(function)
         given = {name for name in environment if name.startswith(OWN)}
-        everywhere |= given
+        everywhere |= environment.keys()
         for name in sorted(given - settings.keys() - runtime):
             yield f"{function}: nothing reads {name}"
         for name in sorted(needed - given):
@@ -151,17 +160,17 @@ def _variables(template: Template) -> Iterator[str]:
 
 
 def _variables_read(file: Path) -> dict[str, bool]:
-    """Return the names of aion's variables that a module reads, and whether each has a default everywhere."""
+    """Return the names of the variables that a module reads, and whether each has a default everywhere."""
     read: dict[str, bool] = {}
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
-            case ast.Call(args=[ast.Constant(value=str(name)), *defaults]) if name.startswith(OWN):
+            case ast.Call(args=[ast.Constant(value=str(name)), *defaults]) if READ.fullmatch(name):
                 # `None` says that it has to be there, also where only some deployments need it.
                 needed = any(
                     isinstance(part, ast.Constant) and part.value is None for d in defaults for part in ast.walk(d)
                 )
                 read[name] = read.get(name, True) and not needed
-            case ast.Subscript(slice=ast.Constant(value=str(name))) if name.startswith(OWN):
+            case ast.Subscript(slice=ast.Constant(value=str(name))) if READ.fullmatch(name):
                 read[name] = False
     return read
 

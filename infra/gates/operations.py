@@ -60,7 +60,7 @@ def _alarms(template: Template, known: "_Known") -> Iterator[str]:
             yield f"{name} does not say what it means when nothing is counted: TreatMissingData"
         if not str(raw.get("AlarmDescription", "")).rstrip().endswith(f" {RUNBOOK}#{name.lower()}"):
             yield f"{name} does not say where the operator reads on: {RUNBOOK}#{name.lower()}"
-        if runbook.is_file() and name not in sections:
+        if name not in sections:
             yield f"{RUNBOOK} has no section {name}"
         if template.resolved(name, "AlarmName").get("AlarmName") != f"{template.place.stack_name}-{name}":
             yield f"{name} is called by something random: AlarmName has to be the deployment's name and its own"
@@ -138,7 +138,7 @@ class _Known:
             return None
         if metric in AWS_METRICS.get(namespace, ()) and dimensions:
             return None
-        if namespace == EMF and (not self._emitted or metric in self._emitted) and dimensions.keys() == {"service"}:
+        if namespace == EMF and metric in self._emitted and dimensions.keys() == {"service"}:
             return None
         return f"nothing counts {metric} in {namespace} by {sorted(dimensions)}"
 

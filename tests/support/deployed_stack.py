@@ -30,7 +30,9 @@ from tests.support.runtime_emulator import alone, emulated, lambda_python
 from tests.support.server import ROOT
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
-SERVICES = "apigateway,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
+SERVICES = (
+    "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
+)
 STACK = "deployed"
 PATIENCE = 120
 # Its receivers are on this machine.
