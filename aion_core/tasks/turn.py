@@ -75,6 +75,8 @@ class TurnUnderWay:
         """The model call whose stream delta is open."""
         self.releasing = False
         """Whether the turn is recording its end, and giving its lease back with it."""
+        self.stopped = False
+        """Whether the agent was told to stop: what it raises then is no failure of its own."""
         self.over = False
         """Whether the turn is somebody else's now, or was handed on."""
         self.got_on = False
