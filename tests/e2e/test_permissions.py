@@ -20,9 +20,9 @@ from aion_core.aws.api_keys import DynamoDBApiKeys
 from aion_core.aws.client import Calls
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import TaskState
-from infra.build_function import NOWHERE
 from infra.emulator import Request
 from infra.local_stack import LocalStack
+from infra.package_plan import NOWHERE
 from infra.template import FUNCTION, Template
 from tests.support.agents.everything import LARGE
 from tests.support.api_process import api_process

@@ -18,11 +18,11 @@ import httpx
 from samtranslator.yaml_helper import yaml_parse
 
 from infra.emulator import REGION
+from infra.gates.deployed import PACKAGED, transformed
 from infra.lambda_events import schedule_event
 from infra.local_stack import SETTINGS, client_of
 from infra.pollers import Function, QueuePoller, QueueSource
 from infra.template import Place
-from infra.template_gate import PACKAGED, transformed
 from tests.support import ministack
 from tests.support.packages import package_here
 from tests.support.rest_api import RestApi, rest_api
