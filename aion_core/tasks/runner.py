@@ -158,8 +158,8 @@ class TaskRunner:
                 if end.done() and not end.cancelled() and turn.ended is None and not turn.over:
                     await self._put_down(turn)
         finally:
-            turn.close()
             run.end()
+            await turn.rest()
 
     async def _work(self, turn: TurnUnderWay, counted: CountedTurn, time_up: TimeUp) -> None:
         try:

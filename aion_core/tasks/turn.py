@@ -240,9 +240,9 @@ class TurnUnderWay:
         await self._deltas.flush()
         await self._store.pause(self.lease, got_on=self.got_on)
 
-    def close(self) -> None:
+    async def rest(self) -> None:
         """Leave nothing running behind; a turn that has recorded its end has nothing left to write."""
-        self._deltas.close()
+        await self._deltas.rest()
 
     def _close_delta(self, reason: str) -> None:
         if self._speaking is not None:
