@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format bench sam-local smoke clean
+.PHONY: help dev test test-engines test-deep replay check lint format package-check bench cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -29,7 +29,7 @@ test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine 
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/contract $(PYTEST)
 
 test-deep: export AION_TEST_ENGINES ?= all
-test-deep: $(VENV)/.tests ## Pass all tests: five times the simulated schedules, crashes in pairs, planted bugs, each condition left out, each engine
+test-deep: $(VENV)/.tests ## Pass all tests: ten times the simulated schedules, crashes in pairs, planted bugs, each condition left out, each engine
 	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
 
 replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule (SEED=…)
@@ -49,8 +49,14 @@ format: $(VENV)/.tests ## Put the code in its format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+package-check: $(VENV)/.tests ## Build the functions' packages and hold them to their budgets of size and of cold start
+	@$(VENV)/bin/python -m infra.package_check
+
 bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 	$(VENV)/bin/python -m tests.bench.chunks
+
+cost: $(VENV)/.tests ## Count what things cost, on the emulated stack, and write docs/cost.md
+	@$(VENV)/bin/python -m infra.cost
 
 sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
 	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)

@@ -79,7 +79,7 @@ class Settings:
     service: str
     """POWERTOOLS_SERVICE_NAME: what lines, metrics and traces call this deployment."""
     log_level: str
-    """AWS_LAMBDA_LOG_LEVEL, which Lambda sets where logs are JSON, or POWERTOOLS_LOG_LEVEL: what is logged on Lambda."""
+    """POWERTOOLS_LOG_LEVEL, or AWS_LAMBDA_LOG_LEVEL, which Lambda sets where logs are JSON: what is logged on Lambda."""
     traces_to: str
     """OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: where traces are sent; nowhere without one."""
 
@@ -119,7 +119,7 @@ class Settings:
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
             on_lambda=bool(read.text("AWS_LAMBDA_FUNCTION_NAME", "")),
             service=read.text("POWERTOOLS_SERVICE_NAME", "aion"),
-            log_level=read.text("AWS_LAMBDA_LOG_LEVEL", read.text("POWERTOOLS_LOG_LEVEL", "INFO")),
+            log_level=read.text("POWERTOOLS_LOG_LEVEL", read.text("AWS_LAMBDA_LOG_LEVEL", "INFO")),
             traces_to=read.url("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", read.url("OTEL_EXPORTER_OTLP_ENDPOINT", "")),
         )
 

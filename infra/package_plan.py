@@ -30,6 +30,8 @@ LEFT_OUT = {
     "PushFunction": ("boto3", "google-api-core", "pyyaml"),
     "SweepFunction": ("boto3", "google-api-core", "pydantic"),
 }
+# The code that makes a package of a plan: a change of it may change the package.
+BUILDERS = ("elf.py", "package_files.py", "packages.py")
 
 
 class BuildError(Exception):
@@ -55,7 +57,7 @@ class Plan:
         """A hash of all that the dependencies' part follows from: the plan, and the code and the Python that make it."""
         compiler = _version_of(interpreter(self.python))
         digest = hashlib.sha256(repr((self.architecture, self.python, self.requirements, compiler)).encode())
-        return _digest_of(sorted(Path(__file__).parent.glob("*.py")), digest)
+        return _digest_of([Path(__file__).with_name(name) for name in BUILDERS], digest)
 
     @property
     def digest(self) -> str:
@@ -87,7 +89,7 @@ def plan(
     agents = {file: config.parent for config in configs for file in agent_files(config)}
     frameworks = {framework for file, folder in agents.items() for framework in frameworks_of(file, folder)}
     groups = [_group(function), *(f"{framework}-agents" for framework in sorted(frameworks))]
-    requirements = _exported(groups, LEFT_OUT.get(function, ()))
+    requirements = exported(groups, LEFT_OUT.get(function, ()))
     sources = tuple(dict.fromkeys(_sources(configs, list(agents))))
     return Plan(function, architecture, python, requirements, sources, tuple(agents))
 
@@ -129,7 +131,8 @@ def _group(function: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", function).lower()
 
 
-def _exported(groups: Sequence[str], without: Sequence[str]) -> str:
+def exported(groups: Sequence[str], without: Sequence[str]) -> str:
+    """Return what the lock has for these groups, less some distributions and what only they require; raises BuildError."""
     command = [uv.find(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--project", str(ROOT)]
     command += [*(f"--only-group={group}" for group in groups), *(f"--prune={name}" for name in without)]
     return run([*command, "--no-emit-project"])

@@ -35,7 +35,7 @@ LAMBDA_LIMIT = 250 * 1024 * 1024
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
 """What the project's own code asks of AWS, and what boto3 may ask to sign in."""
 # A package that nobody has asked for since then is taken away.
-_FORGOTTEN_AFTER = 7 * 86400
+_FORGOTTEN_AFTER = 86400
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def package(
     folder = CACHE / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
     with _once(folder) as is_new:
         if is_new:
-            dependencies = _dependencies(planned)
+            made = dependencies(planned)
             # Links, not copies: neither is changed any more.
-            shutil.copytree(dependencies, folder / "code", copy_function=os.link, dirs_exist_ok=True)
+            shutil.copytree(made, folder / "code", copy_function=os.link, dirs_exist_ok=True)
             _add_the_projects(planned, folder / "code")
     reason = None if interpreter(planned.python) else no_compiler(planned.python)
     warning = f"no .pyc files, so that each cold start compiles what it imports: {reason}" if reason else None
@@ -85,20 +85,20 @@ def package(
 
 def build(planned: Plan, target: Path) -> None:
     """Fill an empty folder with all that the function needs, from nothing; raises BuildError or UvMissing."""
-    install_dependencies(planned, target)
+    installdependencies(planned, target)
     _add_the_projects(planned, target)
 
 
-def _dependencies(planned: Plan) -> Path:
+def dependencies(planned: Plan) -> Path:
     """Return the folder that holds what the plan requires: the same for every state of the project's own code."""
     folder = CACHE / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
     with _once(folder) as is_new:
         if is_new:
-            install_dependencies(planned, folder / "code")
+            installdependencies(planned, folder / "code")
     return folder / "code"
 
 
-def install_dependencies(planned: Plan, target: Path) -> None:
+def installdependencies(planned: Plan, target: Path) -> None:
     """Fill an empty folder with the distributions that the plan requires; raises BuildError or UvMissing."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -61,6 +61,13 @@ async def key_state(kms: Calls, key: str) -> str:
     return state
 
 
+async def parameter_is_sealed(ssm: Calls, arn: str) -> bool:
+    """Tell whether the parameter is a SecureString; raises StoreError where it is not there."""
+    # As it lies there, not opened.
+    found = await ssm("get_parameter", Name=arn, WithDecryption=False)
+    return bool(found["Parameter"]["Type"] == "SecureString")
+
+
 async def secret_is_deleted(secrets: Calls, arn: str) -> bool:
     """Tell whether the secret is about to be deleted; raises StoreError where it is not there."""
     return "DeletedDate" in await secrets("describe_secret", SecretId=arn)

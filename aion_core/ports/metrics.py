@@ -28,7 +28,7 @@ class Metric(StrEnum):
     PUSH_DELIVERED = "PushDelivered"
     """Notifications that a webhook has taken."""
     PUSH_RETRIES = "PushRetries"
-    """Posts that have failed, and are made again later."""
+    """Posts that have failed, or were put off since their host does not answer, and are made again later."""
     PUSH_GIVEN_UP = "PushGivenUp"
     """Notifications that are not tried any more."""
     PUSH_LAG = "PushLag"

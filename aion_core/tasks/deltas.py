@@ -52,11 +52,16 @@ class DeltaWriter:
 
     async def flush(self) -> None:
         """Write what is pending, now; returns when nothing is."""
-        self.close()
+        self._stop_timer()
         await self._write()
 
-    def close(self) -> None:
-        """Write nothing more by itself; what is pending waits for `flush`."""
+    async def rest(self) -> None:
+        """Write nothing more by itself, and return when no batch is under way; what is pending waits for `flush`."""
+        self._stop_timer()
+        async with self._writing:
+            pass
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

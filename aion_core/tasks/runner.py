@@ -152,13 +152,14 @@ class TaskRunner:
                     lost.cancel()
                     end.cancel()
                     if not work.done():
+                        turn.stopped = True
                         work.cancel()
                         await asyncio.wait({work}, timeout=STOP_SECONDS)
                 if end.done() and not end.cancelled() and turn.ended is None and not turn.over:
                     await self._put_down(turn)
         finally:
-            turn.close()
             run.end()
+            await turn.rest()
 
     async def _work(self, turn: TurnUnderWay, counted: CountedTurn, time_up: TimeUp) -> None:
         try:
@@ -179,7 +180,7 @@ class TaskRunner:
                 raise
             except Exception as error:  # an agent may raise anything
                 logger.exception("The agent failed.")
-                if turn.ended is None:
+                if turn.ended is None and not turn.stopped:
                     await turn.fail(self._reason(error), go_on=self._has_time(time_up))
         except LeaseLost:
             turn.over = True

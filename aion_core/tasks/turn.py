@@ -75,6 +75,8 @@ class TurnUnderWay:
         """The model call whose stream delta is open."""
         self.releasing = False
         """Whether the turn is recording its end, and giving its lease back with it."""
+        self.stopped = False
+        """Whether the agent was told to stop: what it raises then is no failure of its own."""
         self.over = False
         """Whether the turn is somebody else's now, or was handed on."""
         self.got_on = False
@@ -238,9 +240,9 @@ class TurnUnderWay:
         await self._deltas.flush()
         await self._store.pause(self.lease, got_on=self.got_on)
 
-    def close(self) -> None:
+    async def rest(self) -> None:
         """Leave nothing running behind; a turn that has recorded its end has nothing left to write."""
-        self._deltas.close()
+        await self._deltas.rest()
 
     def _close_delta(self, reason: str) -> None:
         if self._speaking is not None:

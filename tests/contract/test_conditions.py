@@ -226,7 +226,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> list[Seen]:
 def test_a_contract_test_fails_without(name: str, seen: list[Seen]) -> None:
     tests = caught_by(name)
     assert tests, f"No test is known to fail without `{name}`: name one in CAUGHT_BY."
-    for engine in engines.chosen_for_long():
+    for engine in engines.chosen():
         ended = [each for each in seen if each.mutant == name and each.engine == engine]
         assert {each.test for each in ended} == tests, f"{tests} did not run on {engine}"
         refused = [each for each in ended if "ValidationException" in each.text or "ValidationError" in each.text]

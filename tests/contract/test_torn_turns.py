@@ -186,7 +186,8 @@ async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["replying", "asking_within"])
+# What asks is cut at each of its requests to DynamoDB in test_torn_writes.py too.
+@pytest.mark.parametrize("name", ["replying", pytest.param("asking_within", marks=pytest.mark.deep)])
 async def test_a_turn_on_dynamodb_that_is_cut_off_before_any_of_its_writes_ends_right(
     name: str, stack: Stack, clock: ManualClock
 ) -> None:

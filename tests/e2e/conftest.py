@@ -7,7 +7,7 @@ import pytest
 from tests.support.server import Server, make_dev, serving
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[Server]:
     """`make dev`, as the README has it."""
     with serving(make_dev()) as server:

@@ -21,7 +21,7 @@ LOSSY = "HTTP+JSON 0.3"
 each_client = pytest.mark.parametrize("client", CLIENTS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def heard(server: Server) -> Heard:
     """What each client heard at each step."""
     try:

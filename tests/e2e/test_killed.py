@@ -42,20 +42,16 @@ def wait_for_line(notes: Path, line: str, process: "subprocess.Popen[bytes]") ->
     raise AssertionError(f"{line} never ran")
 
 
-def rpc(url: str, method: str, **params: Any) -> dict[str, Any]:
-    answer = httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, timeout=60)
-    result: dict[str, Any] = answer.json()["result"]
-    return result
-
-
 def at_rest(url: str, task_id: str, *, within: float = 60.0) -> dict[str, Any]:
     """The task, once it has come to rest."""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
     end = time.monotonic() + within
-    while time.monotonic() < end:
-        task = rpc(url, "GetTask", id=task_id)
-        if task["status"]["state"] not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
-            return task
-        time.sleep(0.2)
+    with httpx.Client(timeout=60) as client:
+        while time.monotonic() < end:
+            task: dict[str, Any] = client.post(url, json=asked).json()["result"]
+            if task["status"]["state"] not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
+                return task
+            time.sleep(0.2)
     raise AssertionError("the task never came to rest")
 
 

@@ -18,7 +18,7 @@ FILE = {"bytes": "AAEC", "mimeType": "application/octet-stream", "name": "three.
 Heard = dict[str, dict[str, Any]]
 
 
-@pytest.fixture(scope="session", params=["JSONRPC", "HTTP+JSON"])
+@pytest.fixture(scope="module", params=["JSONRPC", "HTTP+JSON"])
 def heard(request: pytest.FixtureRequest, server: Server) -> Heard:
     """What the client heard at each step, on one binding."""
     python = python_with(REQUIREMENTS)

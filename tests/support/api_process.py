@@ -44,13 +44,15 @@ def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[Api
         },
     )
     try:
-        for _ in range(300):
-            assert process.poll() is None, "the process ended"
-            try:
-                httpx.get(f"{url}/.well-known/agent-card.json")
-                break
-            except httpx.TransportError:
-                time.sleep(0.1)
+        # One client for all tries: to make one reads the certificates of the web, which takes longer than the request.
+        with httpx.Client() as client:
+            for _ in range(300):
+                assert process.poll() is None, "the process ended"
+                try:
+                    client.get(f"{url}/.well-known/agent-card.json")
+                    break
+                except httpx.TransportError:
+                    time.sleep(0.1)
         yield ApiProcess(process, url)
     finally:
         process.terminate()

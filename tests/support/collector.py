@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.util._once import Once
 
 
 @dataclass
@@ -100,3 +104,16 @@ def collecting() -> Iterator[Collector]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def exported_from_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """A collector to which this process exports; a process has one tracer provider, which is put back."""
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+        yield collector
+        made = trace.get_tracer_provider()
+        assert isinstance(made, TracerProvider)
+        made.shutdown()

@@ -122,7 +122,7 @@ class FakeInvocation:
         """Take the answer from the runtime."""
         self.answer, self._connection = answer, connection
         await self._api.note(f"{self.request_id} {answer.endpoint}")
-        partial = b""
+        partial = bytearray()
         async for event in body.events(self._reading):
             if isinstance(event, h11.EndOfMessage):
                 answer.trailers = _readable(event.headers)
@@ -132,8 +132,8 @@ class FakeInvocation:
             partial += event.data
             # A body with a length has no chunks; each piece of it is one then.
             if event.chunk_end or "content-length" in answer.headers:
-                answer.chunks.append(partial)
-                partial = b""
+                answer.chunks.append(bytes(partial))
+                partial.clear()
                 await self._api.note(f"{self.request_id} chunk {len(answer.chunks) - 1}")
 
 

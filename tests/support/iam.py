@@ -1,14 +1,16 @@
 """What requests need of IAM: the action and the resource of each part of a request to AWS."""
 
+import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from infra.emulator import Request
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 # A transaction needs the permission of each of its actions.
 _IN_TRANSACTIONS = {
@@ -19,6 +21,56 @@ _IN_TRANSACTIONS = {
     "Get": "GetItem",
 }
 _OF_OBJECTS = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject", "DELETE": "DeleteObject"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to one of the services, and the status of its answer."""
+
+    caller: str
+    """The access key with which it was signed."""
+    service: str
+    method: str
+    path: str
+    query: str
+    operation: str
+    """Where the service names it in a header: DynamoDB, SQS and KMS do, S3 does not."""
+    body: bytes
+    status: int
+
+
+class Recorder:
+    """Stands before the emulator, and keeps what it is asked for."""
+
+    def __init__(self, app: "WSGIApplication") -> None:
+        self._app = app
+        self.heard: list[Request] = []
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        length = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length)
+        environ["wsgi.input"] = io.BytesIO(body)
+
+        def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+            self.heard.append(_request(environ, body, int(status.split()[0])))
+            return start_response(status, headers, *error)
+
+        return self._app(environ, start)
+
+
+def _request(environ: "WSGIEnvironment", body: bytes, status: int) -> Request:
+    # AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, …
+    scope = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition(",")[0].split("/")
+    return Request(
+        caller=scope[0],
+        service=scope[3] if len(scope) > 3 else "",
+        method=environ["REQUEST_METHOD"],
+        path=environ["PATH_INFO"],
+        query=environ.get("QUERY_STRING", ""),
+        operation=environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2],
+        body=body,
+        status=status,
+    )
 
 
 @dataclass(frozen=True, order=True)
@@ -45,22 +97,22 @@ class Grant:
 def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
     """Yield what the request needs; `place` is region and account."""
     region, account = place
-    asked: dict[str, Any] = json.loads(request.body) if request.target and request.body else {}
+    asked: dict[str, Any] = json.loads(request.body) if request.operation and request.body else {}
 
     def arn(service: str, name: str) -> str:
         return f"arn:aws:{service}:{region}:{account}:{name}"
 
     match request.service:
         case "dynamodb":
-            yield from _of_dynamodb(request.target, asked, lambda name: arn("dynamodb", f"table/{name}"))
+            yield from _of_dynamodb(request.operation, asked, lambda name: arn("dynamodb", f"table/{name}"))
         case "sqs":
-            yield Need(f"sqs:{request.target}", arn("sqs", asked["QueueUrl"].rpartition("/")[2]))
+            yield Need(f"sqs:{request.operation}", arn("sqs", asked["QueueUrl"].rpartition("/")[2]))
         case "kms":
-            yield Need(f"kms:{request.target}", asked["KeyId"])
+            yield Need(f"kms:{request.operation}", asked["KeyId"])
         case "secretsmanager":
-            yield Need(f"secretsmanager:{request.target}", asked["SecretId"])
+            yield Need(f"secretsmanager:{request.operation}", asked["SecretId"])
         case "ssm":
-            yield Need(f"ssm:{request.target}", asked["Name"])
+            yield Need(f"ssm:{request.operation}", asked["Name"])
         case "s3":
             yield from _of_s3(request)
         case other:

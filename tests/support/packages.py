@@ -1,10 +1,12 @@
 """The functions' packages as this machine can run them: one build for all tests, and for the runs that follow."""
 
 import hashlib
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from infra.package_files import files_of
+from infra.package_plan import ROOT
 from infra.packages import Package, package
 from infra.sam_local import machine_architecture
 from tests.support.runtime_emulator import lambda_python
@@ -25,3 +27,13 @@ def told_of(folder: Path) -> dict[str, tuple[int, float, str]]:
         )
         for file in files_of(folder)
     }
+
+
+def checkout(folder: Path) -> Path:
+    """What a build needs of a fresh checkout, in a folder where a test may change it."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in ("aion", "aion_core", "examples", "handlers", "infra"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for name in ("aion.yaml", "pyproject.toml", "template.yaml", "uv.lock"):
+        shutil.copy(ROOT / name, folder)
+    return folder

@@ -23,6 +23,7 @@ OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
 
 
 USERS = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:users-AbCdEf"
+PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/aion/secret"
 CARD_KEY = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:card-key-AbCdEf"
 EVERYTHING = {
     **OPEN,
@@ -55,6 +56,8 @@ def test_the_template_is_right_for_every_linter(parameters: dict[str, str]) -> N
         {"RetentionDays": "7", "Stage": "prod"},
         {"BaseUrl": "https://agents.example.com", "AlarmTopic": EVERYTHING["AlarmTopic"]},
         {"BasicUsersSecret": USERS, **OPEN},
+        {"BasicUsersSecret": PARAMETER, "CardKeySecret": CARD_KEY, **OPEN},
+        {"CardKeySecret": PARAMETER},
         {"CardKeySecret": CARD_KEY, "CardKeyId": "k-1"},
     ],
 )

@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.util._once import Once
 from starlette.types import ASGIApp
 
 import handlers
@@ -26,7 +24,7 @@ from aion_core.aws import log_lines
 from aion_core.bootstrap import bell_of, build_push, build_worker, push_bell_of
 from infra.local_stack import LocalStack
 from tests.support.asgi import ask
-from tests.support.collector import Collector, collecting
+from tests.support.collector import Collector, exported_from_here
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer, issuing
 
@@ -308,15 +306,8 @@ def test_a_requests_credentials_are_taken_out_of_its_lines_and_tracebacks(logged
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    """A collector to which this process exports; a process has one tracer provider, which is put back."""
-    with collecting() as collector:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
-        monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
-        monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+    with exported_from_here(monkeypatch) as collector:
         yield collector
-        made = trace.get_tracer_provider()
-        assert isinstance(made, TracerProvider)
-        made.shutdown()
 
 
 async def test_no_trace_holds_what_was_said(

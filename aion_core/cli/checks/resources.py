@@ -39,7 +39,7 @@ async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
             yield await _looked(name, environ.get(variable, ""), variable, look)
         for name, variable in SECRETS.items():
             if arn := environ.get(variable):
-                secret = client("secretsmanager")
+                secret = client("ssm" if ":ssm:" in arn else "secretsmanager")
                 yield await _looked(name, arn, variable, lambda arn, name=name: _secret(secret, name, arn))  # type: ignore[misc]  # noqa: B023  # called at once
 
 
@@ -114,8 +114,12 @@ async def _key(kms: "Calls", key: str) -> Check:
 
 
 async def _secret(secrets: "Calls", name: str, arn: str) -> Check:
-    from aion_core.aws.health import secret_is_deleted
+    from aion_core.aws.health import parameter_is_sealed, secret_is_deleted
 
+    if ":ssm:" in arn:
+        if await parameter_is_sealed(secrets, arn):
+            return ok(name, f"{arn} is there.")
+        return warning(name, f"{arn} is no SecureString: it lies there in the clear.", "Put it anew as a SecureString.")
     if await secret_is_deleted(secrets, arn):
         return failed(name, f"{arn} is about to be deleted.", "`aws secretsmanager restore-secret`.")
     return ok(name, f"{arn} is there.")

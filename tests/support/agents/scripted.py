@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from aion_core.ports import Asked, Asks, Chunk, Emission, Paused, Reply, Said
 from aion_core.protocol.types import Message, Part
@@ -49,6 +50,18 @@ class Stubborn(Held):
                 self.stopped += 1
         yield Said(says("still talking"))
         yield Reply(says("and answering"))
+
+
+class Sour(Held):
+    """Fails when it is told to stop, as a model's client does that knows no difference."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        try:
+            async with aclosing(super().run(asked)) as emissions:
+                async for emission in emissions:
+                    yield emission
+        except asyncio.CancelledError:
+            raise RuntimeError("the connection was closed") from None
 
 
 class Asking:

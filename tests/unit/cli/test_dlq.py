@@ -59,6 +59,12 @@ def bodies(moto: LocalStack, queue: str) -> list[str]:
     return sorted(message["Body"] for message in found.get("Messages", []))
 
 
+def there(moto: LocalStack, queue: str) -> int:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    said = moto.client("sqs").get_queue_attributes(QueueUrl=moto.physical_id(queue), AttributeNames=names)
+    return sum(int(number) for number in said["Attributes"].values())
+
+
 def bell(chat: Conversation) -> str:
     return body_of(Bell(chat.context))
 
@@ -118,6 +124,7 @@ def test_bells_are_rung_again_and_a_second_time_does_no_harm(run: Run, chat: Con
     assert f"{poison}: left." in driven.stderr
     assert bodies(moto, "TaskQueue") == [bell(chat)]
     assert bodies(moto, "TaskDeadLetters") == ["not of ours"]
+    assert there(moto, "TaskDeadLetters") == 1, "what is rung is taken out, and not only hidden"
     assert run("redrive", "--all", "--queue", "task", "--yes").exit_code == 0
     assert bodies(moto, "TaskQueue") == [bell(chat)]
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,13 +35,19 @@ def test_a_stack_that_is_not_aions_is_said(moto: LocalStack) -> None:
     assert "is none of aion's" in operating.refusal(failed)
 
 
-def test_where_aws_is_and_who_asks_may_be_said_by_options(moto: LocalStack, tmp_path: object) -> None:
+def test_where_aws_is_and_who_asks_may_be_said_by_options(moto: LocalStack, tmp_path: Path) -> None:
     before = dict(os.environ)
     run = operating.runs({**SETTINGS, "AWS_CONFIG_FILE": "/nowhere", "AWS_SHARED_CREDENTIALS_FILE": "/nowhere"})
     table = ("--table", moto.physical_id("Table"))
     there = ("--endpoint-url", moto.endpoint, "--region", "us-east-1")
     assert run("key", "list", *table, *there).exit_code == 0
-    # A profile that is named goes before credentials of the environment: this one is not there.
+    # A profile that is named goes before credentials of the environment: one has none, the other is not there.
+    (tmp_path / "config").write_text("[profile empty]\nregion = us-east-1\n")
+    profiles = operating.runs(
+        {**SETTINGS, "AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_EC2_METADATA_DISABLED": "true"}
+    )
+    failed = profiles("key", "list", *table, *there, "--profile", "empty")
+    assert operating.refusal(failed).startswith("There are no AWS credentials")
     failed = run("key", "list", *table, *there, "--profile", "nobody")
     assert operating.refusal(failed).startswith("Your AWS configuration has no profile")
     assert dict(os.environ) == before

@@ -13,7 +13,7 @@ from aion_core.tasks import runner, subscription
 from aion_core.tasks.service import Call
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.time_up import TimeUp, margins
-from tests.support.agents.scripted import Held, Stepping
+from tests.support.agents.scripted import Held, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import Parts, parts
@@ -89,6 +89,25 @@ async def test_a_turn_that_does_not_stop_is_cut_and_fails_after_its_tries() -> N
     assert "3 times" in task.status.message.parts[0].text
     assert agent.asked == ["hi"] * 3
     assert agent.stopped == 3
+
+
+async def test_an_agent_that_fails_because_it_is_cut_off_has_not_failed() -> None:
+    clock = ManualClock()
+    agent = Sour()
+    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    with_invocations(made, clock)
+    call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION))
+    sending = asyncio.create_task(made.service.send(call, request()))
+    await agent.spoke.wait()
+    await let_time_pass(clock, sending)
+    for work in list(call.work):
+        await let_time_pass(clock, work)
+    assert agent.stopped == 1
+    agent.go.set()
+    await let_all_end(made, call, clock)
+    task = await made.service.get(call, (await sending).id)
+    assert task.status.state == COMPLETED, task.status.message
+    assert agent.asked == ["hi", "hi"]
 
 
 async def test_a_turn_is_handed_on_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,24 +6,27 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 import handlers
 from aion_core.aws.queues import body_of, push_body_of
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, Head, PushBell, PushConfig, Waiting
+from aion_core.protocol.aion.uris import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
 from aion_core.tasks import ingress
 from infra.lambda_events import LambdaContext, sqs_event
 from infra.local_stack import LocalStack
+from tests.support.collector import attributes, exported_from_here
 from tests.support.receiver import answers, receiving
 from tests.support.stores import dynamodb_store, new_owner
 from tests.support.tasks import orphan
@@ -105,7 +108,7 @@ def call(function: str, *bodies: str) -> tuple[Any, str]:
     return importlib.import_module(f"handlers.{function}").handler(event, context), context.aws_request_id
 
 
-async def waiting(stack: LocalStack, text: str) -> Head:
+async def waiting(stack: LocalStack, text: str, **request: Any) -> Head:
     """A task whose turn waits for a function to run it."""
     store = dynamodb_store(stack, SystemClock())
     context = ContextKey(new_owner(), "one", "c-1")
@@ -114,7 +117,7 @@ async def waiting(stack: LocalStack, text: str) -> Head:
     new = ingress.new_task(
         message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
     )
-    kept = await store.create(new, holder=None)
+    kept = await store.create(replace(new, request=request), holder=None)
     assert isinstance(kept, Waiting)
     return kept.head
 
@@ -211,3 +214,29 @@ def test_a_sweep_counts_what_it_finds_though_it_is_nothing(output: Output) -> No
     assert (counted.keys(), counted["SweepRung"]) == ({"SweepFound", "SweepRung"}, [swept["rung"]])
     assert 0 <= counted["SweepFound"][0] <= swept["found"]
     assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
+
+
+async def test_a_turn_behind_the_queue_is_of_its_messages_trace_and_its_spans_leave_with_the_invocation(
+    output: Output, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R51: the trace that the client named, in whichever function; what is posted has a span too."""
+    trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    with exported_from_here(monkeypatch) as collector:
+        head = await waiting(moto, SAID, **{TRACEABILITY: {"traceparent": f"00-{trace_id}-{parent}-01"}})
+        push = build_stores(Settings.from_environ(), SystemClock()).push
+        assert push is not None
+        async with receiving(answers(410)) as receiver:
+            await push.configs.put(head.key, PushConfig("p-1", url=receiver.url("/s3cret-path")))
+            await asyncio.to_thread(call, "run_task", body_of(Bell(head.context)))
+            turn = collector.named("turn")
+            await asyncio.to_thread(call, "deliver_push", push_body_of(PushBell(head.key)))
+        posted = collector.named("push")
+        assert (turn.trace_id.hex(), turn.parent_span_id.hex()) == (trace_id, parent)
+        assert attributes(turn)["aion.task_id"] == attributes(posted)["aion.task_id"] == head.key.task_id
+        assert (turn.kind, turn.status.code) == (Span.SPAN_KIND_CONSUMER, Status.STATUS_CODE_UNSET)
+        assert (posted.kind, posted.status.code, posted.status.message) == (3, Status.STATUS_CODE_ERROR, "Gone")
+        assert collector.services == {"my-stack"}
+        assert SAID not in collector.text
+        assert "s3cret" not in collector.text
+    lines, _ = output.lines()
+    assert lines

@@ -65,12 +65,10 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
-    """Never answer, which takes so long by the service's clock."""
+    """Say nothing for so long by the service's clock, and then never anything."""
 
-    async def behave(_: Post, reader: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+    async def behave(_: Post, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
         pushing[0].clock.move(seconds)
-        # Until the other side has had enough.
-        await reader.read()
 
     return behave
 
@@ -80,15 +78,15 @@ async def test_a_receiver_that_hangs_with_many_tasks_is_tried_a_few_times_and_ke
     made: list[Pushing] = []
     well = answers(200)
     async with receiving(hangs(made)) as hung, receiving(well) as other:
-        pushing = Pushing(seconds=0.1)
+        pushing = Pushing()
         made.append(pushing)
         tasks = []
         for number in range(4 * STRIKES):
             tasks.append(await pushing.send({"id": "p", "url": hung.url(f"/{number}")}, f"{number}"))
             await pushing.rests(tasks[-1], lambda delivery: delivery.tries >= 1)
-        # One that had begun before it was known is made.
+        # Those that had begun before it was known, earlier tasks' second tries, are made.
         in_vain = len(hung.posts)
-        assert STRIKES <= in_vain <= STRIKES + 1
+        assert STRIKES <= in_vain < 2 * STRIKES
         assert {state.failure for state in await pushing.state(tasks[-1])} == {SPARED}
         task = await pushing.send({"id": "p", "url": other.url()}, "other")
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
@@ -108,7 +106,7 @@ async def test_nothing_is_given_up_without_a_last_try_that_was_made() -> None:
     """R94: though its host has just kept others waiting."""
     made: list[Pushing] = []
     async with receiving(hangs(made)) as hung:
-        pushing = Pushing(seconds=0.1)
+        pushing = Pushing()
         made.append(pushing)
         task = await pushing.send({"id": "p", "url": hung.url()}, "first")
         state = await pushing.rests(task, lambda delivery: delivery.tries == 1)

@@ -1,0 +1,153 @@
+"""`make package-check`: builds the packages and holds them to their budgets: of size, of what they load, and of time."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from infra import uv
+from infra.interpreters import interpreter
+from infra.package_load import Loaded, load
+from infra.package_plan import PLATFORMS, ROOT, BuildError, Plan, exported
+from infra.packages import Package, dependencies, package
+from infra.sam_local import machine_architecture
+from infra.template import TemplateError
+
+LANGGRAPH, ADK = Path("aion.yaml"), Path("examples/adk/aion.yaml")
+"""A config with an agent of each framework, in the project's folder as in a package."""
+MEGABYTE = 1_000_000
+RATIO = 1.8
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function with the agents of some configs; `budget` is in bytes, unpacked, with .pyc files."""
+
+    name: str
+    function: str
+    handler: str
+    budget: int
+    configs: tuple[Path, ...] = ()
+    foreign: tuple[str, ...] = ()
+    """What its handler, and its agents, do not load."""
+
+    def package(self, architecture: str, python: str | None = None) -> Package:
+        """Return the package, built if it is not there yet; raises as `packages.package` does."""
+        configs = [ROOT / config for config in self.configs]
+        return package(self.function, architecture=architecture, python=python, configs=configs or None)
+
+
+# Either comes with a framework's parts that are not asked for: databases, and Google's cloud.
+_HEAVY = ("sqlalchemy", "grpc")
+_NO_AGENTS = (*_HEAVY, "fastapi", "langgraph", "google.adk", "a2a.server", "pydantic")
+CASES = (
+    Case("api, LangGraph", "ApiFunction", "handlers.api", 100 * MEGABYTE, (LANGGRAPH,), (*_HEAVY, "google.adk")),
+    Case("api, ADK", "ApiFunction", "handlers.api", 115 * MEGABYTE, (ADK,), (*_HEAVY, "langgraph", "langchain_core")),
+    Case("api, both", "ApiFunction", "handlers.api", 150 * MEGABYTE, (LANGGRAPH, ADK)),
+    Case("deliver_push", "PushFunction", "handlers.deliver_push", 45 * MEGABYTE, (), _NO_AGENTS),
+    Case("sweep", "SweepFunction", "handlers.sweep", 25 * MEGABYTE, (), _NO_AGENTS),
+)
+
+# What boto3 costs whoever calls two services.
+_BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
+# What a first turn loads: every agent of the config, and its framework.
+_AGENTS = """
+from aion_core.bootstrap.engine import build_engine
+from aion_core.settings import Settings
+for agent in build_engine(Settings.from_environ()).agents.values(): agent.load()
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of the table."""
+
+    what: str
+    measured: str
+    budget: str
+    holds: bool
+
+
+def size(case: Case, built: Package) -> Result:
+    """Compare what Lambda unpacks with its budget."""
+    measured, budget = f"{built.size / MEGABYTE:.1f} MB", f"{case.budget / MEGABYTE:.0f} MB"
+    return Result(f"{case.name}, {built.plan.architecture}: unpacked", measured, budget, built.size <= case.budget)
+
+
+def foreign(case: Case, built: Package) -> Result:
+    """Load the handler, and its agents where it has some, and look for what has no business there."""
+    statements = f"import {case.handler}{_AGENTS if case.configs else ''}"
+    found = _loaded(built, statements, case.configs, modules=case.foreign).modules
+    return Result(f"{case.name}: loads", ", ".join(sorted(found)) or "no foreign part", "no foreign part", not found)
+
+
+def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
+    """Time the import of the handlers against what each cannot do without, in turn."""
+    by_name = {case.name: (case, package) for case, package in built}
+    case, push = by_name["deliver_push"]
+    yield _ratio("deliver_push: import, to boto3 with two clients", push, f"import {case.handler}", _BOTO3)
+    case, api = by_name["api, LangGraph"]
+    yield _ratio("api: import, to langgraph.graph", api, f"import {case.handler}", "import langgraph.graph")
+
+
+def _ratio(what: str, built: Package, statements: str, yardstick: str) -> Result:
+    def seconds(code: str) -> float:
+        return _loaded(built, code).seconds
+
+    # Pair by pair: what else the machine does changes, and is much the same for the two of a pair. The first is to warm up.
+    pairs = [(seconds(statements), seconds(yardstick)) for _ in range(ROUNDS + 1)][1:]
+    ratio = median(mine / theirs for mine, theirs in pairs)
+    mine, theirs = (1000 * median(times) for times in zip(*pairs, strict=True))
+    return Result(what, f"{ratio:.2f} ({mine:.0f} ms to {theirs:.0f} ms)", f"{RATIO}", ratio <= RATIO)
+
+
+def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modules: Sequence[str] = ()) -> Loaded:
+    beside = [] if (built.code / "boto3").is_dir() else [_runtimes_boto3(built.plan)]
+    return load(built, statements, config=str(configs[0]) if configs else None, modules=modules, beside=beside)
+
+
+def _runtimes_boto3(plan: Plan) -> Path:
+    """Return a folder with boto3 and what it requires, as Lambda's runtime has one."""
+    others = ("a2a-sdk", "pydantic", "pyyaml", "uuid-utils")
+    alone = exported(["sweep-function"], others)
+    return dependencies(Plan("boto3", plan.architecture, plan.python, alone, (), ()))
+
+
+def results() -> Iterator[Result]:
+    """Yield every line: sizes for both processors, and for this machine's what is loaded, and how fast."""
+    here = machine_architecture()
+    built = []
+    for architecture in PLATFORMS:
+        for case in CASES:
+            package = case.package(architecture)
+            yield size(case, package)
+            if package.warning:
+                raise BuildError(f"{case.name}: {package.warning}")
+            if architecture == here:
+                built.append((case, package))
+    if sys.platform != "linux" or interpreter(built[0][1].plan.python) is None:
+        raise BuildError("what a package loads can be measured on Linux alone")
+    for case, package in built:
+        if case.foreign:
+            yield foreign(case, package)
+    yield from ratios(built)
+
+
+def main() -> int:
+    """Print the table; fail where a budget is not kept."""
+    kept = True
+    try:
+        for result in results():
+            kept &= result.holds
+            verdict = "" if result.holds else "  OVER"
+            print(f"{result.what:<52}{result.measured:>28}{result.budget:>18}{verdict}", flush=True)
+    except (BuildError, TemplateError, uv.UvMissing) as error:
+        print(f"package-check: {error}", file=sys.stderr)
+        return 1
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

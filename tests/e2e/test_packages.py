@@ -1,0 +1,293 @@
+"""The functions' packages: what is in them, what is not, and that they are the same whenever they are built."""
+
+import ast
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra import uv
+from infra.interpreters import interpreter
+from infra.package_check import ADK, CASES, Case, foreign, size
+from infra.package_files import files_of, keep_services, write_zip
+from infra.package_load import load
+from infra.package_plan import ROOT, BuildError, Plan, plan
+from infra.packages import CACHE, SERVICES, build, dependencies, package
+from infra.sam_local import machine_architecture
+from tests.support.packages import checkout, package_here, told_of
+from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
+
+MACHINES = {"x86_64": 62, "arm64": 183}
+"""What ELF calls Lambda's processors."""
+runs_here = pytest.mark.skipif(sys.platform != "linux", reason="the packages are made for Linux")
+has_lambdas_python = pytest.mark.skipif(interpreter(LAMBDA_PYTHON) is None, reason=f"no Python {LAMBDA_PYTHON} here")
+
+
+def other_architecture() -> str:
+    return next(name for name in MACHINES if name != machine_architecture())
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkout(tmp_path_factory.mktemp("checkout"))
+
+
+def run_build(folder: Path, function: str, target: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "infra.build_function", function, str(target)]
+    return subprocess.run(command, cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True)
+
+
+# --- Budgets ---
+
+
+@runs_here
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_package_keeps_its_budget_and_loads_nothing_foreign(case: Case) -> None:
+    """R108, fixed decision 11: with .pyc files, where Lambda's Python is here."""
+    built = case.package(machine_architecture(), lambda_python()[1])
+    kept = size(case, built)
+    assert kept.holds, kept
+    if case.foreign:
+        found = foreign(case, built)
+        assert found.holds, found
+
+
+def test_a_package_that_is_too_large_or_loads_too_much_is_told_of() -> None:
+    sweep = Case("sweep", "SweepFunction", "handlers.sweep", 1_000_000, foreign=("google.protobuf", "fastapi"))
+    built = sweep.package(machine_architecture(), lambda_python()[1])
+    assert not size(sweep, built).holds
+    found = foreign(sweep, built)
+    assert (found.holds, found.measured) == (False, "google.protobuf")
+
+
+# --- What is in it ---
+
+
+def test_a_function_carries_no_framework_that_it_does_not_serve() -> None:
+    """R109, fixed decision 11."""
+    task, push, sweep = (
+        {path.name for path in package_here(name).code.iterdir()}
+        for name in ("TaskFunction", "PushFunction", "SweepFunction")
+    )
+    assert task >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "langgraph", "boto3"}
+    assert not task & {"fastapi", "starlette", "mangum", "uvicorn", "moto", "infra", "tests"}
+    assert push >= {"aion_core", "handlers", "a2a", "httpx", "aws_lambda_powertools"}
+    assert not push & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
+    assert sweep >= {"aion_core", "handlers", "a2a"}
+    assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
+
+
+def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other() -> None:
+    """R109, fixed decision 11: what the agents of aion.yaml import is what is shipped."""
+    code = package_here("ApiFunction", [ROOT / ADK]).code
+    names = {path.name for path in code.iterdir()}
+    assert names >= {"aion_core", "handlers", "examples", "a2a", "google", "cryptography", "boto3"}
+    assert (code / "google" / "adk" / "runners.py").is_file()
+    assert not names & {"langgraph", "langchain_core", "langsmith"}
+
+
+def test_it_is_built_for_arm_unless_something_else_is_asked_for(copied: Path) -> None:
+    assert (plan("ApiFunction").architecture, plan("ApiFunction").python) == ("arm64", LAMBDA_PYTHON)
+    assert package("PushFunction").plan == plan("PushFunction", architecture="arm64", python=LAMBDA_PYTHON)
+
+
+@pytest.mark.parametrize("architecture", MACHINES)
+def test_libraries_are_the_processors_and_end_where_the_loader_stops_reading(architecture: str) -> None:
+    libraries = [
+        file for file in files_of(package("PushFunction", architecture=architecture).code) if ".so" in file.name
+    ]
+    assert len(libraries) > 3
+    for library in libraries:
+        content = library.read_bytes()
+        machine, segments, sections = struct.unpack_from("<H12xQQ", content, 18)
+        size, count = struct.unpack_from("<HH", content, 54)
+        ends = [sum(struct.unpack_from("<Q16xQ", content, segments + n * size + 8)) for n in range(count)]
+        assert machine == MACHINES[architecture], library
+        assert (sections, max(ends)) == (0, len(content)), library
+
+
+@runs_here
+@has_lambdas_python
+def test_what_is_imported_was_compiled_for_the_place_where_lambda_puts_it() -> None:
+    """The compiled file is never compared with its source: what a zip does to times is of no account."""
+    built = package_here("SweepFunction")
+    for source in ("aion_core/errors.py", "google/protobuf/message.py", "typing_extensions.py"):
+        compiled = (built.code / source).parent / "__pycache__" / f"{Path(source).stem}.cpython-313.pyc"
+        content = compiled.read_bytes()
+        assert struct.unpack_from("<I", content, 4) == (1,)
+        assert f"/var/task/{source}".encode() in content
+        assert str(ROOT).encode() not in content
+        load(built, f"import importlib.util\nassert {content[:4]!r} == importlib.util.MAGIC_NUMBER")
+
+
+@runs_here
+def test_distributions_can_still_be_asked_for_their_versions_and_entry_points() -> None:
+    built = package_here("TaskFunction")
+    assert not list(built.code.glob("*.dist-info/RECORD"))
+    load(
+        built,
+        "from importlib.metadata import entry_points, version\n"
+        "assert version('a2a-sdk').startswith('1.3.') and version('langgraph') and version('boto3')\n"
+        "assert entry_points(group='opentelemetry_context')",
+    )
+
+
+# --- boto3 ---
+
+
+def services_asked_for() -> set[str]:
+    """The services that aion_core makes clients for, each named where it does."""
+    asked = set()
+    for file in (ROOT / "aion_core").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Calls":
+                assert isinstance(node.args[0], ast.Constant), f"{file}:{node.lineno} does not name its service"
+                asked.add(str(node.args[0].value))
+    return asked
+
+
+@runs_here
+def test_every_client_that_our_code_makes_can_be_made_and_those_of_other_services_are_gone() -> None:
+    services = services_asked_for()
+    assert {"dynamodb", "sqs", "s3", "kms"} <= services <= SERVICES
+    made = f"import boto3\nfor service in {sorted(services | {'sts'})}: boto3.session.Session().client(service)"
+    load(package_here("ApiFunction"), made)
+    with pytest.raises(BuildError, match="Unknown service"):
+        load(package_here("ApiFunction"), "import boto3\nboto3.client('ec2')")
+
+
+def test_an_agent_that_names_a_service_keeps_its_model(tmp_path: Path) -> None:
+    """What is ours to leave out is what nobody in the package asks for."""
+    brought = dependencies(plan("ApiFunction", architecture=machine_architecture(), python=lambda_python()[1]))
+    for name in ("boto3", "botocore"):
+        shutil.copytree(brought / name, tmp_path / name, copy_function=os.link)
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "bank.py").write_text("import boto3\nmodels = boto3.client('bedrock-runtime')\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "words.py").write_text("kinds = ['ec2', 'iam']\n")
+    keep_services(tmp_path, SERVICES)
+    models = {path.name for path in (tmp_path / "botocore" / "data").iterdir() if path.is_dir()}
+    assert models == SERVICES | {"bedrock-runtime"}
+
+
+# --- The same bytes ---
+
+
+@pytest.mark.parametrize("function", ["PushFunction", "SweepFunction"])
+def test_built_again_elsewhere_it_is_the_same_to_the_byte(function: str, tmp_path: Path) -> None:
+    """Neither the folder, nor the time, nor the way through the cache is to be seen."""
+    first = package_here(function)
+    build(first.plan, tmp_path / "again")
+    assert told_of(tmp_path / "again") == told_of(first.code)
+    write_zip(tmp_path / "again", tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == first.zip().read_bytes()
+    with zipfile.ZipFile(first.zip()) as archive:
+        assert archive.namelist() == sorted(archive.namelist())
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_a_change_of_the_projects_code_is_another_package_of_the_same_dependencies(copied: Path) -> None:
+    def digests() -> list[str]:
+        asks = "from infra.package_plan import plan; p = plan('TaskFunction'); print(p.dependencies_digest, p.digest)"
+        return subprocess.run(
+            [sys.executable, "-c", asks], cwd=copied, capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    before = digests()
+    agent = copied / "examples" / "echo" / "agent.py"
+    right = agent.read_text()
+    try:
+        agent.write_text(right + "# changed\n")
+        after = digests()
+    finally:
+        agent.write_text(right)
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+    assert digests() == before
+
+
+@pytest.mark.skipif(sys.version_info[:2] == (3, 13), reason="the Python that runs the tests is Lambda's own")
+def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_missing(
+    copied: Path, tmp_path: Path
+) -> None:
+    """Two processes that ask at once share a build."""
+    environ = {**os.environ, "UV": uv.find(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
+    environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
+    command = [sys.executable, "-m", "infra.build_function", "SweepFunction"]
+    both = [
+        subprocess.Popen([*command, str(tmp_path / name)], cwd=copied, env=environ, stderr=subprocess.PIPE, text=True)
+        for name in ("one", "two")
+    ]
+    for process in both:
+        told = process.communicate()[1]
+        assert process.returncode == 0, told
+        assert "no .pyc files" in told
+        assert "uv python install 3.13" in told
+    assert told_of(tmp_path / "one") == told_of(tmp_path / "two")
+    assert not list((tmp_path / "one").rglob("*.pyc"))
+    assert len(list((tmp_path / "packages").glob("*/built"))) == 2  # the dependencies, and the package
+
+
+# --- What cannot be built ---
+
+
+@pytest.mark.parametrize(
+    ("environ", "mend", "told"),
+    [
+        ({"AION_ARCHITECTURE": "riscv"}, None, "AION_ARCHITECTURE may be arm64 or x86_64"),
+        ({"AION_PYTHON": "three"}, None, "AION_PYTHON is like 3.13"),
+        ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
+        ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
+        ({}, ("path: ", "way: "), "aion.yaml names no path for its agents"),
+        ({}, ("aion:", "aion: ["), "aion.yaml is no YAML"),
+    ],
+)
+def test_a_function_that_cannot_be_built_is_told_why(
+    copied: Path, tmp_path: Path, environ: dict[str, str], mend: tuple[str, str] | None, told: str
+) -> None:
+    (copied.parent / "agent.py").touch()  # there is one, but outside
+    config = copied / "aion.yaml"
+    right = config.read_text()
+    try:
+        if mend:
+            config.write_text(right.replace(*mend, 1))
+        done = run_build(copied, "ApiFunction", tmp_path, **environ)
+    finally:
+        config.write_text(right)
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_function_that_the_template_does_not_have_is_told_of(copied: Path, tmp_path: Path) -> None:
+    done = run_build(copied, "Nobody", tmp_path)
+    assert done.returncode == 1
+    assert "has no resource 'Nobody'" in done.stderr
+
+
+def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
+    # Published as its source alone.
+    docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
+    planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, (), ())
+    with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
+        build(planned, tmp_path / "code")
+
+
+@has_lambdas_python
+def test_an_agent_that_is_no_python_is_named(copied: Path, tmp_path: Path) -> None:
+    agent = copied / "examples" / "echo" / "agent.py"
+    right = agent.read_text()
+    try:
+        agent.write_text(right + "def (\n")
+        # With the dependencies that other tests have built, too.
+        shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(CACHE)}
+        done = run_build(copied, "TaskFunction", tmp_path, **shared)
+    finally:
+        agent.write_text(right)
+    assert done.returncode == 1
+    assert "examples/echo/agent.py is not valid Python 3.13" in done.stderr
