@@ -5,11 +5,15 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
 
+# Where it is set, as it is in many containers, each of the processes that the tests start compiles all it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One file of tests after another in each of three processes: on two cores, since many wait for other processes.
-SIDE_BY_SIDE := -n 3 --dist loadfile
+# In the order of tests/conftest.py.
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format package-check bench sam-local clean
+.PHONY: help dev test test-engines test-deep replay check lint format package-check bench cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -51,8 +55,14 @@ package-check: $(VENV)/.tests ## Build the functions' packages and hold them to 
 bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 	$(VENV)/bin/python -m tests.bench.chunks
 
+cost: $(VENV)/.tests ## Count what things cost, on the emulated stack, and write docs/cost.md
+	@$(VENV)/bin/python -m infra.cost
+
 sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
 	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)
+
+smoke: $(VENV)/.runs ## Check a deployed stack with the official client (URL=…, AGENT=…, WEBHOOK=…, TOKEN=…; URL=--help)
+	@exec $(VENV)/bin/python -m infra.smoke $(URL)
 
 clean: ## Take away what make has made
 	rm -rf $(VENV) .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache

@@ -56,7 +56,7 @@ class Settings:
     card_key_file: str
     """AION_CARD_KEY_FILE: the private key, PEM or JWK, that signs the agent cards; unsigned where there is none."""
     card_key_secret: str
-    """AION_CARD_KEY_SECRET: the ARN of a Secrets Manager secret that holds the key, instead of a file."""
+    """AION_CARD_KEY_SECRET: the ARN of what holds the key, instead of a file: a secret, or an SSM SecureString."""
     card_key_id: str
     """AION_CARD_KEY_ID: what signatures name the key by; its thumbprint where nothing is said."""
     card_key_url: str
@@ -68,9 +68,17 @@ class Settings:
     basic_users_file: str
     """AION_BASIC_USERS_FILE: a JSON object of names and argon2 hashes, where HTTP Basic is declared."""
     basic_users_secret: str
-    """AION_BASIC_USERS_SECRET: the ARN of a Secrets Manager secret that holds it, instead of a file."""
+    """AION_BASIC_USERS_SECRET: the ARN of what holds it, instead of a file: a secret, or an SSM SecureString."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
+    on_lambda: bool
+    """AWS_LAMBDA_FUNCTION_NAME is set, by Lambda: what is logged and counted is written for CloudWatch."""
+    service: str
+    """POWERTOOLS_SERVICE_NAME: what lines, metrics and traces call this deployment."""
+    log_level: str
+    """POWERTOOLS_LOG_LEVEL, or AWS_LAMBDA_LOG_LEVEL, which Lambda sets where logs are JSON: what is logged on Lambda."""
+    traces_to: str
+    """OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: where traces are sent; nowhere without one."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -106,6 +114,10 @@ class Settings:
             basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
+            on_lambda=bool(read.text("AWS_LAMBDA_FUNCTION_NAME", "")),
+            service=read.text("POWERTOOLS_SERVICE_NAME", "aion"),
+            log_level=read.text("POWERTOOLS_LOG_LEVEL", read.text("AWS_LAMBDA_LOG_LEVEL", "INFO")),
+            traces_to=read.url("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", read.url("OTEL_EXPORTER_OTLP_ENDPOINT", "")),
         )
 
 

@@ -9,22 +9,29 @@ from aws_lambda_powertools.utilities.batch.types import PartialItemFailureRespon
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from aion_core.bootstrap import build_push, push_bell_of
+from aion_core import log
+from aion_core.bootstrap import build_operations, build_push, push_bell_of
 
 logger = logging.getLogger(__name__)
 
-delivery = build_push()
+operations = build_operations()
+delivery = build_push(operations=operations)
 
 
 # Powertools hands both over by these names: with others each record would fail, and only the queue would know.
 async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Post what is to be posted for the bell's task, as long as this invocation may take."""
+    # What is logged from here on of this record is about it; that it failed, too.
+    log.note(queue_message_id=record.message_id)
+    bell = push_bell_of(record.body)
+    log.note(task_id=bell.task.task_id)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    await delivery.answer(push_bell_of(record.body), until=datetime.now(UTC) + left)
+    await delivery.answer(bell, until=datetime.now(UTC) + left)
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
     """Answer every bell of the batch."""
     # Made anew each time, and no error of the function's where nothing was answered: see run_task.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
-    return async_process_partial_response(event, deliver_one, processor, context)
+    with operations.invocation(context):
+        return async_process_partial_response(event, deliver_one, processor, context)

@@ -10,11 +10,13 @@ from aws_lambda_powertools.utilities.batch.types import PartialItemFailureRespon
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from aion_core.bootstrap import bell_of, build_worker
+from aion_core import log
+from aion_core.bootstrap import bell_of, build_operations, build_worker
 
 logger = logging.getLogger(__name__)
 
-worker = build_worker()
+operations = build_operations()
+worker = build_worker(operations=operations)
 
 Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
 
@@ -22,8 +24,12 @@ Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
 # Powertools hands both over by these names: with others each record would fail, and only the queue would know.
 async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Run the turn of the bell's context whose time has come, as long as this invocation may take."""
+    # What is logged from here on of this record is about it; that it failed, too.
+    log.note(queue_message_id=record.message_id)
+    bell = bell_of(record.body)
+    log.note(context_id=bell.context.context_id, agent=bell.context.agent)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    await worker.answer(bell_of(record.body), until=datetime.now(UTC) + left)
+    await worker.answer(bell, until=datetime.now(UTC) + left)
 
 
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:
@@ -31,4 +37,5 @@ def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answ
     # Made anew each time, since it keeps what failed, and a process that is not Lambda's may answer two batches at once.
     # A batch of which nothing was answered is no error of the function's, for which Lambda would slow the others down.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
-    return async_process_partial_response(event, answer, processor, context)
+    with operations.invocation(context):
+        return async_process_partial_response(event, answer, processor, context)

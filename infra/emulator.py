@@ -1,16 +1,19 @@
 """AWS on one local port: moto's server in this process, made safe for concurrent callers."""
 
 import io
+import ipaddress
 import itertools
 import json
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Condition, Lock, Thread, current_thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 from moto.backends import get_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -25,8 +28,30 @@ if TYPE_CHECKING:
 SERVICES = ("dynamodb", "sqs", "s3", "kms")
 REGION = "us-east-1"
 
+_OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
+"""By which this machine, or a container on it, may call the emulator, beside addresses."""
+
 # moto keeps its state in module globals, by account: an account of its own keeps each emulator's state apart.
 _accounts = (f"{number:012d}" for number in itertools.count(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to one of the services, and the status of its answer."""
+
+    caller: str
+    """The access key with which it was signed."""
+    service: str
+    method: str
+    path: str
+    query: str
+    target: str
+    """The operation, where the service names it in a header: DynamoDB's, SQS's and KMS's do."""
+    body: bytes
+    status: int
+
+
+Watch = TypeVar("Watch", bound="WSGIApplication")
 
 
 class EmulatorError(Exception):
@@ -59,6 +84,16 @@ class Emulator:
     def port(self) -> int:
         """The port it serves on."""
         return self._server.port
+
+    def heard_by(self, observer: Callable[[Request], None]) -> None:
+        """Let the observer know of every request that is answered from now on, in the thread that answers it."""
+        self._gate.observers.append(observer)
+
+    def watched_by(self, watch: Callable[["WSGIApplication"], Watch]) -> Watch:
+        """Let what `watch` returns answer from now on, and return it; it is given what answers otherwise."""
+        watching = watch(self._gate)
+        self._server.app = watching
+        return watching
 
     @contextmanager
     def no_long_polls(self) -> Iterator[None]:
@@ -107,12 +142,25 @@ class _Gate:
         self._sqs = Condition()
         self._others = Lock()
         self._polls_wait = True
+        self.observers: list[Callable[[Request], None]] = []
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        environ["HTTP_X_MOTO_ACCOUNT_ID"] = self._account
+        if _is_a_pages(environ):
+            start_response("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"The emulator answers programs on this machine, and no web page.\n"]
         # Read first: whoever holds a lock must not wait for a client.
         body = _body(environ)
         environ["wsgi.input"] = io.BytesIO(body)
+
+        def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Callable[[bytes], object]:
+            for observer in self.observers:
+                observer(_request(environ, body, int(status.split()[0])))
+            return start_response(status, headers, *error)
+
+        return self._answer(environ, body, start)
+
+    def _answer(self, environ: "WSGIEnvironment", body: bytes, start_response: "StartResponse") -> Iterable[bytes]:
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = self._account
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         if target == "AmazonSQS.ReceiveMessage":
             return self._receive(environ, body, start_response)
@@ -151,6 +199,24 @@ class _Gate:
                 self._sqs.wait(min(remaining, self.TICK))
         start_response(status, list(headers))
         return [answer]
+
+
+def _is_a_pages(environ: "WSGIEnvironment") -> bool:
+    """Tell whether a web page asks, which a browser says in Origin, or somebody by a name that is not this machine's.
+
+    moto lets pages of any site read its answers, and a name may be pointed at 127.0.0.1 by whoever owns it. No SDK of
+    AWS sends Origin, and all of ours call the emulator by its address.
+    """
+    if "HTTP_ORIGIN" in environ:
+        return True
+    host = urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or ""
+    if host in _OUR_NAMES or host.endswith(".localhost"):
+        return False
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return False
 
 
 class _QuietHandler(MotoRequestHandler):
@@ -200,6 +266,21 @@ def _no_profile() -> Iterator[None]:
     finally:
         if profile is not None:
             os.environ["AWS_PROFILE"] = profile
+
+
+def _request(environ: "WSGIEnvironment", body: bytes, status: int) -> Request:
+    # AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, …
+    scope = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition(",")[0].split("/")
+    return Request(
+        caller=scope[0],
+        service=scope[3] if len(scope) > 3 else "",
+        method=environ["REQUEST_METHOD"],
+        path=environ["PATH_INFO"],
+        query=environ.get("QUERY_STRING", ""),
+        target=environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2],
+        body=body,
+        status=status,
+    )
 
 
 def _body(environ: "WSGIEnvironment") -> bytes:

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
@@ -23,7 +23,7 @@ import botocore.session
 from botocore.config import Config
 
 from infra import resources
-from infra.emulator import REGION, Emulator, EmulatorError
+from infra.emulator import REGION, Emulator, EmulatorError, Request
 from infra.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
 from infra.template import FUNCTION, Place, Template, TemplateError
 
@@ -100,6 +100,11 @@ class LocalStack:
         given = {name: text.replace(self.endpoint, there) for name, text in self.template.environment(function).items()}
         return {**given, **SETTINGS, "AWS_ENDPOINT_URL": there}
 
+    @property
+    def emulator(self) -> Emulator:
+        """What answers as AWS would."""
+        return self._emulator
+
     def physical_id(self, logical_id: str) -> str:
         """Return the name of a table or bucket, the URL of a queue."""
         return self.template.attribute(logical_id, None, logical_id)
@@ -107,6 +112,10 @@ class LocalStack:
     def client(self, service: str) -> Any:
         """Return a client of this stack's DynamoDB, SQS or S3."""
         return client_of(service, self.endpoint)
+
+    def heard_by(self, observer: Callable[[Request], None]) -> None:
+        """Let the observer know of every request to the services that is answered from now on."""
+        self._emulator.heard_by(observer)
 
     def poll(
         self,

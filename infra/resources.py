@@ -70,7 +70,7 @@ _KEY_UNSAID = {"EnableKeyRotation", "KeyPolicy", "PendingWindowInDays", "Rotatio
 def make(template: Template, client: Callable[[str], Any]) -> None:
     """Make everything the functions keep things in; `client` gives the client of a service."""
     if tables := template.resources(TABLE):
-        _make_tables(template, tables, client("dynamodb"))
+        make_tables(template, tables, client("dynamodb"))
     if queues := template.resources(QUEUE):
         _make_queues(template, queues, client("sqs"))
     if buckets := template.resources(BUCKET):
@@ -79,7 +79,8 @@ def make(template: Template, client: Callable[[str], Any]) -> None:
         _make_keys(template, known, client("kms"))
 
 
-def _make_tables(template: Template, tables: list[str], dynamodb: "DynamoDBClient") -> None:
+def make_tables(template: Template, tables: list[str], dynamodb: "DynamoDBClient") -> None:
+    """Make these tables, with their indexes."""
     for table in tables:
         properties = _said(template, table, _TABLE_SAID, _TABLE_UNSAID)
         expiry = properties.pop("TimeToLiveSpecification", None)

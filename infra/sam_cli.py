@@ -3,6 +3,8 @@
 import hashlib
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from infra import uv
@@ -23,12 +25,27 @@ def installed() -> Path:
     programs = HOME / ("Scripts" if sys.platform == "win32" else "bin")
     stamp = HOME / "requirements.sha256"
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-    if not stamp.is_file() or stamp.read_text() != wanted:
-        _run([uv.find(), "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
-        python = str(programs / "python")
-        _run([uv.find(), "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", str(REQUIREMENTS)])
-        stamp.write_text(wanted)
+    with _alone():
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            _run([uv.find(), "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
+            python = str(programs / "python")
+            install = [uv.find(), "pip", "install", "--quiet", "--python", python]
+            _run([*install, "--require-hashes", "-r", str(REQUIREMENTS)])
+            stamp.write_text(wanted)
     return programs
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other process installs it."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with (ROOT / ".sam.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _run(command: list[str]) -> None:

@@ -1,14 +1,15 @@
 """What we are made of, and whether any of it is known to be vulnerable: a bill of materials, and pip-audit over the lock (R16).
 
-pip-audit asks PyPI's JSON API about each locked package. Where it cannot be reached nothing is known, which is said
-loudly, and is an error where AUDIT=required, as in a pipeline that releases.
+pip-audit asks PyPI's JSON API about each locked package, and the OSV database where PyPI does not answer for each of them:
+mirrors of PyPI often have its packages and not that API. Where neither does nothing is known, which is said loudly, and is
+an error where AUDIT=required, as in a pipeline that releases.
 """
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,9 @@ SBOM = CACHE / "sbom.cdx.json"
 # What a deployment may carry; what tests and builds need is no part of it, but is audited too.
 _SHIPPED = ["--no-default-groups", "--extra", "api", "--extra", "queue", "--extra", "adk", "--extra", "langgraph"]
 _ALL = ["--all-extras", "--all-groups"]
+
+SERVICES = ("pypi", "osv")
+"""Who is asked, one after another until one answers for every package: both know the advisories of the PyPA."""
 
 
 class NotAudited(Exception):
@@ -56,14 +60,27 @@ def audit() -> list[Vulnerable]:
     locked.parent.mkdir(parents=True, exist_ok=True)
     export = ["export", "--frozen", "--quiet", "--no-emit-project", "--format", "requirements.txt", *_ALL]
     _run([uv.find(), *export, "--output-file", str(locked)])
-    return audited(locked)
+    return first_answer(lambda service: audited(locked, service))
 
 
-def audited(requirements: Path) -> list[Vulnerable]:
-    """Return which of the pinned and hashed requirements are known to be vulnerable; raises NotAudited."""
+def first_answer(ask: Callable[[str], list[Vulnerable]]) -> list[Vulnerable]:
+    """Return what the first of the services says that knows every package; raises NotAudited where none does."""
+    reasons = []
+    for service in SERVICES:
+        try:
+            return ask(service)
+        except NotAudited as error:
+            reasons.append(f"{service}: {error}")
+    raise NotAudited("\n  ".join(reasons))
+
+
+def audited(requirements: Path, service: str) -> list[Vulnerable]:
+    """Return which of the pinned and hashed requirements the service knows as vulnerable; raises NotAudited."""
     options = ["--disable-pip", "--require-hashes", "--progress-spinner", "off", "--format", "json", "--timeout", "10"]
     ran = subprocess.run(  # noqa: S603  # no shell, and our own words
-        [str(_pip_audit()), *options, "--requirement", str(requirements)], capture_output=True, text=True
+        [str(_pip_audit()), *options, "--vulnerability-service", service, "--requirement", str(requirements)],
+        capture_output=True,
+        text=True,
     )
     return judged(ran.stdout, ran.stderr)
 
@@ -75,8 +92,10 @@ def judged(told: str, complaint: str) -> list[Vulnerable]:
     except (ValueError, KeyError, TypeError):
         last = complaint.strip().splitlines()[-1:] or ["it says nothing"]
         raise NotAudited(last[0]) from None
-    if skipped := [f"{each['name']} ({each['skip_reason']})" for each in packages if "skip_reason" in each]:
-        raise NotAudited(f"left out: {', '.join(skipped)}")
+    if skipped := [each for each in packages if "skip_reason" in each]:
+        raise NotAudited(
+            f"it left out {len(skipped)} of {len(packages)} packages, the first because: {skipped[0]['skip_reason']}"
+        )
     return [
         Vulnerable(each["name"], each["version"], found["id"], tuple(found["fix_versions"]))
         for each in packages

@@ -1,66 +1,103 @@
-"""Reads a SAM template as CloudFormation would: its tags, parameters, conditions and references."""
+"""Reads a SAM template as CloudFormation would: its parameters, conditions, references and nested stacks."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
+from infra.template_file import TemplateError, load
+from infra.template_names import (
+    ATTRIBUTES,
+    BUCKET,
+    FUNCTION,
+    KEY,
+    LOG_GROUP,
+    NAME_PROPERTY,
+    QUEUE,
+    ROLE,
+    STACK,
+    TABLE,
+    Place,
+)
 
-FUNCTION = "AWS::Serverless::Function"
-TABLE = "AWS::DynamoDB::Table"
-QUEUE = "AWS::SQS::Queue"
-BUCKET = "AWS::S3::Bucket"
-KEY = "AWS::KMS::Key"
+__all__ = [
+    "BUCKET",
+    "FUNCTION",
+    "KEY",
+    "LOG_GROUP",
+    "QUEUE",
+    "ROLE",
+    "STACK",
+    "TABLE",
+    "Place",
+    "Template",
+    "TemplateError",
+]
 
-# What CloudFormation's short tags stand for, where it is not the tag's name behind "Fn::".
-_BARE_TAGS = {"Ref", "Condition"}
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _NOTHING = object()
 
 
-class TemplateError(Exception):
-    """The template asks for something that cannot be worked out from it."""
-
-
 @dataclass(frozen=True)
-class Place:
-    """Where the template's resources are made; their names follow from it."""
+class _FromAbove:
+    """What a nested stack is given for a parameter; it is worked out only when somebody asks."""
 
-    account: str
-    region: str
-    endpoint: str
-    stack_name: str
+    template: "Template"
+    value: Any
+    where: str
 
 
 class Template:
-    """One template, made at one place; `parameters` replace its defaults."""
+    """One template, made at one place; `parameters` replace its defaults.
 
-    def __init__(self, path: Path, place: Place, parameters: Mapping[str, str] | None = None) -> None:
+    What stands in a nested stack's own file is asked for here too, by its logical id: no two resources share one.
+    """
+
+    def __init__(self, path: Path, place: Place, parameters: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.place = place
-        self._document = _load(path)
+        self.document = load(path)
+        """The file, with its short tags as the functions they stand for; it is not to be changed."""
         self._parameters = self._parameter_values(parameters or {})
+        self._nested = {name: self._read_nested(name) for name in self._nested_files()}
+        self._owners = self._where_resources_are()
 
     # --- What there is ---
 
+    @property
+    def all(self) -> list["Template"]:
+        """This template, and those of its nested stacks."""
+        return [self, *(each for nested in self._nested.values() for each in nested.all)]
+
     def resources(self, kind: str) -> list[str]:
         """Return the logical ids of this kind of resource, without those whose condition does not hold."""
-        return [name for name, resource in self._resources.items() if resource["Type"] == kind and self._is_made(name)]
+        own = [name for name, resource in self._resources.items() if resource["Type"] == kind and self._is_made(name)]
+        nested = (nested.resources(kind) for name, nested in self._nested.items() if self._is_made(name))
+        return own + [name for names in nested for name in names]
+
+    def owner(self, logical_id: str) -> "Template":
+        """Return the template in whose own file the resource stands, this one or a nested stack's."""
+        if logical_id not in self._owners:
+            raise TemplateError(f"{self.path} has no resource {logical_id!r}")
+        return self._owners[logical_id]
 
     def properties(self, logical_id: str) -> dict[str, Any]:
         """Return a resource's properties as they are written, a function's with the globals beneath."""
-        resource = self._resources.get(logical_id)
-        if resource is None:
-            raise TemplateError(f"{self.path} has no resource {logical_id!r}")
+        owner = self.owner(logical_id)
+        if owner is not self:
+            return owner.properties(logical_id)
+        resource = self._resources[logical_id]
         properties: dict[str, Any] = resource.get("Properties") or {}
         if resource["Type"] == FUNCTION:
-            return _merged((self._document.get("Globals") or {}).get("Function") or {}, properties)
+            return _merged((self.document.get("Globals") or {}).get("Function") or {}, properties)
         return properties
 
     def resolved(self, logical_id: str, *names: str) -> dict[str, Any]:
         """Return a resource's properties with every reference replaced: these, or all where none is named."""
+        owner = self.owner(logical_id)
+        if owner is not self:
+            return owner.resolved(logical_id, *names)
         properties = self.properties(logical_id)
         wanted = {name: properties[name] for name in names or properties if name in properties}
         resolved: dict[str, Any] = self.resolve(wanted, logical_id)
@@ -70,6 +107,11 @@ class Template:
         """Return a function's environment variables as Lambda would set them."""
         variables = self.resolved(function, "Environment").get("Environment", {}).get("Variables", {})
         return {name: _text(value) for name, value in variables.items()}
+
+    def environment_values(self, variable: str) -> set[str]:
+        """Return what the functions that have this environment variable have it set to."""
+        environments = [self.environment(name) for name in self.resources(FUNCTION)]
+        return {environment[variable] for environment in environments if variable in environment}
 
     def events(self, function: str, *kinds: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield name, type and properties of the function's events of these types."""
@@ -97,8 +139,11 @@ class Template:
 
     def attribute(self, logical_id: str, name: str | None, where: str) -> str:
         """Return what Ref (no name) or GetAtt gives for a resource, as it is named at this place."""
+        owner = self.owner(logical_id)
+        if owner is not self:
+            return owner.attribute(logical_id, name, where)
         kind = self._resources[logical_id]["Type"]
-        attributes = _ATTRIBUTES.get(kind, {})
+        attributes = ATTRIBUTES.get(kind, {})
         if name not in attributes:
             asked = f"!GetAtt {logical_id}.{name}" if name else f"!Ref {logical_id}"
             raise TemplateError(f"{where}: {asked} cannot be worked out here ({kind})")
@@ -106,11 +151,42 @@ class Template:
             raise TemplateError(f"{where}: {logical_id} is not made, its condition does not hold")
         return attributes[name](self.place, self._physical_name(logical_id, kind))
 
+    def output(self, name: str, where: str) -> Any:
+        """Return the value of one of the template's outputs."""
+        outputs = self.document.get("Outputs") or {}
+        if name not in outputs:
+            raise TemplateError(f"{where}: {self.path} has no output {name}")
+        return self.resolve(outputs[name]["Value"], f"{self.path.name}: Outputs.{name}")
+
     # --- How ---
+
+    def _nested_files(self) -> dict[str, Path]:
+        """Return the nested stacks whose templates lie beside this one, by their logical ids."""
+        urls = {
+            name: (resource.get("Properties") or {}).get("TemplateURL")
+            for name, resource in self._resources.items()
+            if resource["Type"] == STACK
+        }
+        return {name: self.path.parent / url for name, url in urls.items() if isinstance(url, str) and "://" not in url}
+
+    def _read_nested(self, name: str) -> "Template":
+        given = (self._resources[name].get("Properties") or {}).get("Parameters") or {}
+        parameters = {each: _FromAbove(self, value, f"{name}.Parameters.{each}") for each, value in given.items()}
+        # CloudFormation names it so too, with something random behind.
+        place = replace(self.place, stack_name=f"{self.place.stack_name}-{name}")
+        return Template(self._nested_files()[name], place, parameters)
+
+    def _where_resources_are(self) -> dict[str, "Template"]:
+        owners: dict[str, Template] = dict.fromkeys(self._resources, self)
+        for nested in self._nested.values():
+            if doubled := sorted(owners.keys() & nested._owners.keys()):
+                raise TemplateError(f"{nested.path}: there is another resource {', '.join(doubled)}")
+            owners |= nested._owners
+        return owners
 
     @property
     def _resources(self) -> dict[str, Any]:
-        resources: dict[str, Any] = self._document["Resources"]
+        resources: dict[str, Any] = self.document["Resources"]
         return resources
 
     def _is_made(self, logical_id: str) -> bool:
@@ -118,29 +194,32 @@ class Template:
         return condition is None or self._holds(condition, logical_id)
 
     def _holds(self, condition: str, where: str) -> bool:
-        conditions = self._document.get("Conditions") or {}
+        conditions = self.document.get("Conditions") or {}
         if condition not in conditions:
             raise TemplateError(f"{where}: no condition is named {condition!r}")
         return bool(self.resolve(conditions[condition], f"Conditions.{condition}"))
 
     def _physical_name(self, logical_id: str, kind: str) -> str:
-        given = self.properties(logical_id).get(_NAME_PROPERTY.get(kind, ""))
+        given = self.properties(logical_id).get(NAME_PROPERTY.get(kind, ""))
         if given is not None:
-            return str(self.resolve(given, f"{logical_id}.{_NAME_PROPERTY[kind]}"))
+            return str(self.resolve(given, f"{logical_id}.{NAME_PROPERTY[kind]}"))
         name = f"{self.place.stack_name}-{logical_id}"
         # Bucket names are lower case and one namespace for all accounts.
         return f"{name}-{self.place.account}".lower() if kind == BUCKET else name
 
-    def _parameter_values(self, overrides: Mapping[str, str]) -> dict[str, Any]:
-        declared = self._document.get("Parameters") or {}
+    def _parameter_values(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        declared = self.document.get("Parameters") or {}
         unknown = sorted(set(overrides) - set(declared))
         if unknown:
             raise TemplateError(f"{self.path} has no parameter {', '.join(unknown)}")
-        values: dict[str, Any] = {}
-        for name, parameter in declared.items():
-            value = overrides.get(name, parameter.get("Default", _NOTHING))
-            values[name] = _text(value).split(",") if parameter["Type"] == "CommaDelimitedList" else value
-        return values
+        return {name: overrides.get(name, parameter.get("Default", _NOTHING)) for name, parameter in declared.items()}
+
+    def _parameter(self, name: str) -> Any:
+        value = self._parameters[name]
+        if isinstance(value, _FromAbove):
+            value = value.template.resolve(value.value, value.where)
+        is_list = self.document["Parameters"][name]["Type"] == "CommaDelimitedList"
+        return _text(value).split(",") if is_list else value
 
     def _ref(self, name: Any, where: str) -> Any:
         pseudo = {
@@ -156,15 +235,20 @@ class Template:
         if name in self._parameters:
             if self._parameters[name] is _NOTHING:
                 raise TemplateError(f"{where}: the parameter {name} has no default and was not given")
-            return self._parameters[name]
+            return self._parameter(name)
         if name in self._resources:
             return self.attribute(name, None, where)
         raise TemplateError(f"{where}: !Ref {name} names neither a parameter nor a resource")
 
     def _get_att(self, argument: Any, where: str) -> str:
-        logical_id, _, name = argument.partition(".") if isinstance(argument, str) else (argument[0], "", argument[1])
+        logical_id, name = argument.split(".", 1) if isinstance(argument, str) else argument
         if logical_id not in self._resources:
             raise TemplateError(f"{where}: !GetAtt {logical_id}.{name} names no resource")
+        if logical_id in self._nested and name.startswith("Outputs."):
+            if not self._is_made(logical_id):
+                raise TemplateError(f"{where}: {logical_id} is not made, its condition does not hold")
+            value: str = self._nested[logical_id].output(name.removeprefix("Outputs."), where)
+            return value
         return self.attribute(logical_id, name, where)
 
     def _sub(self, argument: Any, where: str) -> str:
@@ -188,7 +272,7 @@ class Template:
 
     def _find_in_map(self, argument: Any, where: str) -> Any:
         table, *keys = self.resolve(argument, where)
-        found = (self._document.get("Mappings") or {}).get(table, {})
+        found = (self.document.get("Mappings") or {}).get(table, {})
         for key in map(_text, keys):
             # A parameter may be a number; what a mapping maps from is text.
             found = {_text(name): value for name, value in found.items()}
@@ -244,69 +328,6 @@ _INTRINSICS: dict[str, Callable[[Template, Any, str], Any]] = {
     "Fn::And": Template._and,
     "Fn::Or": Template._or,
 }
-
-_NAME_PROPERTY = {FUNCTION: "FunctionName", TABLE: "TableName", QUEUE: "QueueName", BUCKET: "BucketName"}
-
-_ATTRIBUTES: dict[str, dict[str | None, Callable[[Place, str], str]]] = {
-    FUNCTION: {
-        None: lambda place, name: name,
-        "Arn": lambda place, name: f"arn:aws:lambda:{place.region}:{place.account}:function:{name}",
-    },
-    TABLE: {
-        None: lambda place, name: name,
-        "Arn": lambda place, name: f"arn:aws:dynamodb:{place.region}:{place.account}:table/{name}",
-    },
-    QUEUE: {
-        None: lambda place, name: f"{place.endpoint}/{place.account}/{name}",
-        "QueueUrl": lambda place, name: f"{place.endpoint}/{place.account}/{name}",
-        "QueueName": lambda place, name: name,
-        "Arn": lambda place, name: f"arn:aws:sqs:{place.region}:{place.account}:{name}",
-    },
-    BUCKET: {
-        None: lambda place, name: name,
-        "Arn": lambda place, name: f"arn:aws:s3:::{name}",
-    },
-    # A key's own id is given when it is made: here it is known by an alias, as which KMS takes it too.
-    KEY: {
-        None: lambda place, name: f"alias/{name}",
-        "Arn": lambda place, name: f"arn:aws:kms:{place.region}:{place.account}:alias/{name}",
-    },
-}
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML with CloudFormation's short tags."""
-
-
-def _tagged(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    value: Any
-    match node:
-        case yaml.ScalarNode():
-            value = loader.construct_scalar(node)
-        case yaml.SequenceNode():
-            value = loader.construct_sequence(node, deep=True)
-        case yaml.MappingNode():
-            value = loader.construct_mapping(node, deep=True)
-    return {suffix if suffix in _BARE_TAGS else f"Fn::{suffix}": value}
-
-
-_Loader.add_multi_constructor("!", _tagged)
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader with more tags
-    except OSError as error:
-        raise TemplateError(f"cannot read {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise TemplateError(f"{path} is not YAML: {error}") from error
-    resources = document.get("Resources") if isinstance(document, dict) else None
-    if not isinstance(resources, dict):
-        raise TemplateError(f"{path} is not a template: it has no Resources")
-    for name, resource in resources.items():
-        if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
-            raise TemplateError(f"{path}: {name} has no Type")
-    return dict(document)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,8 @@ class LimitsConfig(_Strict):
     streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = None
     """Open at once: each holds an execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
+    open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
+    """Tasks that have not ended: at work, waiting for their turn, or for an answer."""
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]

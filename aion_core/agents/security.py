@@ -19,8 +19,8 @@ from aion_core.errors import ConfigurationError
 def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
     """Return who may call the agent, None where nothing is declared; raises ConfigurationError that names the line."""
     said, where = config.security, f"aion.agents.{agent_id}"
-    guarded = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
-    needing = {skill.id: skill.require for skill in guarded if skill.require}
+    skills = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
+    needing = {skill.id: skill.require for skill in skills if skill.require}
     if said is None or not said.schemes:
         if needing or (said is not None and said.require):
             raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares any.")
@@ -37,6 +37,7 @@ def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
             skill: tuple(_requirement(f"{where}.skills: {skill}", schemes, each) for each in requirements)
             for skill, requirements in needing.items()
         },
+        has_open_skill=len(needing) < len(skills) or not config.skills,
     )
 
 

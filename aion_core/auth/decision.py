@@ -53,13 +53,33 @@ def decide(security: Security, proven: Mapping[str, Principal | Unproven], agent
         missing = _missing(requirement, known)
         if not missing and all(_is_for(principal, agent_id) for principal in known) and _agree(known):
             caller = _joined(known)
-            return Allowed(caller, _skills(security, proven, caller, agent_id))
+            skills = _skills(security, proven, caller, agent_id)
+            if skills or security.has_open_skill:
+                return Allowed(caller, skills)
+            # There is nothing here that they may ask for, as far as can be said.
+            if Unproven.UNKNOWN in proven.values():
+                unknown = True
+                continue
+            missing = _least(security, proven)
         lacking = missing if lacking is None else lacking
     if lacking is not None:
         return Refused(403, scopes=lacking)
     if unknown:
         return Refused(503)
     return Refused(401, frozenset(name for name, found in proven.items() if found is Unproven.INVALID))
+
+
+def _least(security: Security, proven: Mapping[str, Principal | Unproven]) -> frozenset[str]:
+    """Return the fewest scopes that would open some skill to who has proven this."""
+    lacking = [
+        _missing(requirement, [found for name in requirement if isinstance(found := proven[name], Principal)])
+        for require in security.skills.values()
+        for requirement in require
+        if all(isinstance(proven[name], Principal) for name in requirement)
+    ]
+    return min(
+        (scopes for scopes in lacking if scopes), key=lambda scopes: (len(scopes), sorted(scopes)), default=frozenset()
+    )
 
 
 def _missing(requirement: Requirement, known: Iterable[Principal]) -> frozenset[str]:

@@ -78,6 +78,8 @@ class Security:
     """One of these is enough."""
     skills: Mapping[str, tuple[Requirement, ...]] = field(default_factory=dict)
     """What those skills need beyond that, of which any is said."""
+    has_open_skill: bool = True
+    """Whether the agent has a skill that needs no more than the agent does."""
 
     @property
     def needed(self) -> dict[str, Scheme]:

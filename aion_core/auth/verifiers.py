@@ -16,7 +16,7 @@ def build_guards(
 ) -> dict[str, Guard]:
     """Return what stands before each agent; a scheme has one verifier for all of them.
 
-    Raises ConfigurationError, as `users` does.
+    `users` is called now, and again every few minutes. Raises ConfigurationError, as `users` does now.
     """
     schemes: Iterable[Scheme] = {scheme for security in securities.values() for scheme in security.needed.values()}
     verifiers = {scheme: _verifier(scheme, clock, api_keys, users) for scheme in schemes}
@@ -42,8 +42,9 @@ def _verifier(
             return ApiKeyVerifier(scheme, api_keys())
         case Basic():
             from aion_core.auth.basic import BasicVerifier
+            from aion_core.auth.users import Users
 
-            return BasicVerifier(users)
+            return BasicVerifier(Users(users, clock), clock)
         case AwsIam():
             from aion_core.auth.iam import IamVerifier
 

@@ -290,10 +290,14 @@ class Arrivals:
             return Waiting(head, record.held_until())
         return None
 
-    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
         """See `ports.TaskStore.known`."""
-        known = await self._reads.get(keys.message_key(context, message_id))
-        return ingress.repeat_of(content_hash, known["task_id"]["S"], known["content"]["B"]) if known else None
+        for key in _keys_of(context, message_id, idempotency_key):
+            if (known := await self._reads.get(key)) is not None:
+                return ingress.repeat_of(content_hash, known["task_id"]["S"], known["content"]["B"])
+        return None
 
     def _keeps_longer(self, head: Item | None) -> bool:
         """Tell whether a message that comes now makes the task's life noticeably longer."""
@@ -311,9 +315,13 @@ class _Taken:
 
 def _message_keys(new: NewTask) -> list[keys.Key]:
     """Return the keys by which a repeat of the message is known."""
-    found = [keys.message_key(new.context, new.message_id)]
-    if new.idempotency_key:
-        found.insert(0, keys.idempotency_key(new.context.owner, new.context.agent, new.idempotency_key))
+    return _keys_of(new.context, new.message_id, new.idempotency_key)
+
+
+def _keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[keys.Key]:
+    found = [keys.message_key(context, message_id)]
+    if idempotency_key:
+        found.insert(0, keys.idempotency_key(context.owner, context.agent, idempotency_key))
     return found
 
 

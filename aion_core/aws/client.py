@@ -126,15 +126,21 @@ class Calls:
 
     def blocking(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call the operation in this thread."""
-        return _named(partial(self._operation(operation), **parameters))
+        # The client is made in there too: a profile, or a region, that is not there is an answer like others.
+        return _named(lambda: self._operation(operation)(**parameters))
 
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
             # Two threads may both make one; either serves.
-            config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
-            self._client = boto3.session.Session().client(self._service, config=config)  # type: ignore[call-overload]
+            self._client = client_of(self._service)
         method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
         return method
+
+
+def client_of(service: str) -> Any:
+    """Return a new boto3 client of the service, with our time limits, from the environment."""
+    config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
+    return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]
 
 
 def _named(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:

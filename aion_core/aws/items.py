@@ -53,12 +53,14 @@ def head_attributes(head: Head) -> Item:
         "listing_agent": text(keys.listing_agent(head.context.owner, head.context.agent)),
         "listing_context": text(keys.listing_context(head.context)),
         "listing_at": text(listing_at(head)),
-        **(push_attributes(head) if head.push_epoch else {}),
+        **push_attributes(head),
     }
 
 
 def push_attributes(head: Head) -> Item:
-    """Return what a head's item says of who listens."""
+    """Return what a head's item says of who listens; nothing where nobody does."""
+    if head.push_events is None:
+        return {}
     return {"push_epoch": number(head.push_epoch), "push_events": text(head.push_events.value)}
 
 
@@ -77,7 +79,7 @@ def head_of(key: TaskKey, item: Item) -> Head:
         generation=int(item["generation"]["N"]),
         fence=int(item["fence"]["N"]),
         push_epoch=int(item.get("push_epoch", {"N": "0"})["N"]),
-        push_events=PushEvents(item.get("push_events", {"S": PushEvents.STATUS})["S"]),
+        push_events=PushEvents(item["push_events"]["S"]) if "push_events" in item else None,
     )
 
 

@@ -228,6 +228,11 @@ def streams_key(owner: str) -> Key:
     return _key(f"LIMIT#{quoted(owner)}", "STREAMS")
 
 
+def tasks_key(owner: str) -> Key:
+    """Return the key of the item that counts the owner's open tasks."""
+    return _key(f"LIMIT#{quoted(owner)}", "TASKS")
+
+
 def thread_partition(thread_id: str) -> str:
     """Return the partition that holds a LangGraph thread: its checkpoints, subgraphs' included."""
     return f"THREAD#{thread_id}"

@@ -1,12 +1,13 @@
-"""How much each owner asks for, on DynamoDB, with the promises of `ports.RateLimits`: two items an owner.
+"""How much each owner asks for, on DynamoDB, with the promises of `ports.RateLimits`: three items an owner.
 
 The bucket is one number, the time at which it will be full again: a request moves it on by the time in which one token
 comes (a leaky bucket as a meter, ITU-T I.371). So one conditional write takes a token, without a read.
 """
 
+import json
 import math
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
 
 from aion_core.aws import items, keys
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
@@ -14,7 +15,7 @@ from aion_core.aws.items import Item
 from aion_core.aws.table import Table
 from aion_core.aws.writes import put, update
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Clock, Limits, OpenStream
+from aion_core.ports import Clock, Limits, OpenStream, OpenTask, TaskKey
 
 MINUTE = 60_000_000
 """In microseconds: a limit of many requests a minute has tokens of less than a millisecond."""
@@ -28,14 +29,18 @@ HAS_ONE = "full_at <= :latest"
 STREAMS_ARE_AS_READ = "attribute_not_exists(revision) OR revision = :known"
 """Nobody has opened or closed one since they were read."""
 
+ONE_MORE_MAY_BE_OPEN = "attribute_not_exists(tasks) OR size(tasks) < :most"
+"""Fewer tasks are counted than may be."""
+
 Streams = Mapping[str, OpenStream]
 
 
 class DynamoDBRateLimits:
     """`ports.RateLimits` in the one table."""
 
-    def __init__(self, dynamodb: Calls, clock: Clock, *, table: str) -> None:
-        self._dynamodb, self._clock, self._name = dynamodb, clock, table
+    def __init__(self, dynamodb: Calls, clock: Clock, *, table: str, retention: timedelta = timedelta(days=30)) -> None:
+        """`retention`: how long tasks are kept, and with them that they are counted."""
+        self._dynamodb, self._clock, self._name, self._retention = dynamodb, clock, table, retention
         self._table = Table(dynamodb, clock, name=table)
 
     async def take(self, owner: str, *, per_minute: int) -> float:
@@ -78,6 +83,32 @@ class DynamoDBRateLimits:
             return left if len(left) < len(streams) else None
 
         await self._change(owner, without_it)
+
+    async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
+        """See `ports.RateLimits.count_task`. One write; a read more where as many are counted as may be."""
+        key = keys.tasks_key(owner)
+        expires = int((self._clock.now() + self._retention).timestamp())
+        write = update(
+            self._name, key, "SET v = :v, expires = :expires ADD tasks :task", only_if=ONE_MORE_MAY_BE_OPEN,
+            v=items.VERSION, expires=expires, task=_set_of(owner, [task]), most=most,
+        )  # fmt: skip
+        for _ in range(TRIES):
+            if await self._is_written(write["Update"]):
+                return ()
+            found = await self._table.get(key, expired=True)
+            counted = [_open_task(owner, text) for text in found.get("tasks", {}).get("SS", [])] if found else []
+            if task in counted:
+                return ()  # an earlier try of this very call was heard after all
+            if len(counted) >= most:
+                return counted
+            # Some have been forgotten meanwhile: there is room now.
+        raise StoreUnavailable("Too many tasks of one owner are being counted at once.")
+
+    async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
+        """See `ports.RateLimits.forget_tasks`."""
+        if tasks:
+            change = update(self._name, keys.tasks_key(owner), "DELETE tasks :ended", ended=_set_of(owner, tasks))
+            await self._dynamodb("update_item", **change["Update"])
 
     async def _change(self, owner: str, change: Callable[[Streams], Streams | None]) -> bool:
         """Write what the change makes of the streams that are open; return False where it makes nothing of them."""
@@ -125,6 +156,20 @@ def _streams(item: Item | None) -> list[OpenStream]:
         OpenStream(id_, each["M"]["task_id"]["S"], datetime.fromtimestamp(int(each["M"]["until"]["N"]) / 1000, UTC))
         for id_, each in held.items()
     ]
+
+
+def _set_of(owner: str, tasks: Collection[OpenTask]) -> Item:
+    """Return the set of the tasks' texts: when, which, and whose where that is not the owner's own (a tenant's)."""
+    told = (
+        [items.milliseconds(task.since), task.key.task_id, *([task.key.owner] if task.key.owner != owner else [])]
+        for task in tasks
+    )
+    return {"SS": [json.dumps(each, separators=(",", ":")) for each in told]}
+
+
+def _open_task(owner: str, text: str) -> OpenTask:
+    since, task_id, whose = (*json.loads(text), owner)[:3]
+    return OpenTask(TaskKey(whose, task_id), datetime.fromtimestamp(since / 1000, UTC))
 
 
 def _microseconds(at: datetime) -> int:

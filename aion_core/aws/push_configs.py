@@ -1,6 +1,7 @@
 """Push configs and their deliveries on DynamoDB, with the promises of `ports.PushConfigs`; secrets are sealed there."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import chain
@@ -13,10 +14,13 @@ from aion_core.aws.push_rows import PushRows, revised
 from aion_core.aws.push_writes import PushWrites, find
 from aion_core.aws.table import Table
 from aion_core.aws.task_writes import TaskWrites
-from aion_core.errors import StoreUnavailable, TaskNotFound
-from aion_core.ports import Cipher, Claim, Clock, Delivery, OverduePush, PushConfig, TaskKey
+from aion_core.errors import StoreError, StoreUnavailable, TaskNotFound
+from aion_core.ports import Cipher, Claim, Clock, Delivery, Head, OverduePush, PushConfig, TaskKey
+from aion_core.push import schedule
 from aion_core.tasks import deliveries, pushed
 from aion_core.tasks.contexts import moment
+
+logger = logging.getLogger(__name__)
 
 
 class DynamoDBPushConfigs:
@@ -89,7 +93,17 @@ class DynamoDBPushConfigs:
         """See `ports.PushConfigs.claim`."""
         claimed = revised(deliveries.claimed(delivery, until))
         item = await self._changed(delivery, claimed)
-        return Claim(claimed, await self._rows.open(delivery.task, item)) if item is not None else None
+        if item is None:
+            return None
+        try:
+            return Claim(claimed, await self._rows.open(delivery.task, item))
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            # Neither does a key come back by itself that may not be used any more.
+            labels = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
+            logger.exception("A push config cannot be read.", extra=labels)
+            return Claim(claimed, None)
 
     async def advance(self, claim: Claim, *, cursor: int, until: datetime) -> Claim:
         """See `ports.PushConfigs.advance`."""
@@ -125,6 +139,20 @@ class DynamoDBPushConfigs:
             else:
                 return
         raise StoreUnavailable("The event is being written by too many at once.")
+
+    async def nobody_listens(self, head: Head) -> None:
+        """See `ports.PushConfigs.nobody_listens`."""
+        write = self._tasks.desert(head, pushed.deserted(head))["Update"]
+        for attempt in range(TRIES):
+            try:
+                await self._dynamodb("update_item", **write)
+            except Refused as refused:
+                if not refused.conflict:
+                    return  # somebody has begun to listen, or the task has expired
+                await let_others_write(attempt)
+            else:
+                return
+        raise StoreUnavailable("The task is being written by too many at once.")
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""
@@ -168,7 +196,7 @@ class DynamoDBPushConfigs:
     async def overdue(self, *, limit: int) -> Sequence[OverduePush]:
         """See `ports.PushConfigs.overdue`."""
         found = await asyncio.gather(*(self._overdue(shard, limit) for shard in range(keys.DUE_SHARDS)))
-        return sorted(chain.from_iterable(found), key=lambda overdue: overdue.at)[:limit]
+        return schedule.by_turns(chain.from_iterable(found), limit)
 
     async def _overdue(self, shard: int, limit: int) -> list[OverduePush]:
         page = await self._reads.due(keys.push_due_partition(shard), limit)

@@ -61,6 +61,7 @@ class PushRows:
             scheme=said["scheme"],
             credentials=said["credentials"],
             secrets=tuple(said["secrets"]),
+            older_until=datetime.fromisoformat(said["older_until"]) if said.get("older_until") else None,
             version=PushVersion(said["version"]),
             events=PushEvents(said["events"]),
         )
@@ -73,6 +74,7 @@ class PushRows:
             "scheme": config.scheme,
             "credentials": config.credentials,
             "secrets": config.secrets,
+            "older_until": config.older_until.isoformat() if config.older_until else None,
             "version": config.version,
             "events": config.events,
         }

@@ -103,9 +103,11 @@ class DynamoDBTaskStore:
         """See `ports.TaskStore.follow_up`."""
         return await self._arrivals.follow_up(follow_up, holder=holder, when_busy=when_busy)
 
-    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
         """See `ports.TaskStore.known`."""
-        return await self._arrivals.known(context, message_id, content_hash)
+        return await self._arrivals.known(context, message_id, content_hash, idempotency_key=idempotency_key)
 
     # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

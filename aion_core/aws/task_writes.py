@@ -64,6 +64,7 @@ TASK_ASKS = "interrupted = :task"
 LEASE_IS_AS_DEAD_AS_READ = f"{FENCE_IS_AS_READ} AND #until = :read"
 LEASE_IS_MINE = "fence = :fence AND holder = :holder"
 FENCE_IS_MINE = "fence = :fence"
+LISTENERS_ARE_AS_READ = "push_epoch = :known_epoch"
 NOBODY_NEW_LISTENS = "(attribute_not_exists(push_epoch) OR push_epoch = :known_epoch)"
 HEAD_IS_AS_I_KNOW_IT = f"generation = :known AND fence = :known_fence AND {NOBODY_NEW_LISTENS}"
 TASK_HAS_NOT_GONE_ON = f"generation = :known AND {NOBODY_NEW_LISTENS}"
@@ -157,6 +158,17 @@ class TaskWrites:
             only_if=TASK_IS_KEPT,
             known_epoch=head.push_epoch,
             **items.push_attributes(after),
+        )
+
+    def desert(self, head: Head, after: Head) -> Write:
+        """Nobody listens to the task any more, unless somebody has begun to meanwhile."""
+        return update(
+            self._table,
+            keys.head_key(head.key),
+            "SET push_epoch = :push_epoch REMOVE push_events",
+            only_if=LISTENERS_ARE_AS_READ,
+            known_epoch=head.push_epoch,
+            push_epoch=after.push_epoch,
         )
 
     def listen_at_work(self, head: Head, after: Head) -> Write:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from aion_core import log
 from aion_core.aws.queues import bell_of as bell_of
 from aion_core.aws.queues import push_bell_of as push_bell_of
+from aion_core.bootstrap.operations import Operations
+from aion_core.bootstrap.operations import build_operations as _build_operations
 from aion_core.settings import Settings
 from aion_core.tasks.sweep import Sweep
 
@@ -21,41 +23,55 @@ os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
 os.environ.setdefault("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS", "false")
 
 
+def build_operations(settings: Settings | None = None) -> Operations:
+    """Return what the operator sees of this function; it comes first, so that what follows is logged by its rules.
+
+    Raises ConfigurationError that names the setting.
+    """
+    log.install()
+    return _build_operations(settings or Settings.from_environ())
+
+
 def build_app(settings: Settings | None = None) -> "FastAPI":
     """Return the ASGI app with all it needs, made once per execution environment.
 
     Raises ConfigurationError that names the setting or the line of aion.yaml.
     """
-    log.install()
+    settings = settings or Settings.from_environ()
+    operations = build_operations(settings)
     from aion_core.bootstrap.app import build_app as build
 
-    return build(settings or Settings.from_environ())
+    return build(settings, operations)
 
 
-def build_worker(settings: Settings | None = None) -> "Worker":
+def build_worker(settings: Settings | None = None, operations: Operations | None = None) -> "Worker":
     """Return what answers bells with turns, made once per execution environment; raises as `build_app` does."""
-    log.install()
+    settings = settings or Settings.from_environ()
+    operations = operations or build_operations(settings)
     from aion_core.bootstrap.engine import build_engine
 
-    return build_engine(settings or Settings.from_environ()).worker
+    return build_engine(settings, operations).worker
 
 
-def build_sweep(settings: Settings | None = None) -> Sweep:
+def build_sweep(settings: Settings | None = None, operations: Operations | None = None) -> Sweep:
     """Return what finds overdue work, made once per execution environment; it loads no agent and no framework."""
-    log.install()
+    settings = settings or Settings.from_environ()
+    operations = operations or build_operations(settings)
     from aion_core.bootstrap.stores import build_stores
     from aion_core.clock import SystemClock
 
-    stores = build_stores(settings or Settings.from_environ(), SystemClock())
-    return Sweep(stores.tasks, stores.bells, *((stores.push.configs, stores.push.bells) if stores.push else ()))
+    stores = build_stores(settings, SystemClock())
+    push = (stores.push.configs, stores.push.bells) if stores.push else ()
+    return Sweep(stores.tasks, stores.bells, *push, metrics=operations.metrics)
 
 
-def build_push(settings: Settings | None = None) -> "PushDelivery":
+def build_push(settings: Settings | None = None, operations: Operations | None = None) -> "PushDelivery":
     """Return what delivers push notifications, made once per execution environment; it loads no agent and no framework.
 
     Raises ConfigurationError that names the setting.
     """
-    log.install()
+    settings = settings or Settings.from_environ()
+    operations = operations or build_operations(settings)
     from aion_core.bootstrap.push import build_push as build
 
-    return build(settings or Settings.from_environ())
+    return build(settings, operations)

@@ -6,6 +6,7 @@ from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
 from aion_core.bootstrap.callers import build_guards, who_may_call
 from aion_core.bootstrap.engine import Engine, build_engine
+from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key
 from aion_core.protocol.types import AgentCard
@@ -13,14 +14,17 @@ from aion_core.push.configs import PushRegistry
 from aion_core.settings import Settings
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.service import TaskService
 from aion_core.web.app import Counted, Served
 from aion_core.web.app import build_app as build_web_app
 
 
-def build_app(settings: Settings) -> FastAPI:
+def build_app(settings: Settings, operations: Operations) -> FastAPI:
     """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
-    engine = build_engine(settings)
+    engine = build_engine(settings, operations)
+    limits = engine.limits
+    counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
         engine.stores.tasks,
         engine.worker,
@@ -29,6 +33,7 @@ def build_app(settings: Settings) -> FastAPI:
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
         replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
+        open_tasks=_open_tasks(engine, counted),
     )
     key = card_key(settings)
 
@@ -47,9 +52,7 @@ def build_app(settings: Settings) -> FastAPI:
         delivers = engine.stores.push is not None and engine.stores.push.opens
         card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
         extended = extended_card(card, config, security)
-        served[agent_id] = Served(engine.agents[agent_id], signed(card), signed(extended) if extended else None)
-    limits = engine.limits
-    counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None
+        served[agent_id] = Served(engine.agents[agent_id], signed(card), extended, signed)
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     return build_web_app(
@@ -63,7 +66,16 @@ def build_app(settings: Settings) -> FastAPI:
         guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
         loopback_only=not settings.auth,
         counted=counted,
+        beside=engine.sweeping,
+        metrics=operations.metrics,
+        traces=operations.traces,
     )
+
+
+def _open_tasks(engine: Engine, counted: Counted | None) -> OpenTasks | None:
+    """Return what counts each caller's open tasks, where they are limited."""
+    most = counted.limits.open_tasks_per_owner if counted else None
+    return OpenTasks(counted.counts, engine.stores.tasks, engine.clock, most=most) if counted and most else None
 
 
 def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
@@ -73,5 +85,11 @@ def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
         return None
     events = {agent_id: config.push.events for agent_id, config in engine.configs.items()}
     return PushRegistry(
-        stores.push.configs, stores.push.bells, stores.tasks, stores.task_list, allowed(settings), events=events
+        stores.push.configs,
+        stores.push.bells,
+        stores.tasks,
+        stores.task_list,
+        allowed(settings),
+        engine.clock,
+        events=events,
     )

@@ -46,7 +46,7 @@ def build_guards(
 
 def basic_users(settings: Settings) -> dict[str, str]:
     """Return the users' hashes by their names; raises ConfigurationError that names where they lie."""
-    from aion_core.auth.basic import users_in
+    from aion_core.auth.users import users_in
 
     if not settings.basic_users_secret and not settings.basic_users_file:
         raise ConfigurationError(

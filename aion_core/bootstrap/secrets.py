@@ -1,6 +1,5 @@
-"""What must not lie in the environment: read from Secrets Manager, or, in development, from a file."""
+"""What must not lie in the environment: read from Secrets Manager or SSM, or, in development, from a file."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,9 @@ def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
     Raises ConfigurationError.
     """
     if secret:
-        from aion_core.aws.client import Calls
-        from aion_core.aws.secrets import read_secret
+        from aion_core.aws.secrets import Secrets
 
-        with ThreadPoolExecutor(1) as executor:
-            return read_secret(Calls("secretsmanager", executor), secret), f"the secret {secret} ({variable})"
+        return Secrets().read(secret, variable), f"the secret {secret} ({variable})"
     try:
         return Path(file).read_text(encoding="utf-8"), f"{file} ({variable})"
     except (OSError, UnicodeDecodeError) as error:
@@ -30,7 +27,11 @@ def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
 
 
 def card_key(settings: Settings) -> "Key | None":
-    """Return the key that signs the cards, where there is one; raises ConfigurationError that names where it lies."""
+    """Return the key that signs the cards, where there is one; raises ConfigurationError that names where it lies.
+
+    It is read once: a process whose cards are signed with one key must not show another, which is in force when all
+    processes have begun anew, by a deployment.
+    """
     if not settings.card_key_file and not settings.card_key_secret:
         return None
     from aion_core.protocol.keys import signing_key

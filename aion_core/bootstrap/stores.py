@@ -139,7 +139,7 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     def rate_limits() -> RateLimits:
         from aion_core.aws.limits import DynamoDBRateLimits
 
-        return DynamoDBRateLimits(dynamodb, clock, table=settings.table)
+        return DynamoDBRateLimits(dynamodb, clock, table=settings.table, retention=retention)
 
     bells = SQSBells(sqs, queue_url=settings.task_queue_url)
     task_list = DynamoDBTaskList(dynamodb, clock, table=settings.table)

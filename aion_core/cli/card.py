@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from aion_core.cli import options
 from aion_core.errors import ConfigurationError
-from aion_core.settings import WEB_ADDRESS
 
 _TIMEOUT_SECONDS = 10
 
@@ -19,43 +19,22 @@ _CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtende
 """How the URL of a card ends, where it is not that of an agent."""
 
 
-def _web_address(_: click.Context, __: click.Parameter, given: str) -> str:
-    if given and not WEB_ADDRESS.fullmatch(given):
-        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
-    return given
-
-
-@click.group()
+@click.group(short_help="Show, sign and verify agent cards.")
 def card() -> None:
     """Show, sign and verify agent cards, and make the keys for it."""
 
 
 @card.command(
+    short_help="Print an agent's card.",
     epilog="""\b
 Examples:
   aion card show
   aion card show helper --base-url https://agents.example.com
-  aion card show --extended | aion card sign - --key private.pem"""
+  aion card show --extended | aion card sign - --key private.pem""",
 )
 @click.argument("agent", required=False)
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    default=Path("aion.yaml"),
-    envvar="AION_CONFIG",
-    show_default=True,
-    show_envvar=True,
-    help="The aion.yaml that declares the agents.",
-)
-@click.option(
-    "--base-url",
-    default="http://127.0.0.1:8000",
-    envvar="AION_BASE_URL",
-    show_default=True,
-    show_envvar=True,
-    callback=_web_address,
-    help="Where clients reach the server.",
-)
+@options.config
+@options.base_url
 @click.option("--extended", is_flag=True, help="The extended card, which the server gives to authenticated callers.")
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
     """Print the card that aion.yaml gives AGENT, or the agent that answers at the root."""
@@ -85,16 +64,20 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
 
 
 @card.command(
+    short_help="Sign a card.",
     epilog="""\b
 Examples:
   aion card sign card.json --key private.pem > signed.json
-  aion card show | aion card sign - --key private.pem --key-id 2026"""
+  aion card show | aion card sign - --key private.pem --key-id 2026""",
 )
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--key", "key_file", type=click.Path(path_type=Path), required=True, help="The private key, PEM or JWK.")
 @click.option("--key-id", default="", help="What the signatures call the key; its thumbprint where nothing is said.")
 @click.option(
-    "--key-url", default="", callback=_web_address, help="Where the public key can be read, as a JWK set (`jku`)."
+    "--key-url",
+    default="",
+    callback=options.web_address,
+    help="Where the public key can be read, as a JWK set (`jku`).",
 )
 def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     """Print the card in FILE (- reads it from standard input) with signatures, after those it has.
@@ -119,11 +102,12 @@ def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
 
 
 @card.command(
+    short_help="Check a card's signatures.",
     epilog="""\b
 Examples:
   aion card verify https://agents.example.com --jwks https://agents.example.com/.well-known/jwks.json
   aion card verify signed.json --key public.jwk
-  aion card show | aion card sign - --key private.pem | aion card verify - --key public.jwk"""
+  aion card show | aion card sign - --key private.pem | aion card verify - --key public.jwk""",
 )
 @click.argument("source", metavar="URL|FILE")
 @click.option("--key", "key_file", metavar="FILE", help="The public key that you trust, PEM or JWK.")
@@ -152,10 +136,11 @@ def verify(source: str, key_file: str | None, jwks: str | None) -> None:
 
 
 @card.command(
+    short_help="Make a key that signs cards.",
     epilog="""\b
 Examples:
   aion card keygen private.pem
-  aion card keygen private.pem --algorithm EdDSA --public public.jwk"""
+  aion card keygen private.pem --algorithm EdDSA --public public.jwk""",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from aion_core.agents.config import AgentConfig, default_agent, read_config
+from aion_core.cli import options
 from aion_core.cli.key import development_header
 from aion_core.errors import ConfigurationError
 
@@ -27,7 +28,7 @@ GRACE_SECONDS = 3
 """How long open streams may take to end after Ctrl-C, and then turns that nobody waits for."""
 
 
-@click.command()
+@click.command(short_help="Serve the agents here; no account, no key.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -37,15 +38,7 @@ GRACE_SECONDS = 3
     show_envvar=True,
     help="Where to listen on 127.0.0.1; 0 takes a free port.",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    default=Path("aion.yaml"),
-    envvar="AION_CONFIG",
-    show_default=True,
-    show_envvar=True,
-    help="The aion.yaml to serve; paths in it are relative to its folder.",
-)
+@options.config
 @click.option(
     "--store",
     type=click.Choice(["dynamodb", "memory"]),

@@ -1,13 +1,15 @@
 """`aion key`: makes the API keys of a deployment, lists them, takes them away. A key is shown once, when it is made."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from aion_core.bootstrap.operator import build_keys
+from aion_core.cli import options
+from aion_core.cli.options import Deployment
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 
@@ -15,17 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aion_core.agents.config import AgentConfig
-    from aion_core.ports import ApiKeys
 
 MAX_WORD = 256
-
-_table = click.option(
-    "--table",
-    envvar="AION_TABLE",
-    required=True,
-    show_envvar=True,
-    help="The deployment's table: the stack's output TableName. AWS credentials come from where AWS tools find them.",
-)
 
 
 @click.group()
@@ -34,36 +27,29 @@ def key() -> None:
 
 
 @key.command(
+    short_help="Make a key, and print it this once.",
     epilog="""\b
 Examples:
-  aion key create alice@example.com --table aion-dev-Table-1ABC
-  aion key create billing --agent helper --scope orders.read --days 90"""
+  aion key create alice@example.com --stack aion-dev
+  aion key create billing --agent helper --scope orders.read --days 90""",
 )
 @click.argument("principal")
-@_table
 @click.option("--agent", "agents", multiple=True, help="An agent that it opens; every agent where none is named.")
 @click.option("--scope", "scopes", multiple=True, help="A scope that it gives.")
 @click.option("--tenant", default="", help="The tenant that it is for; its holder chooses where nothing is said.")
 @click.option(
     "--days", type=click.IntRange(1, 3650), help="After how many days it expires; never where nothing is said."
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    default=Path("aion.yaml"),
-    envvar="AION_CONFIG",
-    show_default=True,
-    show_envvar=True,
-    help="The aion.yaml that declares the agents.",
-)
+@options.config
+@options.deployment
 def create(
     principal: str,
-    table: str,
     agents: tuple[str, ...],
     scopes: tuple[str, ...],
     tenant: str,
     days: int | None,
     config: Path,
+    deployment: Deployment,
 ) -> None:
     """Make a key for PRINCIPAL, who owns what is done with it, and print it: this once, for only its hash is kept.
 
@@ -91,16 +77,16 @@ def create(
         tenant=tenant,
         expires=now + timedelta(days=days) if days else None,
     )
-    asyncio.run(keys_in(table).add(made.record))
+    asyncio.run(build_keys(deployment.table).add(made.record))
     click.echo(f"The key {made.record.id} of {principal}. It is not shown again:", err=True)
     click.echo(made.text)
 
 
-@key.command("list")
-@_table
-def list_keys(table: str) -> None:
+@key.command("list", short_help="Print the keys, never whole.")
+@options.deployment
+def list_keys(deployment: Deployment) -> None:
     """Print the keys, the newest first: id, principal, last four characters, when it was made, and what it is for."""
-    for found in asyncio.run(keys_in(table).all()):
+    for found in asyncio.run(build_keys(deployment.table).all()):
         agents = ",".join(sorted(found.agents)) if found.agents is not None else "every agent"
         more = [
             *(["scopes " + ",".join(sorted(found.scopes))] if found.scopes else []),
@@ -111,14 +97,14 @@ def list_keys(table: str) -> None:
         click.echo("\t".join(words))
 
 
-@key.command()
+@key.command(short_help="Take a key away, at once.")
 @click.argument("key_id")
-@_table
-def revoke(key_id: str, table: str) -> None:
+@options.deployment
+def revoke(key_id: str, deployment: Deployment) -> None:
     """Take the key KEY_ID away, at once; tasks stay their principal's."""
     # Who pastes the key itself means its id, and has shown it to the shell's history already.
     found = key_id.split("_")[1] if key_id.startswith("aion_") and key_id.count("_") >= 2 else key_id
-    if not asyncio.run(keys_in(table).revoke(found)):
+    if not asyncio.run(build_keys(deployment.table).revoke(found)):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
     click.echo(f"The key {found} is revoked.")
 
@@ -140,18 +126,10 @@ def development_header(agents: "Mapping[str, AgentConfig]", table: str) -> str:
         return ""
     scopes = frozenset(scope for _, scopes in asked_for for scope in scopes)
     made = make_key("developer", now=SystemClock().now(), scopes=scopes)
-    asyncio.run(keys_in(table).add(made.record))
+    asyncio.run(build_keys(table).add(made.record))
     return f"{asked_for[0][0]}: {made.text}"
 
 
 def _check_word(what: str, word: str) -> None:
     if not word.strip() or len(word) > MAX_WORD or not word.isprintable():
         raise ConfigurationError(f"{what} has to be a name of 1 to {MAX_WORD} characters that can be printed.")
-
-
-def keys_in(table: str) -> "ApiKeys":
-    """Return where the keys of the deployment with this table are."""
-    from aion_core.aws.api_keys import DynamoDBApiKeys
-    from aion_core.aws.client import Calls
-
-    return DynamoDBApiKeys(Calls("dynamodb", ThreadPoolExecutor(4)), SystemClock(), table=table)

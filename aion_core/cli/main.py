@@ -1,4 +1,4 @@
-"""`aion`: what a person types. Each command is a file of its own, imported when it is called."""
+"""`aion`: what a person types. Each command is a file of its own; what it needs is imported when it is called."""
 
 import sys
 
@@ -7,8 +7,12 @@ import click
 from aion_core import __version__
 from aion_core.cli.card import card
 from aion_core.cli.dev import dev
+from aion_core.cli.dlq import dlq
+from aion_core.cli.doctor import doctor
 from aion_core.cli.key import key
 from aion_core.cli.push import push
+from aion_core.cli.sentences import sentence
+from aion_core.cli.tasks import tasks
 from aion_core.cli.user import user
 from aion_core.errors import AionError
 
@@ -16,20 +20,24 @@ from aion_core.errors import AionError
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="aion")
 def aion() -> None:
-    """A2A servers for LangGraph graphs and ADK agents, on AWS Lambda and here."""
+    """A2A servers for LangGraph graphs and ADK agents, on AWS Lambda and here.
+
+    Commands that look at a deployment take its stack (--stack, AION_STACK), or the variables that its functions have
+    (AION_TABLE, …), and your own AWS credentials.
+    """
 
 
-aion.add_command(dev)
-aion.add_command(card)
-aion.add_command(key)
-aion.add_command(push)
-aion.add_command(user)
+for command in (dev, doctor, card, key, user, tasks, push, dlq):
+    aion.add_command(command)
 
 
 def main() -> None:
-    """Run the command; what the user can mend is one sentence, not a traceback."""
+    """Run the command; what the user can mend is one sentence, not a traceback.
+
+    It exits 2 where the command is not right, 1 where what it asks for fails.
+    """
     try:
         aion()
     except AionError as error:
-        click.echo(f"aion: {error}", err=True)
+        click.echo(f"aion: {sentence(error)}", err=True)
         sys.exit(1)

@@ -1,48 +1,60 @@
 """`aion push`: how far the notifications of tasks have come, and the given-up ones posted again. It opens no secret."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
-from aion_core.clock import SystemClock
+from aion_core.cli import options
+from aion_core.cli.options import Deployment
+from aion_core.cli.owners import owner as named_owner
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Delivery, PushBell
+from aion_core.ports import Delivery, PushBell, TaskFilter, TaskKey
 
-_table = click.option(
-    "--table",
-    envvar="AION_TABLE",
-    required=True,
-    show_envvar=True,
-    help="The deployment's table: the stack's output TableName. AWS credentials come from where AWS tools find them.",
-)
+if TYPE_CHECKING:
+    from aion_core.bootstrap.operator import PushOperator
+
+SCANS = "Reading the whole table, since no owner is named (--owner or --subject): it takes its time with a large one."
 
 
-@click.group()
+@click.group(short_help="See which notifications fail; post them again.")
 def push() -> None:
-    """Look after push notifications: see which fail or were given up, and have them posted again."""
+    """Look after push notifications: see which fail or were given up, and have them posted again.
 
-
-@push.command("list")
-@_table
-@click.option("--all", "everything", is_flag=True, help="Those too with which nothing is wrong.")
-def list_pushes(table: str, *, everything: bool) -> None:
-    """Print the push configs whose notifications fail, were given up, or whose receivers are gone.
-
-    It reads the whole table, and takes its time with a large one.
+    A task's key holds its owner. Where none is named (--owner or --subject), the whole table is read.
     """
-    for delivery in _found(table):
+
+
+@push.command(
+    "list",
+    short_help="Print what fails, was given up, or is gone.",
+    epilog="""\b
+Examples:
+  aion push list --stack aion-prod
+  aion push list --subject alice@example.com --agent helper --stack aion-prod""",
+)
+@click.option("--all", "everything", is_flag=True, help="Those too with which nothing is wrong.")
+@named_owner
+@click.option("--agent", default="", help="The owner's tasks with this agent; needed beside an owner.")
+@click.option("--context", "context_id", default="", help="In this context of the owner and agent.")
+@options.deployment
+def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool) -> None:
+    """Print the push configs whose notifications fail, were given up, or whose receivers are gone."""
+    if bool(owner) != bool(agent) or (context_id and not owner):
+        raise click.UsageError("Tasks are listed by owner and agent (and context): say both, or none for all of them.")
+    for delivery in asyncio.run(_listed(_operator(deployment), owner, agent, context_id)):
         if everything or _state(delivery) != "well":
             click.echo("\t".join([delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]))
 
 
-@push.command()
+@push.command(short_help="Print how far a task's webhooks have come.")
 @click.argument("task_id")
-@_table
-def show(task_id: str, table: str) -> None:
+@named_owner
+@options.deployment
+def show(task_id: str, owner: str, deployment: Deployment) -> None:
     """Print all that is known of the notifications of the task TASK_ID: neither URLs nor credentials."""
-    for delivery in _of_task(table, task_id):
+    for delivery in asyncio.run(_of_task(_operator(deployment), owner, task_id)):
         lines = {
             "config": delivery.config_id,
             "owner": delivery.task.owner,
@@ -58,65 +70,74 @@ def show(task_id: str, table: str) -> None:
 
 
 @push.command(
+    short_help="Post again what was given up.",
     epilog="""\b
 Examples:
-  aion push redrive 0199f0a2-… --table aion-dev-Table-1ABC
-  aion push redrive 0199f0a2-… mine"""
+  aion push redrive 0199f0a2-… --subject alice@example.com --stack aion-prod
+  aion push redrive 0199f0a2-… mine""",
 )
 @click.argument("task_id")
 @click.argument("config_id", required=False)
-@_table
+@named_owner
 @click.option(
     "--queue",
     envvar="AION_PUSH_QUEUE_URL",
     show_envvar=True,
-    help="The stack's output PushQueueUrl; without it the sweep finds the work, within two minutes.",
+    help="The output PushQueueUrl, without --stack; without either the sweep finds the work, within two minutes.",
 )
-def redrive(task_id: str, config_id: str | None, table: str, queue: str | None) -> None:
+@options.deployment
+def redrive(task_id: str, config_id: str | None, owner: str, queue: str | None, deployment: Deployment) -> None:
     """Post again what was given up of the task TASK_ID, and go on with receivers that were gone.
 
     What came after the first event that was given up is posted again too, under the ids that it had.
     """
-    chosen = [each for each in _of_task(table, task_id) if config_id in (None, each.config_id)]
+    operator = _operator(deployment, queue)
+    chosen = [each for each in asyncio.run(_of_task(operator, owner, task_id)) if config_id in (None, each.config_id)]
     if not chosen:
         raise ConfigurationError(f"The task has no push config {config_id!r}. See `aion push show {task_id}`.")
     for delivery in chosen:
         if delivery.dead or delivery.disabled or delivery.tries:
-            asyncio.run(_redrive(table, queue, delivery))
+            asyncio.run(_redrive(operator, delivery))
             click.echo(f"{delivery.config_id}: posted again from event {_first(delivery)} on.")
         else:
             click.echo(f"{delivery.config_id}: nothing was given up.")
 
 
-async def _redrive(table: str, queue: str | None, delivery: Delivery) -> None:
-    from aion_core.aws.client import Calls
-    from aion_core.aws.push_configs import DynamoDBPushConfigs
-    from aion_core.aws.queues import SQSPushBells
+def _operator(deployment: Deployment, queue: str | None = None) -> "PushOperator":
+    from aion_core.bootstrap.operator import build_push_operator
 
-    with ThreadPoolExecutor(2) as executor:
-        configs = DynamoDBPushConfigs(Calls("dynamodb", executor), None, SystemClock(), table=table)
-        await configs.redrive(delivery.task, delivery.config_id)
-        if queue:
-            await SQSPushBells(Calls("sqs", executor), queue_url=queue).ring(PushBell(delivery.task))
+    deployment.named("AION_TABLE")
+    given = {"AION_PUSH_QUEUE_URL": queue} if queue else {}
+    return build_push_operator({**given, **deployment.environ} if deployment.stack else {**deployment.environ, **given})
 
 
-def _of_task(table: str, task_id: str) -> list[Delivery]:
-    found = _found(table, task_id)
+async def _redrive(operator: "PushOperator", delivery: Delivery) -> None:
+    await operator.configs.redrive(delivery.task, delivery.config_id)
+    if operator.bells is not None:
+        await operator.bells.ring(PushBell(delivery.task))
+
+
+async def _of_task(operator: "PushOperator", owner: str, task_id: str) -> list[Delivery]:
+    if owner:
+        found = list(await operator.configs.deliveries(TaskKey(owner, task_id)))
+    else:
+        click.echo(SCANS, err=True)
+        found = [delivery async for delivery in operator.inspection.deliveries(task_id)]
     if not found:
         raise ConfigurationError(f"No push config is known of a task {task_id}. See `aion push list --all`.")
     return found
 
 
-def _found(table: str, task_id: str = "") -> list[Delivery]:
-    from aion_core.aws.client import Calls
-    from aion_core.aws.push_search import PushSearch
-
-    async def found() -> list[Delivery]:
-        with ThreadPoolExecutor(2) as executor:
-            search = PushSearch(Calls("dynamodb", executor), SystemClock(), table=table)
-            return [delivery async for delivery in search.deliveries(task_id)]
-
-    return asyncio.run(found())
+async def _listed(operator: "PushOperator", owner: str, agent: str, context_id: str) -> list[Delivery]:
+    if not owner:
+        click.echo(SCANS, err=True)
+        return [delivery async for delivery in operator.inspection.deliveries()]
+    tasks, after, found = TaskFilter(owner, agent, context_id or None), None, list[Delivery]()
+    while places := await operator.task_list.page(tasks, after=after, limit=100):
+        for place in places:
+            found += await operator.configs.deliveries(TaskKey(owner, place.task_id))
+        after = places[-1]
+    return found
 
 
 def _state(delivery: Delivery) -> str:

@@ -14,6 +14,7 @@ def user() -> None:
 
 
 @user.command(
+    short_help="Ask for a password, and print its hash.",
     name="hash",
     epilog="""\b
 Examples:

@@ -1,12 +1,15 @@
-"""One line of JSON per log record: what CloudWatch keeps as one event, a traceback too."""
+"""One line of JSON per log record, a traceback too: what CloudWatch keeps as one event.
+
+An app that has lines of its own puts them in this one's place, for the loop's records too.
+"""
 
 import json
 import logging
 import sys
 from datetime import UTC, datetime
 
-LABELS = ("correlation_id", "task_id", "traceparent")
-"""What a record may carry, by `extra`, and its line says: by these the lines of one request, task or trace are found."""
+REQUEST_ID = "function_request_id"
+"""What a record of the loop carries, as `extra`, and its line says, under Powertools' name: which invocation it is of."""
 
 
 class JsonLine(logging.Formatter):
@@ -20,7 +23,8 @@ class JsonLine(logging.Formatter):
             "message": record.getMessage(),
             "logger": record.name,
         }
-        line |= {label: value for label in LABELS if isinstance(value := getattr(record, label, None), str)}
+        if isinstance(request_id := getattr(record, REQUEST_ID, None), str):
+            line[REQUEST_ID] = request_id
         if record.exc_info:
             line["stackTrace"] = self.formatException(record.exc_info)
         return json.dumps(line)

@@ -8,6 +8,7 @@ from mangum.types import ASGI, Message, Receive, Scope, Send
 
 from .application import Lifespan
 from .invocation import EventReader, Invocation, InvocationContext, NotAnHttpEvent
+from .log import REQUEST_ID
 from .response import APP_FAILED, OUT_OF_TIME, Response, Stage
 from .runtime_api import ErrorReport, RuntimeApi
 from .settings import Settings
@@ -73,32 +74,52 @@ class InvocationLoop:
                 await response.finish_for_the_app(OUT_OF_TIME if stopped else APP_FAILED)
                 await response.receipt()
         except TimeoutError:
-            logger.error("Invocation %s: its reader did not take the response in time", invocation.request_id)
+            logger.error(
+                "Invocation %s: its reader did not take the response in time",
+                invocation.request_id,
+                extra=_found_by(invocation),
+            )
         finally:
             response.close()
 
     async def _refuse(self, invocation: Invocation, refusal: NotAnHttpEvent) -> None:
-        logger.warning("Invocation %s refused: %s", invocation.request_id, refusal, exc_info=refusal)
+        logger.warning(
+            "Invocation %s refused: %s", invocation.request_id, refusal, exc_info=refusal, extra=_found_by(invocation)
+        )
         message = f"This function answers HTTP events only; the event is refused: {refusal}."
         try:
             await self._api.refuse(invocation, ErrorReport("Runtime.NotAnHttpEvent", message))
         except OSError as error:
             # If the Runtime API is gone for good, asking it for the next invocation will tell.
-            logger.warning("Invocation %s: the refusal was not taken: %r", invocation.request_id, error)
+            logger.warning(
+                "Invocation %s: the refusal was not taken: %r",
+                invocation.request_id,
+                error,
+                extra=_found_by(invocation),
+            )
 
 
 def _log_outcome(call: asyncio.Task[None], response: Response, invocation: Invocation, *, stopped: bool) -> None:
     """Tell the log what the client is not told."""
+    found_by = _found_by(invocation)
     error = None if not call.done() or call.cancelled() else call.exception()
     if error is not None:
-        logger.error("Invocation %s: the app failed", invocation.request_id, exc_info=error)
+        logger.error("Invocation %s: the app failed", invocation.request_id, exc_info=error, extra=found_by)
     if not call.done():
-        logger.error("Invocation %s: the app was cancelled and does not stop", invocation.request_id)
+        logger.error("Invocation %s: the app was cancelled and does not stop", invocation.request_id, extra=found_by)
     elif stopped:
         left = invocation.seconds_left()
-        logger.error("Invocation %s: the app was stopped %.1f s before the deadline", invocation.request_id, left)
+        logger.error(
+            "Invocation %s: the app was stopped %.1f s before the deadline", invocation.request_id, left, extra=found_by
+        )
     elif error is None and response.stage in (Stage.SILENT, Stage.ANNOUNCED, Stage.STREAMING):
-        logger.error("Invocation %s: the app returned without ending its response", invocation.request_id)
+        logger.error(
+            "Invocation %s: the app returned without ending its response", invocation.request_id, extra=found_by
+        )
+
+
+def _found_by(invocation: Invocation) -> dict[str, str]:
+    return {REQUEST_ID: invocation.request_id}
 
 
 def _receive(body: bytes, response: Response) -> Receive:

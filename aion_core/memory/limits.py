@@ -1,8 +1,9 @@
 """How much each owner asks for, in dicts, with the promises of `ports.RateLimits`."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from aion_core.ports import Clock, Limits, OpenStream
+from aion_core.ports import Clock, Limits, OpenStream, OpenTask
 
 
 class MemoryRateLimits:
@@ -12,6 +13,7 @@ class MemoryRateLimits:
         self._clock = clock
         self._full_at: dict[str, datetime] = {}
         self._open: dict[str, dict[str, OpenStream]] = {}
+        self._tasks: dict[str, set[OpenTask]] = {}
 
     async def take(self, owner: str, *, per_minute: int) -> float:
         """See `ports.RateLimits.take`."""
@@ -38,3 +40,19 @@ class MemoryRateLimits:
         streams.pop(stream_id, None)
         if not streams:
             self._open.pop(owner, None)
+
+    async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
+        """See `ports.RateLimits.count_task`."""
+        counted = self._tasks.setdefault(owner, set())
+        if len(counted) >= most:
+            return frozenset(counted)
+        counted.add(task)
+        return ()
+
+    async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
+        """See `ports.RateLimits.forget_tasks`."""
+        left = self._tasks.get(owner, set()) - set(tasks)
+        if left:
+            self._tasks[owner] = left
+        else:
+            self._tasks.pop(owner, None)

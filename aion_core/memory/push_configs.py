@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import TaskNotFound
-from aion_core.ports import Claim, Clock, Delivery, OverduePush, PushConfig, TaskKey
+from aion_core.ports import Claim, Clock, Delivery, Head, OverduePush, PushConfig, TaskKey
+from aion_core.push import schedule
 from aion_core.tasks import deliveries, pushed
 from aion_core.tasks.contexts import CLAIM_TERMS
 
@@ -118,6 +119,10 @@ class MemoryPushConfigs:
         with self._tasks.listeners(task) as listeners:
             listeners.due.pop(generation, None)
 
+    async def nobody_listens(self, head: Head) -> None:
+        """See `ports.PushConfigs.nobody_listens`."""
+        self._tasks.desert(head)
+
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""
         with self._tasks.listeners(task) as listeners:
@@ -132,7 +137,7 @@ class MemoryPushConfigs:
         """See `ports.PushConfigs.overdue`."""
         now = self._clock.now()
         found = [overdue for overdue in self._tasks.pushes_due() if overdue.at <= now]
-        return sorted(found, key=lambda overdue: overdue.at)[:limit]
+        return schedule.by_turns(found, limit)
 
     async def claim_overdue(self, overdue: OverduePush) -> bool:
         """See `ports.PushConfigs.claim_overdue`."""

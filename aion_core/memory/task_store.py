@@ -144,11 +144,15 @@ class MemoryTaskStore:
             self._due[key] = self._soon()
             return Waiting(task.head)
 
-    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
         """See `ports.TaskStore.known`."""
         with self._lock:
-            known = self._messages.get((context, message_id))
-            return ingress.repeat_of(content_hash, *known) if known else None
+            for place in _places(context, message_id, idempotency_key):
+                if place in self._messages:
+                    return ingress.repeat_of(content_hash, *self._messages[place])
+            return None
 
     # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -324,6 +328,13 @@ class MemoryTaskStore:
             self._listen(key, config, after=self._tasks[key].head.generation)
             return self._tasks[key].listeners.deliveries[config.id]
 
+    def desert(self, head: Head) -> None:
+        """Note that nobody listens to the task any more, as `ports.PushConfigs.nobody_listens` does."""
+        with self._lock:
+            task = self._tasks.get(head.key)
+            if task is not None and task.head.push_epoch == head.push_epoch:
+                task.head = pushed.deserted(task.head)
+
     @contextmanager
     def listeners(self, key: TaskKey) -> Iterator[Listeners]:
         """Keep who listens to the task as they are for as long as the block runs, but for what the block changes."""
@@ -415,9 +426,13 @@ def _is_held(record: ContextRecord, lease: Lease) -> bool:
 
 
 def _message_places(new: NewTask) -> list[tuple[ContextKey, str]]:
-    places = [(new.context, new.message_id)]
-    if new.idempotency_key:
-        places.insert(0, (replace(new.context, context_id=""), new.idempotency_key))
+    return _places(new.context, new.message_id, new.idempotency_key)
+
+
+def _places(context: ContextKey, message_id: str, idempotency_key: str) -> list[tuple[ContextKey, str]]:
+    places = [(context, message_id)]
+    if idempotency_key:
+        places.insert(0, (replace(context, context_id=""), idempotency_key))
     return places
 
 

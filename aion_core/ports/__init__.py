@@ -43,6 +43,7 @@ from aion_core.ports.clock import (
 from aion_core.ports.limits import (
     Limits,
     OpenStream,
+    OpenTask,
     RateLimits,
 )
 from aion_core.ports.log import (
@@ -72,6 +73,11 @@ from aion_core.ports.log import (
     Waiting,
     WhenBusy,
 )
+from aion_core.ports.metrics import (
+    Metric,
+    Metrics,
+    Uncounted,
+)
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
     POST_SECONDS,
@@ -98,6 +104,12 @@ from aion_core.ports.task_list import (
     Place,
     TaskFilter,
     TaskList,
+)
+from aion_core.ports.traces import (
+    Span,
+    SpanKind,
+    Traces,
+    Untraced,
 )
 
 __all__ = [
@@ -141,11 +153,14 @@ __all__ = [
     "Lease",
     "Limits",
     "Log",
+    "Metric",
+    "Metrics",
     "NewTask",
     "Noted",
     "Notification",
     "Numbered",
     "OpenStream",
+    "OpenTask",
     "Outcome",
     "Overdue",
     "OverduePush",
@@ -164,14 +179,19 @@ __all__ = [
     "Reply",
     "ReplyAs",
     "Said",
+    "Span",
+    "SpanKind",
     "Stepped",
     "TaskFilter",
     "TaskKey",
     "TaskList",
     "TaskStore",
+    "Traces",
     "Turn",
     "Typing",
+    "Uncounted",
     "Unreachable",
+    "Untraced",
     "Waiting",
     "WebhookClient",
     "WebhookRequest",

@@ -1,9 +1,11 @@
-"""How much one owner may ask for, and what counts it: requests by the minute, and streams that are open."""
+"""How much one owner may ask for, and what counts it: requests by the minute, and streams and tasks that are open."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from aion_core.ports.log import TaskKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,7 @@ class Limits:
     requests_per_minute: int | None = None
     streams_per_owner: int | None = None
     streams_per_task: int | None = None
+    open_tasks_per_owner: int | None = None
 
     @property
     def of_streams(self) -> bool:
@@ -39,6 +42,15 @@ class OpenStream:
     """When it counts no more, should nobody have said that it ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTask:
+    """A task that had not ended when it was counted."""
+
+    key: TaskKey
+    since: datetime
+    """When it was counted, to the millisecond."""
+
+
 class RateLimits(Protocol):
     """What counts, for all instances of a deployment together. Every method may raise StoreError."""
 
@@ -55,4 +67,15 @@ class RateLimits(Protocol):
 
     async def close_stream(self, owner: str, stream_id: str) -> None:
         """Count the stream no more; nothing happens where it is not counted."""
+        ...
+
+    async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
+        """Count the task among the owner's and return (); where so many are counted, count none, and return those.
+
+        Nobody says when a task has ended: whoever finds as many as may be looks which of them have.
+        """
+        ...
+
+    async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
+        """Count these tasks no more; nothing happens where they are not counted."""
         ...

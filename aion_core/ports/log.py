@@ -59,9 +59,10 @@ class Head:
     fence: int
     """The fence of the lease that may append; 0 before the first turn has begun."""
     push_epoch: int = 0
-    """How often somebody has begun to listen by push notifications: a commit is made only by who knows them all."""
-    push_events: PushEvents = PushEvents.STATUS
-    """Which events they may want to hear of, all of them together."""
+    """How often somebody has begun to listen by push notifications, or the last one has ceased to: a commit is made
+    only by who knows them all."""
+    push_events: PushEvents | None = None
+    """Which events they may want to hear of, all of them together; None where nobody listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +306,10 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
-        """Return what a repeat of this message gets, None where the context does not know it.
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
+        """Return what a repeat of this message gets, None where neither its context nor its idempotency key is known.
 
         Raises MessageIdReused where it is known with another content.
         """

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from aion_core.ports.log import PushEvents, TaskKey
+from aion_core.ports.log import Head, PushEvents, TaskKey
 from aion_core.protocol.types import Event, Task
 
 MAX_PUSH_CONFIGS = 10
@@ -35,6 +35,8 @@ class PushConfig:
     credentials: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """What notifications are signed with, the newest first; more than one while they are being rotated."""
+    older_until: datetime | None = None
+    """Until when those sign that are not the newest; None where that was never said."""
     version: PushVersion = PushVersion.V1
     events: PushEvents = PushEvents.STATUS
     """Of which events it hears, as its agent says in aion.yaml."""
@@ -75,7 +77,8 @@ class Claim:
     """The right to post for one config, until it runs out or the config is deleted or replaced."""
 
     delivery: Delivery
-    config: PushConfig
+    config: PushConfig | None
+    """None where it is there and cannot be read: its key is gone, or it was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,8 @@ class PushConfigs(Protocol):
     async def claim(self, delivery: Delivery, *, until: datetime) -> Claim | None:
         """Take the right to post for the config; None where it is not as `delivery` has it: look again.
 
-        It is due at the end of the claim: should its holder die, it is found by that.
+        It is due at the end of the claim: should its holder die, it is found by that. A config that cannot be read is
+        claimed like any other, so that the schedule counts its tries.
         """
         ...
 
@@ -173,6 +177,10 @@ class PushConfigs(Protocol):
         """Note that nobody has yet to be told of this event; a repeat changes nothing."""
         ...
 
+    async def nobody_listens(self, head: Head) -> None:
+        """Let the task's next commits know that it has no config any more, unless one was put since `head` was read."""
+        ...
+
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """Let what was given up be posted again, and what was disabled go on; due at once. None where it is not there.
 
@@ -183,7 +191,10 @@ class PushConfigs(Protocol):
     # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def overdue(self, *, limit: int) -> Sequence[OverduePush]:
-        """Return what is overdue, the longest first, at most so much; it may lag behind."""
+        """Return what is overdue, at most so much; it may lag behind.
+
+        Of each owner the longest overdue first, and the owners by turns: one who has much does not hold up the others.
+        """
         ...
 
     async def claim_overdue(self, overdue: OverduePush) -> bool:

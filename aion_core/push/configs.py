@@ -1,14 +1,16 @@
 """The operations on push configs, in the domain's own terms: what a front calls, whatever its dialect (R91, R92)."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
 from a2a.types import a2a_pb2 as pb
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import InvalidMessage, TaskNotFound
+from aion_core.errors import InvalidMessage, StoreCorrupt, TaskNotFound
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
+    Clock,
     PushBell,
     PushBells,
     PushConfig,
@@ -25,6 +27,8 @@ from aion_core.push.registration import as_given, check_config, to_keep
 from aion_core.tasks import page_tokens
 from aion_core.tasks.service import Call
 from aion_core.tasks.waking import wake_delivery
+
+logger = logging.getLogger(__name__)
 
 MAX_PAGE_SIZE = 100
 """A task has fewer configs; a client that asks for more than it can get is no worse than one that asks for all."""
@@ -44,12 +48,13 @@ class PushRegistry:
         tasks: TaskStore,
         task_list: TaskList,
         allowed: Allowed,
+        clock: Clock,
         *,
         events: Mapping[str, PushEvents] | None = None,
     ) -> None:
         """`events`: which are told of, for each agent."""
         self._configs, self._bells, self._tasks, self._list = configs, bells, tasks, task_list
-        self._allowed, self._events = allowed, events or {}
+        self._allowed, self._clock, self._events = allowed, clock, events or {}
 
     async def create(
         self, call: Call, config: pb.TaskPushNotificationConfig, version: PushVersion
@@ -138,9 +143,17 @@ class PushRegistry:
     async def _to_keep(
         self, call: Call, config: pb.TaskPushNotificationConfig, key: TaskKey, config_id: str, version: PushVersion
     ) -> PushConfig:
-        before = await self._configs.get(key, config_id) if key.task_id and config_id else None
         events = self._events.get(call.agent, PushEvents.STATUS)
-        return to_keep(config, config_id, version=version, events=events, before=before)
+        before = await self._before(key, config_id) if key.task_id and config_id else None
+        return to_keep(config, config_id, version=version, events=events, at=self._clock.now(), before=before)
+
+    async def _before(self, key: TaskKey, config_id: str) -> PushConfig | None:
+        try:
+            return await self._configs.get(key, config_id)
+        except StoreCorrupt:
+            # A client that creates it again mends it.
+            logger.warning("A push config that is replaced cannot be read.", extra={"task_id": key.task_id})
+            return None
 
 
 def _id_for(version: PushVersion, task_id: str) -> str:

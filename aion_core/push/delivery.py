@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
-from aion_core.errors import ClaimLost, StoreCorrupt
+from aion_core.errors import ClaimLost, StoreError, StoreUnavailable
+from aion_core.log import note
 from aion_core.ports import (
     POST_SECONDS,
     Blocked,
@@ -22,6 +23,8 @@ from aion_core.ports import (
     Delivery,
     Gone,
     Log,
+    Metric,
+    Metrics,
     Notification,
     Numbered,
     Outcome,
@@ -31,14 +34,20 @@ from aion_core.ports import (
     PushVersion,
     Refused,
     Render,
+    SpanKind,
     TaskKey,
     TaskStore,
+    Traces,
+    Uncounted,
     Unreachable,
+    Untraced,
     WebhookClient,
 )
 from aion_core.protocol.types import Task
 from aion_core.push import schedule
+from aion_core.push.patience import Patience
 from aion_core.tasks import projection, pushed
+from aion_core.tasks.counted import milliseconds, time_of
 from aion_core.tasks.waking import wake_delivery
 
 logger = logging.getLogger(__name__)
@@ -58,8 +67,15 @@ SOON_SECONDS = 10.0
 LEAVE_SECONDS = 15.0
 """So long before its process ends nothing more is begun than a post could outlast."""
 
+SHARE_SECONDS = 60.0
+"""How long the posts of one bell may go on while others wait for their turn: then another one is rung, behind theirs."""
+
 ROUNDS = 50
 """How often one bell is answered by looking again, before another one is rung."""
+
+
+SPARED = "not tried: its host has just kept other posts of the same owner waiting"
+"""What went wrong with a try that was not made."""
 
 
 class PushDelivery:
@@ -76,11 +92,15 @@ class PushDelivery:
         *,
         chance: Callable[[], float] = random.random,
         retry_seconds: Sequence[float] = schedule.RETRY_SECONDS,
+        metrics: Metrics | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter of `retry_seconds`."""
         self._retry_seconds = retry_seconds
+        self._metrics, self._traces = metrics or Uncounted(), traces or Untraced()
         self._tasks, self._configs, self._bells = tasks, configs, bells
         self._webhooks, self._render, self._clock, self._chance = webhooks, render, clock, chance
+        self._patience = Patience()
 
     async def answer(self, bell: PushBell, *, until: datetime | None = None) -> None:
         """Post what is to be posted for the bell's task; where there is nothing, nothing happens.
@@ -89,16 +109,21 @@ class PushDelivery:
         table cannot be asked: the bell is to be heard again.
         """
         task, walked = bell.task, {bell.generation} if bell.generation else set[int]()
+        share = self._clock.now() + timedelta(seconds=SHARE_SECONDS + POST_SECONDS + LEAVE_SECONDS)
+        until = min(until, share) if until is not None else share
         for number in range(ROUNDS):
             head = await self._tasks.head(task)
             deliveries = await self._configs.deliveries(task)
             if head is None:
                 await self._forget(task, deliveries, walked)
                 return
+            note(context_id=head.context.context_id, agent=head.context.agent)
             now = self._clock.now()
             ready = [delivery for delivery in deliveries if schedule.is_ready(delivery, head.generation, now)]
             if not ready:
                 await self._settle(task, deliveries, walked)
+                if not deliveries and head.push_events is not None:
+                    await self._configs.nobody_listens(head)
                 if not number:
                     await self._ring_again(task, deliveries, now)
                 return
@@ -106,7 +131,8 @@ class PushDelivery:
                 break
             # One slow receiver does not hold up the others.
             ended = await asyncio.gather(
-                *(self._deliver(delivery, walked, until) for delivery in ready), return_exceptions=True
+                *(self._deliver(delivery, head.generation, walked, until) for delivery in ready),
+                return_exceptions=True,
             )
             for error in ended:
                 if isinstance(error, BaseException):
@@ -144,49 +170,64 @@ class PushDelivery:
         if left and 0 < min(left) <= SOON_SECONDS:
             await wake_delivery(self._bells, PushBell(task), delay=min(left))
 
-    async def _deliver(self, delivery: Delivery, walked: set[int], until: datetime | None) -> None:
-        """Post for one config what it has not passed, in order, until it has, or a post fails, or time is up."""
+    async def _deliver(self, delivery: Delivery, newest: int, walked: set[int], until: datetime) -> None:
+        """Post for one config what it has not passed, in order, until it has, or a post fails, or time is up.
+
+        `newest`: the number of the event that was the newest when somebody looked.
+        """
         claim = await self._configs.claim(delivery, until=self._claimed_until())
         if claim is None:
             return
         try:
             # Read after the claim: who finds the config claimed leaves what is in the log by then to us.
-            log = await self._log(claim)
-            if log is None:
-                await self._fail(claim, delivery.cursor + 1, Unreachable("the task's log cannot be read"))
-            else:
-                await self._post_all(claim, log, walked, until)
+            while (log := await self._log(claim)) is None:
+                # Like an event that is not taken: it is given up in the end, and perhaps those behind it can be read.
+                cursor = claim.delivery.cursor
+                if cursor >= newest:
+                    await self._configs.settle(claim, cursor=cursor)
+                    return
+                given_up = await self._fail(claim, cursor + 1, Unreachable("the task's log cannot be read"))
+                if given_up is None:
+                    return
+                claim = given_up
+                if not self._has_time(until):
+                    await self._leave(claim, cursor + 1)
+                    return
+            await self._post_all(claim, log, walked, until)
         except ClaimLost:
             logger.info("A push config was deleted, or replaced, or is another's.", extra=_labels(delivery))
 
     async def _log(self, claim: Claim) -> Log | None:
         try:
             return await self._tasks.every_event(claim.delivery.task, after=claim.delivery.cursor)
-        except StoreCorrupt:
+        except StoreUnavailable:
+            raise
+        except StoreError:
             logger.exception("The log of a task cannot be read.", extra=_labels(claim.delivery))
             return None
 
-    async def _post_all(self, claim: Claim, log: Log, walked: set[int], until: datetime | None) -> None:
+    async def _post_all(self, claim: Claim, log: Log, walked: set[int], until: datetime) -> None:
         cursor, delivered = claim.delivery.cursor, False
+        told_of = claim.config.events if claim.config is not None else log.head.push_events
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
-            if pushed.wants(log.head.push_events, entry.event):
+            if pushed.listened_to(log.head, entry.event):
                 walked.add(entry.generation)
-            if not pushed.wants(claim.config.events, entry.event):
+            if told_of is None or not pushed.wants(told_of, entry.event):
                 cursor = entry.generation
                 continue
             if delivered or self._runs_out(claim):
                 claim = await self._configs.advance(claim, cursor=cursor, until=self._claimed_until())
                 delivered = False
             if not self._has_time(until):
-                now = self._clock.now()
-                await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=BELL_SECONDS))
+                await self._leave(claim, cursor)
                 return
             outcome = await self._post(claim, entry)
             match outcome:
                 case Delivered():
                     cursor, delivered = entry.generation, True
+                    self._count_delivered(entry)
                     logger.info("A notification was delivered.", extra=_labels(claim.delivery, entry.generation))
                 case Gone():
                     await self._configs.disable(claim, failure=_words(outcome))
@@ -199,14 +240,21 @@ class PushDelivery:
                     claim, cursor = given_up, entry.generation
         await self._configs.settle(claim, cursor=log.head.generation, delivered=delivered)
 
+    async def _leave(self, claim: Claim, cursor: int) -> None:
+        """Give the claim back for want of time: the rest is another bell's."""
+        now = self._clock.now()
+        await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=BELL_SECONDS))
+
     async def _fail(self, claim: Claim, generation: int, outcome: Outcome) -> Claim | None:
         """Note that a post failed, and see to the next try; return the claim where the event is given up instead."""
         words, labels = _words(outcome), _labels(claim.delivery, generation)
         tries, retry_seconds = claim.delivery.tries, self._retry_seconds
         wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
         if wait is None:
+            self._metrics.count(Metric.PUSH_GIVEN_UP)
             logger.error("A notification is given up: %s", words, extra=labels)
             return await self._configs.bury(claim, cursor=generation, failure=words, until=self._claimed_until())
+        self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", words, extra=labels)
         next_at = self._clock.now() + wait
         by_bell = wait.total_seconds() <= LONGEST_BELL_SECONDS
@@ -219,17 +267,37 @@ class PushDelivery:
     async def _post(self, claim: Claim, entry: Numbered) -> Outcome:
         task = claim.delivery.task
         config = claim.config
-        snapshot = await self._snapshot(task, entry) if config.version is PushVersion.V03 else None
-        notification = Notification(
-            notification_id(task, entry.generation, config.id), task, entry.generation, entry.event, snapshot
-        )
+        if config is None:
+            return Unreachable("what is kept of the config cannot be read")
+        # Nothing is given up but by a try that was made.
+        is_last = claim.delivery.tries >= len(self._retry_seconds)
+        if self._patience.spares(task.owner, config.url, self._clock.now()) and not is_last:
+            return Unreachable(SPARED)
         try:
+            snapshot = await self._snapshot(task, entry) if config.version is PushVersion.V03 else None
+            notification = Notification(
+                notification_id(task, entry.generation, config.id), task, entry.generation, entry.event, snapshot
+            )
             request = self._render(config, notification, at=self._clock.now())
+        except StoreUnavailable:
+            raise
         except Exception:
             # It will be given up in the end, rather than keep the events behind it for ever.
             logger.exception("A notification cannot be made.", extra=_labels(claim.delivery, entry.generation))
             return Unreachable("it cannot be made")
-        return await self._webhooks.post(config.url, request.headers, request.body)
+        began = self._clock.now()
+        with self._traces.span("push", SpanKind.CLIENT, attributes={"aion.task_id": task.task_id}) as span:
+            outcome = await self._webhooks.post(config.url, request.headers, request.body)
+            if not isinstance(outcome, Delivered):
+                span.failed(type(outcome).__name__)
+        now = self._clock.now()
+        self._patience.note(task.owner, config.url, outcome, (now - began).total_seconds(), now)
+        return outcome
+
+    def _count_delivered(self, entry: Numbered) -> None:
+        self._metrics.count(Metric.PUSH_DELIVERED)
+        if (happened := time_of(entry.event)) is not None:
+            self._metrics.count(Metric.PUSH_LAG, milliseconds(happened, self._clock.now()))
 
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
         """Return the task with this event; as it is later, where the log begins later."""
@@ -249,8 +317,8 @@ class PushDelivery:
         until = claim.delivery.claimed_until
         return until is None or (until - self._clock.now()).total_seconds() < 2 * POST_SECONDS
 
-    def _has_time(self, until: datetime | None) -> bool:
-        return until is None or (until - self._clock.now()).total_seconds() > POST_SECONDS + LEAVE_SECONDS
+    def _has_time(self, until: datetime) -> bool:
+        return (until - self._clock.now()).total_seconds() > POST_SECONDS + LEAVE_SECONDS
 
 
 def notification_id(task: TaskKey, generation: int, config_id: str) -> str:

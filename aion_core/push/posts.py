@@ -24,7 +24,7 @@ def render(config: PushConfig, notification: Notification, *, at: datetime) -> W
         "Content-Type": _MEDIA_TYPES[config.version],
         "A2A-Version": config.version.value,
         **_authentication(config),
-        **signing.headers(notification.id, at, body, config.secrets),
+        **signing.headers(notification.id, at, body, signing.in_use(config, at)),
     }
     if config.token and not signing.is_key(config.token):
         headers[TOKEN_HEADER] = config.token

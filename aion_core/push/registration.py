@@ -4,6 +4,8 @@ Whatever of it goes into a header is looked at here, so that no credential can e
 """
 
 import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from a2a.types.a2a_pb2 import AuthenticationInfo, TaskPushNotificationConfig
 
@@ -16,6 +18,9 @@ from aion_core.push.guard import Allowed, check_url
 
 MAX_VALUE_CHARACTERS = 4096
 """Of a token, or of credentials: a JWT with many claims has less."""
+
+OVERLAP = timedelta(days=1)
+"""For how long the token before the newest signs beside it."""
 
 API_KEY = "apikey"
 """The scheme, in whatever case, whose credentials may name a header: `X-Api-Key: …`."""
@@ -52,24 +57,31 @@ def to_keep(
     *,
     version: PushVersion,
     events: PushEvents,
+    at: datetime,
     before: PushConfig | None = None,
 ) -> PushConfig:
-    """Return what is kept of a config; `before` is the one whose place it takes.
+    """Return what is kept of a config that comes at this time; `before` is the one whose place it takes.
 
-    One that comes without a token gets a key for one. Where the token changes, the old one signs beside the new, so
-    that a receiver is free to change when it likes.
+    One that comes without a token gets a key for one. Where the token changes, the old one signs beside the new for a
+    day, so that a receiver is free to change when it likes; a repeat of the same config makes that no longer.
     """
     token = config.token
     if not token:
         token = before.token if before and signing.is_key(before.token) else signing.new_token()
-    older = [secret for secret in (before.secrets if before else ()) if secret != token]
+    older: Sequence[str] = ()
+    older_until = before.older_until if before else None
+    if before is not None:
+        older = [secret for secret in signing.in_use(before, at) if secret != token][:1]
+        if token != before.token:
+            older_until = at + OVERLAP
     return PushConfig(
         id=config_id,
         url=config.url,
         token=token,
         scheme=config.authentication.scheme,
         credentials=config.authentication.credentials,
-        secrets=(token, *older[:1]),
+        secrets=(token, *older),
+        older_until=older_until if older else None,
         version=version,
         events=events,
     )

@@ -1,9 +1,10 @@
 """When a notification is tried again, when it is given up, and whose turn it is to be posted for. Pure."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from aion_core.ports import Delivery, Outcome, Refused
+from aion_core.ports import Delivery, Outcome, OverduePush, Refused
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """How long after each try that failed the next one follows: 28 hours in all, as Standard Webhooks advises."""
@@ -38,6 +39,16 @@ def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
         return False
     # One that has passed everything may still be due: it was just registered, or whoever delivered has died.
     return delivery.cursor < generation or delivery.due_at is not None
+
+
+def by_turns(found: Iterable[OverduePush], limit: int) -> list[OverduePush]:
+    """Return so many of these: of each owner the longest overdue first, and the owners by turns."""
+    before = Counter[str]()
+    ranked = []
+    for overdue in sorted(found, key=lambda overdue: overdue.at):
+        ranked.append((before[overdue.task.owner], overdue))
+        before[overdue.task.owner] += 1
+    return [overdue for _, overdue in sorted(ranked, key=lambda pair: pair[0])[:limit]]
 
 
 def is_claimed(delivery: Delivery, now: datetime) -> bool:

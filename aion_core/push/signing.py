@@ -12,6 +12,7 @@ from secrets import token_bytes
 from standardwebhooks import Webhook
 
 from aion_core.errors import InvalidMessage
+from aion_core.ports import PushConfig
 
 PREFIX = "whsec_"
 """What a token begins with that is a key and nothing else: it is never sent to the webhook."""
@@ -59,6 +60,12 @@ def headers(notification_id: str, at: datetime, body: bytes, secrets: Sequence[s
         "webhook-timestamp": str(int(at.timestamp())),
         "webhook-signature": " ".join(Webhook(_key(secret)).sign(notification_id, at, text) for secret in secrets),
     }
+
+
+def in_use(config: PushConfig, at: datetime) -> Sequence[str]:
+    """Return what is signed with at this time: the newest secret, and the one before it as long as that is said to be."""
+    over = config.older_until is not None and at >= config.older_until
+    return config.secrets[:1] if over else config.secrets
 
 
 def _key(secret: str) -> str | bytes:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from contextlib import AbstractAsyncContextManager
+from contextvars import copy_context
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -50,7 +51,10 @@ class Heartbeat:
         self.lost = asyncio.Event()
         self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._beat, name=f"lease-{lease.turn.id}", daemon=True)
+        # What it logs is about the same turn.
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._beat,), name=f"lease-{lease.turn.id}", daemon=True
+        )
 
     async def __aenter__(self) -> Self:
         """Start to renew."""

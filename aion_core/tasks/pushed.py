@@ -21,15 +21,20 @@ def wants(events: PushEvents, event: Event) -> bool:
 
 def listened_to(head: Head, event: Event) -> bool:
     """Tell whether somebody may want to be told of the event."""
-    return head.push_epoch > 0 and wants(head.push_events, event)
+    return head.push_events is not None and wants(head.push_events, event)
 
 
 def listening(head: Head, config: PushConfig) -> Head:
     """Return the head from which every commit knows that the config is told too."""
     order = list(PushEvents)
-    before = [head.push_events] if head.push_epoch else []
+    before = [head.push_events] if head.push_events is not None else []
     widest = max([config.events, *before], key=order.index)
     return replace(head, push_epoch=head.push_epoch + 1, push_events=widest)
+
+
+def deserted(head: Head) -> Head:
+    """Return the head from which every commit knows that nobody is told any more."""
+    return replace(head, push_epoch=head.push_epoch + 1, push_events=None)
 
 
 def check_room(config_ids: Collection[str], config: PushConfig) -> None:

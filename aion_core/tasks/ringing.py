@@ -101,7 +101,7 @@ class RingingStore:
 
     async def _rung(self, head: Head) -> None:
         """Ring for what was just recorded, and wait a moment until the bell is taken."""
-        if head.push_epoch:
+        if head.push_events is not None:
             self._ring_beside(head)
             await self._taken(head.key)
 
@@ -128,9 +128,11 @@ class RingingStore:
 
     # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def known(self, context: ContextKey, message_id: str, content_hash: bytes) -> Repeated | None:
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
         """See `ports.TaskStore.known`."""
-        return await self._store.known(context, message_id, content_hash)
+        return await self._store.known(context, message_id, content_hash, idempotency_key=idempotency_key)
 
     def renew(self, lease: Lease) -> bool:
         """See `ports.TaskStore.renew`."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
+from aion_core import log
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
 from aion_core.ports import (
     Agent,
@@ -18,14 +19,21 @@ from aion_core.ports import (
     Emission,
     Ending,
     History,
+    Metrics,
     Paused,
     Reply,
     ReplyAs,
+    SpanKind,
     Stepped,
     TaskKey,
     TaskStore,
+    Traces,
     Typing,
+    Uncounted,
+    Untraced,
 )
+from aion_core.protocol.types import TaskState
+from aion_core.tasks.counted import CountedTurn
 from aion_core.tasks.heartbeat import Heartbeat, KeepLease
 from aion_core.tasks.run import Run
 from aion_core.tasks.time_up import DRAIN_SECONDS, TimeUp, margins
@@ -70,6 +78,8 @@ class TaskRunner:
         keep_lease: KeepLease = Heartbeat,
         replies: Mapping[str, ReplyAs] | None = None,
         answers: Mapping[str, AnswerAs] | None = None,
+        metrics: Metrics | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """`agents` gives the agent of an id; `reveal_errors` puts an agent's own error text on the wire (D14).
 
@@ -80,6 +90,7 @@ class TaskRunner:
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
         self._history, self._keep_lease = history, keep_lease
         self._replies, self._answers = replies or {}, answers or {}
+        self._metrics, self._traces = metrics or Uncounted(), traces or Untraced()
 
     async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> Begun | None:
         """Run the turn to its end, or for as long as there is time, and tell `run` of it.
@@ -88,7 +99,6 @@ class TaskRunner:
         time left for it. Raises nothing that the agent did or the store refused: the log says how the turn ended, and
         a turn that could not be ended, or was handed on, is begun again by whoever hears its bell.
         """
-        time_up = time_up or TimeUp()
         agent_id = begun.lease.context.agent
         turn = TurnUnderWay(
             begun,
@@ -99,15 +109,38 @@ class TaskRunner:
             reply=self._replies.get(agent_id, ReplyAs.TASK),
             answer=self._answers.get(agent_id, AnswerAs.MESSAGE),
         )
+        labels = turn.labels
+        with (
+            log.about(**labels),
+            self._traces.span(
+                "turn", SpanKind.CONSUMER, traceparent=labels.get("traceparent", ""), attributes=turn.attributes
+            ) as span,
+        ):
+            counted = CountedTurn(
+                self._metrics, self._clock, begun.lease.turn, run.entry(begun.lease.turn.asked), agent=agent_id
+            )
+            counted.begins()
+            try:
+                await self._run(turn, counted, run, time_up or TimeUp())
+            finally:
+                counted.rests(turn.ended)
+            if turn.ended is not None and turn.ended.head.state == TaskState.TASK_STATE_FAILED:
+                span.failed("the turn has failed")
+            if turn.ended is not None and turn.ended.waiting:
+                await wake(self._bells, turn.lease.context)
+        return turn.ended.next if turn.ended is not None else None
+
+    async def _run(self, turn: TurnUnderWay, counted: CountedTurn, run: Run, time_up: TimeUp) -> None:
+        """Run the turn for as long as its lease holds and there is time."""
         try:
             async with self._keep_lease(
                 self._store,
                 self._bells,
-                begun.lease,
+                turn.lease,
                 renew_seconds=self.lease_seconds / RENEWALS,
                 bell_seconds=self.lease_seconds,
             ) as beat:
-                work = asyncio.create_task(self._work(turn, time_up))
+                work = asyncio.create_task(self._work(turn, counted, time_up))
                 lost = asyncio.create_task(beat.lost.wait())
                 end = asyncio.create_task(self._time_ends(turn, time_up))
                 try:
@@ -126,16 +159,13 @@ class TaskRunner:
         finally:
             turn.close()
             run.end()
-        if turn.ended is not None and turn.ended.waiting:
-            await wake(self._bells, turn.lease.context)
-        return turn.ended.next if turn.ended is not None else None
 
-    async def _work(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
+    async def _work(self, turn: TurnUnderWay, counted: CountedTurn, time_up: TimeUp) -> None:
         try:
             try:
-                logger.info("A turn begins.", extra=turn.labels)
+                logger.info("A turn begins.")
                 async with aclosing(self._agent(turn).run(turn.asked())) as emissions:
-                    ending = await self._hear(turn, emissions)
+                    ending = await self._hear(turn, counted, emissions)
                     if not isinstance(ending, Paused):
                         await turn.end(ending, go_on=self._has_time(time_up))
                         await self._let_rest(turn, emissions)
@@ -143,20 +173,20 @@ class TaskRunner:
                     turn.got_on = True
                     await self._put_down(turn)
             except StoreCorrupt:
-                logger.exception("A record of the task cannot be read.", extra=turn.labels)
+                logger.exception("A record of the task cannot be read.")
                 await turn.fail(UNREADABLE, go_on=self._has_time(time_up))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
-                logger.exception("The agent failed.", extra=turn.labels)
+                logger.exception("The agent failed.")
                 if turn.ended is None:
                     await turn.fail(self._reason(error), go_on=self._has_time(time_up))
         except LeaseLost:
             turn.over = True
-            logger.warning("The turn belongs to another holder now.", extra=turn.labels)
+            logger.warning("The turn belongs to another holder now.")
         except StoreError:
             # Whoever begins the turn next finds what is recorded; not at once, since the store has just refused.
-            logger.exception("The turn could not be recorded.", extra=turn.labels)
+            logger.exception("The turn could not be recorded.")
             await self._put_down(turn, delay=self.lease_seconds / 2)
 
     async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
@@ -194,7 +224,7 @@ class TaskRunner:
         try:
             await turn.pause()
         except (LeaseLost, StoreError) as error:
-            logger.warning("The turn could not be handed on: %s", error, extra=turn.labels)
+            logger.warning("The turn could not be handed on: %s", error)
         else:
             await wake(self._bells, turn.lease.context, delay=delay)
 
@@ -209,11 +239,14 @@ class TaskRunner:
             raise AgentFailed("The turn took too long: it was handed on too often and did not end.")
         return self._agents(turn.lease.context.agent)
 
-    async def _hear(self, turn: TurnUnderWay, emissions: AsyncGenerator[Emission, None]) -> Ending:
+    async def _hear(
+        self, turn: TurnUnderWay, counted: CountedTurn, emissions: AsyncGenerator[Emission, None]
+    ) -> Ending:
         """Record and speak what the agent says, and return how its turn ends."""
         async for emission in emissions:
             if isinstance(emission, Chunk):
                 turn.speak(emission)
+                counted.speaks()
             elif isinstance(emission, Typing):
                 turn.type()
             elif isinstance(emission, Stepped):
@@ -229,11 +262,11 @@ class TaskRunner:
         try:
             async with asyncio.timeout(REST_SECONDS):
                 async for _ in emissions:
-                    logger.warning("The agent went on after its end; ignored.", extra=turn.labels)
+                    logger.warning("The agent went on after its end; ignored.")
         except TimeoutError:
-            logger.warning("The agent did not rest after its end; it is cut.", extra=turn.labels)
+            logger.warning("The agent did not rest after its end; it is cut.")
         except Exception:  # an agent may raise anything
-            logger.exception("The agent failed after its end.", extra=turn.labels)
+            logger.exception("The agent failed after its end.")
 
     def _reason(self, error: Exception) -> str:
         """Return what a client may know of an agent's failure: the error's class and a safe sentence (D14)."""

@@ -10,6 +10,7 @@ from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import (
+    ClientError,
     ContextBusy,
     InvalidMessage,
     LeaseLost,
@@ -28,6 +29,7 @@ from aion_core.ports import (
     Head,
     Interrupted,
     Log,
+    NewTask,
     Numbered,
     PushConfig,
     Repeated,
@@ -39,6 +41,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import ingress, lifecycle, projection, questions, replies, subscription
+from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.run import Listen, Resumed, Run, Spoken
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.time_up import TimeUp
@@ -109,15 +112,17 @@ class TaskService:
         blocking_wait: float = 240.0,
         double_texting: Mapping[str, WhenBusy] | None = None,
         replies: Mapping[str, ReplyAs] | None = None,
+        open_tasks: OpenTasks | None = None,
     ) -> None:
         """`blocking_wait`: after so many seconds a blocking send answers with the task as it stands.
 
         `double_texting`: what becomes of a message whose context is at work, for each agent; it waits where none is
         said. `replies`: what a client gets for its message, for each agent; its task where none is said (R23).
+        `open_tasks` counts those of each caller, where they are limited.
         """
         self._store, self._worker, self._bells, self._clock = store, worker, bells, clock
         self._blocking_wait, self._double_texting = blocking_wait, double_texting or {}
-        self._replies = replies or {}
+        self._replies, self._open_tasks = replies or {}, open_tasks
         self._reads = SharedReads(store, clock)
 
     # ── The operations ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,6 +231,23 @@ class TaskService:
             push=call.push,
             idempotency_key="" if message.context_id else call.idempotency_key,
         )
+        if self._open_tasks is None:
+            return await self._create(call, request, new, listen, at_once=at_once)
+        counted = await self._open_tasks.admit(call.caller, new)
+        try:
+            accepted = await self._create(call, request, new, listen, at_once=at_once)
+        except ClientError:
+            await self._open_tasks.forget(call.caller, counted)
+            raise
+        if accepted.key != new.key:
+            await self._open_tasks.forget(call.caller, counted)
+        return accepted
+
+    async def _create(
+        self, call: Call, request: SendMessageRequest, new: NewTask, listen: Listen, *, at_once: bool
+    ) -> _Accepted:
+        """Make the task, unless the message turns out to make none."""
+        context = new.context
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
         for attempt in range(RETRIES):
             when_busy = WhenBusy.ENQUEUE if policy is WhenBusy.INTERRUPT and attempt + 1 == RETRIES else policy

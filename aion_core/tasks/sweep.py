@@ -1,18 +1,34 @@
 """Finds what is overdue and wakes it: the net below the bells, any of which may be lost."""
 
+import asyncio
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aion_core.errors import StoreError
-from aion_core.ports import Bell, Bells, PushBell, PushBells, PushConfigs, TaskStore
+from aion_core.ports import (
+    Bell,
+    Bells,
+    Metric,
+    Metrics,
+    OverduePush,
+    PushBell,
+    PushBells,
+    PushConfigs,
+    TaskStore,
+    Uncounted,
+)
 
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 200
-"""How many contexts one sweep wakes at the most, the longest overdue first; the next one follows in a minute.
+"""How many contexts one sweep wakes at the most, the longest overdue first; the next one follows in a minute."""
 
-So many push notifications, too.
-"""
+PUSHES_AT_ONCE = 1000
+"""How many push notifications one sweep rings for. Retries further ahead than a bell come by no other way."""
+
+AT_A_TIME = 16
+"""For how many of those it rings beside one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +50,14 @@ class Sweep:
         bells: Bells,
         push_configs: PushConfigs | None = None,
         push_bells: PushBells | None = None,
+        *,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._metrics = metrics or Uncounted()
         self._store, self._bells = store, bells
         self._push_configs, self._push_bells = push_configs, push_bells
 
-    async def once(self, *, at_once: int = AT_ONCE) -> Swept:
+    async def once(self, *, at_once: int = AT_ONCE, pushes_at_once: int = PUSHES_AT_ONCE) -> Swept:
         """Claim what is overdue and ring for it.
 
         One that cannot be claimed, or rung for, is left for the next time. Raises StoreError where the index cannot
@@ -56,7 +75,9 @@ class Sweep:
                 logger.warning("A context that is overdue could not be woken: %s", error)
         if rung:
             logger.warning("The sweep has found work: %d contexts were overdue.", rung)
-        pushes = await self._push_once(at_once=at_once)
+        pushes = await self._push_once(at_once=pushes_at_once)
+        self._metrics.count(Metric.SWEEP_FOUND, len(found))
+        self._metrics.count(Metric.SWEEP_RUNG, rung + pushes.rung)
         return Swept(len(found) + pushes.found, rung + pushes.rung)
 
     async def _push_once(self, *, at_once: int) -> Swept:
@@ -64,12 +85,22 @@ class Sweep:
         if self._push_configs is None or self._push_bells is None:
             return Swept(0, 0)
         found = await self._push_configs.overdue(limit=at_once)
+        # That a config is due was planned so, where its next try is far ahead; an event is when its bell was lost.
+        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for overdue in found if overdue.generation))
+        # One iterator for all: each takes the next, in the order in which they were found.
+        left = iter(found)
+        rung = await asyncio.gather(
+            *(self._ring_for(left, self._push_configs, self._push_bells) for _ in range(min(AT_A_TIME, len(found))))
+        )
+        return Swept(len(found), sum(rung))
+
+    async def _ring_for(self, left: Iterator[OverduePush], configs: PushConfigs, bells: PushBells) -> int:
         rung = 0
-        for overdue in found:
+        for overdue in left:
             try:
-                if await self._push_configs.claim_overdue(overdue):
-                    await self._push_bells.ring(PushBell(overdue.task, overdue.generation))
+                if await configs.claim_overdue(overdue):
+                    await bells.ring(PushBell(overdue.task, overdue.generation))
                     rung += 1
             except StoreError as error:
                 logger.warning("A notification that is overdue could not be rung for: %s", error)
-        return Swept(len(found), rung)
+        return rung

@@ -87,10 +87,25 @@ class TurnUnderWay:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What the log says of the turn beside each line: its task and, where the request names one, its trace."""
+        """By what the turn's lines in the log are found: its task, its context and, where the request names one, its trace."""
         entry = self._run.entry(self.lease.turn.asked)
         traceparent = traceparent_of(entry.request) if entry is not None else ""
-        return {"task_id": self.key.task_id} | ({"traceparent": traceparent} if traceparent else {})
+        context = self.lease.context
+        found_by = {"task_id": self.key.task_id, "context_id": context.context_id, "agent": context.agent}
+        return found_by | ({"traceparent": traceparent} if traceparent else {})
+
+    @property
+    def attributes(self) -> dict[str, str | int]:
+        """What the turn's span says of it."""
+        turn, context = self.lease.turn, self.lease.context
+        return {
+            "aion.task_id": self.key.task_id,
+            "aion.context_id": context.context_id,
+            "aion.agent": context.agent,
+            "aion.turn_id": turn.id,
+            "aion.tries": turn.tries,
+            "aion.hops": turn.hops,
+        }
 
     def asked(self) -> Asked:
         """Return what the agent is to answer."""

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.auth.guard import Guard
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, Clock, Limits, RateLimits
+from aion_core.ports import Agent, Clock, Limits, Metrics, RateLimits, Traces, Uncounted, Untraced
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
@@ -26,8 +27,9 @@ from aion_core.web.auth import Authentication
 from aion_core.web.calls import TIME_UP, WORK, CallContextBuilder
 from aion_core.web.cards import card_routes, extended_card_route, server_routes
 from aion_core.web.context_methods import context_methods
-from aion_core.web.correlation import Correlated
+from aion_core.web.correlation import Observed
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
+from aion_core.web.extended_card import ExtendedCard, unsigned
 from aion_core.web.http_binding import refuse_path
 from aion_core.web.loopback import LoopbackOnly
 from aion_core.web.rate_limits import RateLimited
@@ -46,6 +48,10 @@ STREAMED = "aion.streamed"
 """What the scope of a request holds whose answer leaves as it is written, on Lambda."""
 
 
+LAST_WORDS_SECONDS = 0.5
+"""How long a request that is stopped waits for the turns that it stops."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """An agent and how it is described."""
@@ -53,6 +59,8 @@ class Served:
     agent: Agent
     card: AgentCard
     extended_card: AgentCard | None = None
+    sign: Callable[[AgentCard], AgentCard] = unsigned
+    """Signs what is shown of the extended card: not all of it to everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +84,28 @@ def build_app(
     guards: Mapping[str, Guard] | None = None,
     loopback_only: bool = False,
     counted: Counted | None = None,
+    beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    metrics: Metrics | None = None,
+    traces: Traces | None = None,
 ) -> FastAPI:
     """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
 
     `keys` are those that sign the cards. Without a `registry` no agent sends push notifications, whatever its card says.
     `guards` admit callers to each of the agents: without them, anybody calls, or, with `loopback_only`, whoever is on
-    this machine. Without `counted`, each may ask for as much as they like.
+    this machine. Without `counted`, each may ask for as much as they like. `beside` runs for as long as the app is served.
+    `metrics` and `traces` are let go of when a request's call returns.
     """
     at_root = default or next(iter(agents))
     since = datetime.now(UTC)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.create_task(_warm([served.agent for served in agents.values()]))
+        running = [asyncio.create_task(_warm([served.agent for served in agents.values()]))]
+        if beside is not None:
+            running.append(asyncio.create_task(beside()))
         yield
-        warming.cancel()
+        for task in running:
+            task.cancel()
 
     app = FastAPI(
         openapi_url=None,
@@ -116,8 +131,9 @@ def build_app(
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
+        extended = ExtendedCard(served.extended_card, served.sign) if served.extended_card else None
         handler = AionRequestHandler(
-            service, lister, served.card, extended_card=served.extended_card, registry=registry, streams=streams
+            service, lister, served.card, extended_card=extended, registry=registry, streams=streams
         )
         routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
         rpc = Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix)
@@ -141,7 +157,7 @@ def build_app(
         app.add_middleware(Authentication, guards=guards, at_root=at_root, public=public)
     if loopback_only:
         app.add_middleware(LoopbackOnly)
-    app.add_middleware(Correlated)
+    app.add_middleware(Observed, metrics=metrics or Uncounted(), traces=traces or Untraced())
     return app
 
 
@@ -179,6 +195,9 @@ class RestsBeforeItReturns:
             # The invocation's time is up: nothing of it may go on in the next one. The lease finds the turn an heir.
             for task in work:
                 task.cancel()
+            if work:
+                # They still count what there was of them.
+                await asyncio.wait(set(work), timeout=LAST_WORDS_SECONDS)
             raise
 
 

@@ -28,6 +28,8 @@ class LoopbackOnly:
         elif scope["type"] == "http":
             sentence = "This server is for this machine: call it as 127.0.0.1 or localhost, from a page of its own.\n"
             await PlainTextResponse(sentence, 403)(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
 
 
 def _is_ours(headers: Headers) -> bool:

@@ -25,6 +25,7 @@ from aion_core.push.configs import PushRegistry
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import Call, TaskService
+from aion_core.web.extended_card import ExtendedCard
 from aion_core.web.stream_limits import StreamLimits
 
 CALL = "aion.call"
@@ -46,7 +47,7 @@ class AionRequestHandler(RequestHandler):
         lister: TaskLister,
         card: AgentCard,
         *,
-        extended_card: AgentCard | None = None,
+        extended_card: ExtendedCard | None = None,
         registry: PushRegistry | None = None,
         streams: StreamLimits | None = None,
     ) -> None:
@@ -164,7 +165,7 @@ class AionRequestHandler(RequestHandler):
         if self._extended_card is None:
             sentence = "This agent's extended card is not configured. Its public card says what it does."
             raise to_wire(NoExtendedCard(sentence))
-        return self._extended_card
+        return self._extended_card.for_caller(context.state.get(ALLOWED_SKILLS))
 
     @property
     def _push(self) -> PushRegistry:

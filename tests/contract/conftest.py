@@ -18,25 +18,38 @@ _ran: Counter[tuple[str, str]] = Counter()
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize by engine, an adapter by memory too."""
-    is_long = metafunc.definition.get_closest_marker("long") is not None
-    names = engines.chosen_for_long() if is_long else engines.chosen()
+    on_each = metafunc.definition.get_closest_marker("each_engine") is not None
+    names = engines.chosen_for_each() if on_each else engines.chosen()
     if "stack" in metafunc.fixturenames:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
         metafunc.parametrize("adapter", ["memory", *names], indirect=True)
 
 
-@pytest.fixture
-def stack(request: pytest.FixtureRequest) -> Stack:
-    """The stack, on the engine whose turn it is."""
-    made: Stack = request.getfixturevalue(request.param)
+@pytest.fixture(scope="module")
+def emptied() -> set[str]:
+    """The engines whose tables hold no more than the module has left there."""
+    return set()
+
+
+def _on(engine: str, request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
+    made: Stack = request.getfixturevalue(engine)
+    if engine in engines.DEFAULT and engine not in emptied:
+        engines.empty(made)
+        emptied.add(engine)
     return made
 
 
 @pytest.fixture
-def adapter(request: pytest.FixtureRequest) -> Stack | None:
+def stack(request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
+    """The stack, on the engine whose turn it is."""
+    return _on(request.param, request, emptied)
+
+
+@pytest.fixture
+def adapter(request: pytest.FixtureRequest, emptied: set[str]) -> Stack | None:
     """The stack on which the port's adapter runs; None where it runs in memory."""
-    return None if request.param == "memory" else request.getfixturevalue(request.param)
+    return None if request.param == "memory" else _on(request.param, request, emptied)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,8 @@ from aion_core.ports import Bell, Bells, ContextKey
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 
+pytestmark = pytest.mark.each_engine
+
 PATIENCE = 20
 BELL = Bell(ContextKey("owner", "echo", "c-1"), 1)
 

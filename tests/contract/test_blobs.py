@@ -14,6 +14,8 @@ from tests.support.answers import answers
 from tests.support.engines import Stack
 from tests.support.stores import new_owner
 
+pytestmark = pytest.mark.each_engine
+
 
 def s3_blobs(stack: Stack, client: Any = None) -> S3Blobs:
     bucket = stack.environment("ApiFunction")["AION_BUCKET"]

@@ -15,6 +15,8 @@ from aion_core.ports import Cipher
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 
+pytestmark = pytest.mark.each_engine
+
 
 def by_kms(stack: Stack, clock: ManualClock, *, client: Any = None, key: str | None = None) -> KMSCipher:
     kms = Calls("kms", ThreadPoolExecutor(4), client=client or stack.client("kms"))

@@ -9,6 +9,8 @@ from botocore.exceptions import ClientError
 
 from tests.support.engines import Stack
 
+pytestmark = pytest.mark.each_engine
+
 Write = dict[str, Any]
 
 

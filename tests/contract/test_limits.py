@@ -10,7 +10,7 @@ import pytest
 from aion_core.aws.client import Calls
 from aion_core.aws.limits import DynamoDBRateLimits
 from aion_core.memory.limits import MemoryRateLimits
-from aion_core.ports import Limits, OpenStream, RateLimits
+from aion_core.ports import Limits, OpenStream, OpenTask, RateLimits, TaskKey
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 
@@ -117,3 +117,34 @@ async def test_streams_that_are_opened_at_once_are_all_counted(
     allowed = Limits(streams_per_owner=2)
     opened = await asyncio.gather(*(limits.open_stream(owner, stream(clock), allowed) for _ in range(5)))
     assert opened.count(True) == 2
+
+
+def task(clock: ManualClock, owner: str, task_id: str) -> OpenTask:
+    return OpenTask(TaskKey(owner, task_id), clock.now().replace(microsecond=7000))
+
+
+async def test_as_many_tasks_are_counted_as_may_be_open(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    """R97: who finds no room learns of which tasks; what is forgotten makes room."""
+    ours = [task(clock, owner, "a"), task(clock, f"tenant:of-{owner}", "b#c")]
+    for each in ours:
+        assert not await limits.count_task(owner, each, most=2)
+    third = task(clock, owner, "d")
+    assert set(await limits.count_task(owner, third, most=2)) == set(ours)
+    assert not await limits.count_task(f"{owner}2", third, most=2), "another's are another's"
+    clock.move(100_000)
+    assert set(await limits.count_task(owner, third, most=2)) == set(ours), "nobody has said that they have ended"
+    await limits.forget_tasks(owner, [])
+    await limits.forget_tasks(owner, [third, ours[1]])
+    await limits.forget_tasks(f"{owner}-nobody", [third])
+    assert not await limits.count_task(owner, third, most=2)
+    assert set(await limits.count_task(owner, ours[1], most=2)) == {ours[0], third}
+    await limits.forget_tasks(owner, [ours[0], third])
+    assert not await limits.count_task(owner, ours[1], most=1)
+
+
+async def test_tasks_that_are_counted_at_once_are_no_more_than_may_be(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
+    """R97."""
+    counted = await asyncio.gather(*(limits.count_task(owner, task(clock, owner, f"t-{n}"), most=3) for n in range(9)))
+    assert [len(each) for each in counted].count(0) == 3

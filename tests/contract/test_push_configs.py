@@ -20,7 +20,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
 from tests.support import pushes
 from tests.support.clock import ManualClock
-from tests.support.conversation import INPUT_REQUIRED
+from tests.support.conversation import INPUT_REQUIRED, MANY
 from tests.support.engines import Stack
 from tests.support.pushes import Pushes, a_config
 from tests.support.stores import LEASE_SECONDS
@@ -103,7 +103,9 @@ async def test_a_config_that_is_replaced_goes_on_where_it_stood(push: Pushes) ->
     await push.configs.put(push.key(), a_config(token="new"))
     after = await push.delivery()
     assert (after.after, after.cursor, after.tries, after.next_at, after.failure) == (0, 2, 0, None, "")
-    assert (await push.claimed()).config.token == "new"
+    config = (await push.claimed()).config
+    assert config is not None
+    assert config.token == "new"
 
 
 # ── With a message ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -205,6 +207,43 @@ async def test_what_is_cleared_is_due_no_more_and_may_be_cleared_again(push: Pus
     for _ in range(2):
         await push.configs.clear(push.key(), 2)
     assert await push.due_events() == set()
+
+
+async def test_where_the_last_config_is_gone_nothing_is_due_any_more(push: Pushes) -> None:
+    """Whoever records does not know it yet, and hears nothing of it; and who listens again is told of what follows."""
+    begun = await starts(push, a_config(events=PushEvents.ALL))
+    await push.configs.delete(push.key(), "p-1")
+    before = await push.chat.head("t-m-1")
+    for _ in range(2):
+        await push.configs.nobody_listens(before)
+    for generation in (1, 2):
+        await push.configs.clear(push.key(), generation)
+    head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
+    assert head.push_events is None
+    assert head.push_epoch > before.push_epoch, "who knows only of listeners is told"
+    assert await push.due_events() == set()
+    await push.configs.put(push.key(), a_config("p-2"))
+    head = await push.chat.store.append(begun.lease, head, push.chat.says(head))
+    assert (head.generation, head.push_events) == (4, PushEvents.STATUS)
+    assert await push.due_events() == {4}
+
+
+async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) -> None:
+    begun = await starts(push, a_config())
+    await push.configs.delete(push.key(), "p-1")
+    before = await push.chat.head("t-m-1")
+    await push.configs.clear(push.key(), 2)
+    await push.configs.put(push.key(), a_config("p-2"))
+    await push.configs.nobody_listens(before)
+    await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
+    assert await push.due_events() == {3}
+
+
+async def test_that_nobody_listens_to_a_task_that_is_not_there_leaves_nothing(push: Pushes) -> None:
+    head = (await starts(push)).head
+    gone = replace(head, key=push.key("t-never"), push_epoch=1)
+    await push.configs.nobody_listens(gone)
+    assert await push.chat.store.head(gone.key) is None
 
 
 # ── Deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -401,3 +440,21 @@ async def test_a_sweep_takes_no_claim_from_who_delivers(push: Pushes) -> None:
     assert await push.configs.claim_overdue(overdue)
     await push.configs.settle(claim, cursor=2)
     assert (await push.delivery()).due_at is None
+
+
+async def test_one_owner_who_has_much_that_is_overdue_does_not_hold_up_the_others(
+    push: Pushes, adapter: Stack | None, clock: ManualClock
+) -> None:
+    """R94: of each owner the longest overdue first, and the owners by turns."""
+    begun = await starts(push)
+    for number in range(5):
+        await push.configs.put(push.key(), a_config(f"p-{number}"))
+        clock.move(1)
+    other = replace(push.chat.context, owner=f"{push.chat.context.owner}-other")
+    new = replace(push.chat.message("m-1"), context=other, key=replace(begun.head.key, owner=other.owner))
+    assert isinstance(await push.chat.store.create(new, holder="holder-1"), Begun)
+    await push.configs.put(new.key, a_config("late"))
+    clock.move(SOON)
+    ours = {push.chat.context.owner, other.owner}
+    found = [each.config_id for each in await push.configs.overdue(limit=MANY) if each.task.owner in ours]
+    assert found == ["p-0", "late", "p-1", "p-2", "p-3", "p-4"]

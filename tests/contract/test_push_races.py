@@ -142,6 +142,19 @@ async def test_who_asks_for_more_and_wants_to_hear_of_it_reads_the_task_again(
     assert [config.id for config in await here.configs.all(here.key())] in ([], ["p-1"])
 
 
+async def test_whoever_records_as_it_is_found_that_nobody_listens_any_more_hears_nothing_of_it(
+    here: Pushes, there: Pushes, tasks: Faults
+) -> None:
+    turn = await here.chat.starts("m-1")
+    await here.configs.put(here.key(), a_config())
+    await here.configs.delete(here.key(), "p-1")
+    known = await here.chat.head("t-m-1")
+    tasks.meanwhile(lambda: there.configs.nobody_listens(known))
+    head = await here.chat.store.append(turn.lease, known, here.chat.says(known))
+    assert (head.generation, head.push_events) == (3, None)
+    assert await here.due_events() == set()
+
+
 # ── Somebody else registers, delivers or sweeps ───────────────────────────────────────────────────────────────────────
 
 

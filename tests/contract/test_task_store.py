@@ -26,6 +26,8 @@ from aion_core.tasks import projection
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation, of
 from tests.support.stores import LEASE_SECONDS, new_owner
 
+pytestmark = pytest.mark.each_engine
+
 NOT_QUEUED = [WhenBusy.REJECT, WhenBusy.INTERRUPT]
 
 
@@ -156,9 +158,13 @@ async def test_of_many_at_the_same_instant_one_is_the_first(chat: Conversation) 
 
 async def test_what_is_known_of_a_message(chat: Conversation) -> None:
     new = chat.message("m-1")
-    await chat.starts("m-1")
+    await chat.starts("m-1", idempotency_key="k-2")
     assert await chat.store.known(new.context, "m-1", new.content_hash) == Repeated("t-m-1")
+    elsewhere = replace(new.context, context_id="another")
+    assert await chat.store.known(elsewhere, "m-1", new.content_hash, idempotency_key="k-2") == Repeated("t-m-1")
+    assert await chat.store.known(elsewhere, "m-1", new.content_hash) is None
     assert await chat.store.known(new.context, "m-2", new.content_hash) is None
+    assert await chat.store.known(new.context, "m-2", new.content_hash, idempotency_key="k-1") is None
     with pytest.raises(MessageIdReused):
         await chat.store.known(new.context, "m-1", b"other")
 

@@ -14,21 +14,13 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_core.aws.queues import bell_of, body_of
-from aion_core.clock import SystemClock
-from aion_core.ports import Bell, Head
-from aion_core.protocol.types import Task, TaskState
-from aion_core.tasks import projection
 from infra import sam_cli
 from infra.local_stack import LocalStack
 from infra.packages import CACHE
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.api_process import api_process
 from tests.support.packages import package_here, told_of
-from tests.support.recorded import recorded_event
 from tests.support.runtime_emulator import emulated, lambda_python
-from tests.support.stores import dynamodb_store
-from tests.support.tasks import orphan
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template.yaml"
@@ -126,13 +118,6 @@ def message(message_id: str, text: str) -> dict[str, Any]:
     return {"message": {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}}
 
 
-async def read_log(stack: LocalStack, head: Head) -> Task:
-    """Read the task from its log."""
-    log = await dynamodb_store(stack, SystemClock()).log(head.key)
-    assert log is not None
-    return projection.fold(log.events)
-
-
 def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
     """Read the task as another process serves it."""
     with api_process(stack, ROOT / "aion.yaml") as other:
@@ -207,40 +192,6 @@ def test_the_card_is_answered_and_names_the_base_url(api: str) -> None:
 def test_what_is_not_a_request_is_refused_in_the_protocols_words(api: str) -> None:
     answer = httpx.post(api, content=b"{", headers={"Content-Type": "application/json"}, timeout=60)
     assert answer.json()["error"]["code"] == -32700
-
-
-# --- The built functions that a queue or a schedule calls ---
-
-
-async def test_the_built_function_runs_the_turn_of_a_bell(invoked: Invoked, stack: LocalStack) -> None:
-    head = await orphan(stack, TEXT)
-    event = recorded_event("sqs")
-    event["Records"][0]["body"] = body_of(Bell(head.context))
-    poison = {**event["Records"][0], "messageId": "m-2", "body": "poison"}
-    with invoked("TaskFunction") as url:
-        answer = httpx.post(url, json=event, timeout=120)
-        assert answer.json() == {"batchItemFailures": []}
-        task = await read_log(stack, head)
-        assert task.status.state == TaskState.TASK_STATE_COMPLETED
-        assert task.status.message.parts[0].text == TEXT
-        # The same environment again, whose event loop is the first one's: a bell in vain, and a message that is none.
-        answer = httpx.post(url, json={"Records": [*event["Records"], poison]}, timeout=120)
-        assert answer.json() == {"batchItemFailures": [{"itemIdentifier": "m-2"}]}
-        assert await read_log(stack, head) == task
-
-
-async def test_the_built_sweep_rings_for_a_turn_that_everybody_has_forgotten(
-    invoked: Invoked, stack: LocalStack
-) -> None:
-    head = await orphan(stack, TEXT)
-    sqs, queue = stack.client("sqs"), stack.environment("SweepFunction")["AION_TASK_QUEUE_URL"]
-    with invoked("SweepFunction") as url:
-        answer = httpx.post(url, json=recorded_event("eventbridge_schedule"), timeout=120).json()
-    assert answer["found"] >= answer["rung"] >= 1
-    rung = []
-    while messages := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
-        rung += [bell_of(message["Body"]).context for message in messages]
-    assert head.context in rung
 
 
 # --- make sam-local ---

@@ -2,12 +2,13 @@
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from infra import supply_chain
-from infra.supply_chain import NotAudited, Vulnerable, judged, write_sbom
+from infra.supply_chain import NotAudited, Vulnerable, first_answer, judged, write_sbom
 
 CLEAN = '{"dependencies": [{"name": "idna", "version": "3.10", "vulns": []}], "fixes": []}'
 FOUND = (
@@ -41,6 +42,30 @@ def test_a_vulnerability_is_told_with_its_mend() -> None:
 def test_no_answer_is_no_clean_bill(told: str) -> None:
     with pytest.raises(NotAudited):
         judged(told, "ERROR:pip_audit: the service cannot be reached")
+
+
+def test_of_many_packages_that_are_left_out_the_first_says_why() -> None:
+    left_out = [{"name": f"n{n}", "skip_reason": f"n{n} is not there"} for n in range(200)]
+    with pytest.raises(NotAudited, match=r"^it left out 200 of 201 packages, the first because: n0 is not there$"):
+        judged(json.dumps({"dependencies": [*left_out, *json.loads(CLEAN)["dependencies"]]}), "")
+
+
+def test_another_service_is_asked_where_one_does_not_know_every_package() -> None:
+    """R97: a mirror of PyPI that has the packages only is no reason to know nothing."""
+    asked: list[str] = []
+
+    def only(answering: str) -> Callable[[str], list[Vulnerable]]:
+        def ask(service: str) -> list[Vulnerable]:
+            asked.append(service)
+            return judged(FOUND if service == answering else LEFT_OUT, "")
+
+        return ask
+
+    assert [each.id for each in first_answer(only("pypi"))] == ["PYSEC-2024-60"]
+    assert [each.id for each in first_answer(only("osv"))] == ["PYSEC-2024-60"]
+    assert asked == ["pypi", "pypi", "osv"]
+    with pytest.raises(NotAudited, match=r"(?s)pypi: it left out 1 of 1.*osv: it left out 1 of 1"):
+        first_answer(only("nobody"))
 
 
 @pytest.mark.parametrize(("required", "status"), [("", 0), ("required", 1)])

@@ -8,9 +8,11 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Bell, Notification, PushBell, PushConfig, TaskKey, WebhookRequest
 from aion_core.protocol.types import Message
+from aion_core.push.delivery import SPARED as SPARED
 from aion_core.push.delivery import PushDelivery
 from aion_core.tasks.ringing import RingingStore
 from aion_core.tasks.runner import TaskRunner
@@ -42,10 +44,18 @@ def assemble(process: "Process") -> Parts:
     world = process.world
     agent = ScriptedAgent(process)
     store = RingingStore(process.store, process.push_bells)
-    runner = TaskRunner(store, lambda _: agent, process.clock, process.bells, keep_lease=partial(SimHeartbeat, process))
+    metrics = MemoryMetrics()
+    runner = TaskRunner(
+        store,
+        lambda _: agent,
+        process.clock,
+        process.bells,
+        keep_lease=partial(SimHeartbeat, process),
+        metrics=metrics,
+    )
     worker = Worker(store, runner, process.bells, process.clock)
     service = TaskService(store, worker, process.bells, process.clock, double_texting={"agent": world.when_busy})
-    sweep = Sweep(store, process.bells, process.push_configs, process.push_bells)
+    sweep = Sweep(store, process.bells, process.push_configs, process.push_bells, metrics=metrics)
     delivery = PushDelivery(
         store,
         process.push_configs,
@@ -55,6 +65,7 @@ def assemble(process: "Process") -> Parts:
         process.clock,
         chance=world.random.random,
         retry_seconds=RETRY_SECONDS,
+        metrics=metrics,
     )
     return Parts(service, worker, sweep, delivery, Registry(process))
 

@@ -1,5 +1,6 @@
 """What happened in a schedule, as facts: what was recorded, answered, heard, run, and what went wrong on purpose."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,6 +162,8 @@ class History:
         """When which push config was deleted."""
         self.claims: dict[tuple[str, TaskKey, str], float] = {}
         """When which process last had the right to post for which config."""
+        self.spared: Counter[tuple[TaskKey, str]] = Counter()
+        """How many tries were noted for which push config without a post, as its host had kept others waiting."""
         self.claimed_pushes: list[TaskKey] = []
         """What sweeps have claimed of notifications and not rung for yet."""
         self.bells = 0

@@ -259,6 +259,7 @@ class SeenPushConfigs:
         "delete": "push.register",
         "claim": "push.claim",
         "clear": "push.clear",
+        "nobody_listens": "push.clear",
         "claim_overdue": "push.sweep",
         "overdue": "push.read",
         "deliveries": "push.read",

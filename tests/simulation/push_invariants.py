@@ -47,10 +47,14 @@ def i8_who_listens_is_told(world: "World") -> Iterator[str]:
         missing = set(due) - set(firsts)
         if missing:
             yield f"{who} was never told of {sorted(missing)} of {sorted(due)}."
-        yield from (f"{who} {sentence}" for sentence in _given_up_early(posts))
+        spared = world.history.spared[listening.task, listening.config.id]
+        yield from (f"{who} {sentence}" for sentence in _given_up_early(posts, spared))
 
 
 def _after_its_end(world: "World", posts: list[Post], deleted: float) -> Iterator[str]:
+    after = [post for post in posts if post.at > deleted and post.process not in world.history.troubled]
+    if len(after) > 1:
+        yield f"was deleted at {deleted:.2f} s, and told of {[post.generation for post in after]} after that."
     for post in posts:
         if post.claimed > deleted:
             yield f"was deleted at {deleted:.2f} s, and its claim was taken at {post.claimed:.2f} s."
@@ -58,13 +62,16 @@ def _after_its_end(world: "World", posts: list[Post], deleted: float) -> Iterato
             yield f"was deleted at {deleted:.2f} s, and told of {post.generation} at {post.at:.2f} s."
 
 
-def _given_up_early(posts: list[Post]) -> Iterator[str]:
-    """What was not taken is tried as often as it may be; behind what was given up so, once is enough."""
+def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
+    """What was not taken is tried as often as it may be; behind what was given up so, once is enough.
+
+    `spared`: how many tries were not made, as their host had just kept others waiting; the last one always is.
+    """
     alive = True
     for generation in dict.fromkeys(post.generation for post in posts):
         of_it = [post for post in posts if post.generation == generation]
         taken = any(isinstance(post.outcome, Delivered) for post in of_it)
-        if not taken and alive and len(of_it) < 1 + len(assembly.RETRY_SECONDS):
+        if not taken and alive and len(of_it) + spared < 1 + len(assembly.RETRY_SECONDS):
             yield f"never took {generation}, which was tried only {len(of_it)} times."
         alive = taken
 

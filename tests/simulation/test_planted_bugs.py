@@ -9,6 +9,7 @@ from aion_core.memory.push_configs import Listeners
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.push import delivery, schedule
 from aion_core.push.delivery import PushDelivery
+from aion_core.push.patience import Patience
 from aion_core.tasks import contexts, deliveries, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.ringing import RingingStore
@@ -379,6 +380,20 @@ BUGS = [
         scenarios=TOLD,
     ),
     bug(
+        "gives up what it has spared",
+        "I8",
+        Edit(PushDelivery, "_post", "self._clock.now()) and not is_last:", "self._clock.now()):"),
+        Edit(Patience, "note", "if waited.strikes >= STRIKES:", "if True:"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "forgets who begins to listen as it is found that nobody does",
+        "I8",
+        Edit(MemoryTaskStore, "desert", "task.head.push_epoch == head.push_epoch", "True"),
+        Edit(PushDelivery, "answer", "if not deliveries and head.push_events is not None:", "if True:"),
+        scenarios=LISTENS_LATE,
+    ),
+    bug(
         "goes on with who has said that it is gone",
         "I8 I14 I16",
         Edit(deliveries, "disabled", "disabled=True", "disabled=False"),
@@ -387,7 +402,7 @@ BUGS = [
     bug(
         "sweeps no notifications",
         "I8 I14 I16",
-        Edit(Sweep, "_push_once", "if await self._push_configs.claim_overdue(overdue):", "if False:"),
+        Edit(Sweep, "_ring_for", "if await configs.claim_overdue(overdue):", "if False:"),
         scenarios=TOLD,
         aims=LOST_BELLS,
     ),

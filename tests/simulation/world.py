@@ -27,6 +27,7 @@ from aion_core.ports import (
     Waiting,
     WhenBusy,
 )
+from aion_core.push.delivery import SPARED
 from aion_core.tasks.service import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, State, text_of
@@ -444,6 +445,10 @@ class World:
             case "claim" | "advance" | "bury" if result is not None:
                 delivery = result.delivery
                 history.claims[process.name, delivery.task, delivery.config_id] = now
+                if name == "bury" and options["failure"] == SPARED:
+                    history.surprises.append(f"I8: {process.name} gave up what it had not tried: {delivery}.")
+            case "fail" if options["failure"] == SPARED:
+                history.spared[first.delivery.task, first.delivery.config_id] += 1
             case "claim_overdue" if result:
                 history.claimed_pushes.append(first.task)
                 if not history.faults and not history.deaths and self.receiver is fine:

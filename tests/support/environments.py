@@ -29,6 +29,20 @@ def python_with(requirements: Path) -> Path:
     return python
 
 
+def folder_with(requirements: Path, python: str, version: str) -> Path:
+    """A folder with what the lock file names for an interpreter of this version, to be put on its path; made once."""
+    folder = ROOT / ".cache" / f"{requirements.stem}-for-{version}"
+    stamp = folder / requirements.name
+    with _alone(folder):
+        if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
+            shutil.rmtree(folder, ignore_errors=True)
+            install = [uv.find(), "pip", "install", "--quiet", "--target", folder, "--python", python]
+            only = ["--python-version", version, "--only-binary", ":all:", "--require-hashes", "-r", requirements]
+            subprocess.run([*install, *only], check=True)
+            stamp.write_bytes(requirements.read_bytes())
+    return folder
+
+
 def node_with(folder: Path) -> Path:
     """A folder with the programs of the given one and what its package-lock.json names, installed once.
 
@@ -49,6 +63,29 @@ def node_with(folder: Path) -> Path:
     return environment
 
 
+def go_program(folder: Path, **sources: str) -> Path:
+    """The program of the folder's Go module and of these sources, built anew where one of them has changed.
+
+    Raises GoMissing where there is no Go, or where what the module requires cannot be had.
+    """
+    if shutil.which("go") is None:
+        raise GoMissing("go is not there (1.19 or newer): https://go.dev")
+    environment = ROOT / ".cache" / folder.name
+    program = environment / "program"
+    with _alone(environment):
+        environment.mkdir(parents=True, exist_ok=True)
+        for source in folder.iterdir():
+            shutil.copy(source, environment)
+        for name, text in sources.items():
+            (environment / f"{name}.go").write_text(text)
+        command = ["go", "build", "-mod=mod", "-o", program, "."]
+        built = subprocess.run(command, cwd=environment, capture_output=True, text=True)
+    if built.returncode and "dial tcp" in built.stderr:
+        raise GoMissing(f"What it requires cannot be had: {built.stderr.strip()}")
+    assert built.returncode == 0, built.stderr
+    return program
+
+
 @contextmanager
 def _alone(environment: Path) -> Iterator[None]:
     """Wait until no other process of the tests makes this environment."""
@@ -63,3 +100,7 @@ class NodeMissing(Exception):
 
     def __init__(self) -> None:
         super().__init__("node and npm are not there (20 or newer): https://nodejs.org")
+
+
+class GoMissing(Exception):
+    """No Go program can be built here."""

@@ -1,5 +1,6 @@
 """Serves an ASGI app on a real socket, from a thread of this process."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -23,3 +24,11 @@ def listening(app: ASGIApp) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(timeout=20)
+
+
+def free_port() -> int:
+    """A port on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -23,7 +23,6 @@ PROGRAM = Path(__file__).with_name("ministack_program.py")
 SETTINGS = {
     "MINISTACK_ACCOUNT_ID": ACCOUNT,
     "MINISTACK_HOST": "127.0.0.1",
-    "SERVICES": "dynamodb,kms,s3,sqs",
     "LOG_LEVEL": "WARNING",
     # It would take away the containers of another ministack on this machine.
     "DOCKER_HOST": "unix:///nowhere",
@@ -38,7 +37,7 @@ class MinistackError(Exception):
 
 
 @contextmanager
-def serving() -> Iterator[str]:
+def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
     """Run ministack until the block ends; yields its address once it answers."""
     python = python_with(REQUIREMENTS)
     with tempfile.TemporaryFile() as printed:
@@ -49,7 +48,7 @@ def serving() -> Iterator[str]:
                 # Isolated: this folder, where a module has ministack's own name, is not on its path.
                 [python, "-I", PROGRAM, str(number)],
                 # None of this machine's AWS settings.
-                env={"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), **SETTINGS},
+                env={"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), "SERVICES": services, **SETTINGS},
                 stdin=subprocess.PIPE,
                 stdout=printed,
                 stderr=subprocess.STDOUT,

@@ -95,7 +95,7 @@ def run(asked: Mapping[str, Sequence[str]], tests: Sequence[str], scratch: Path)
         cwd=ROOT,
         env={
             **os.environ,
-            "AION_TEST_ENGINES": ",".join(engines.chosen_for_long()),
+            "AION_TEST_ENGINES": ",".join(engines.chosen()),
             "AION_MUTANTS": json.dumps(asked),
             "AION_MUTANTS_SEEN": str(file),
         },

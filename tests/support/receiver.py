@@ -83,11 +83,13 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving(*behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
-    """A receiver that listens on a port of its own."""
+async def receiving(
+    *behaviours: Behaviour, tls: ssl.SSLContext | None = None, port: int = 0
+) -> AsyncIterator[Receiver]:
+    """A receiver that listens on a port of its own, or on this one."""
     receiver = Receiver(list(behaviours) or [answers(200)])
     server = await asyncio.start_server(
-        receiver._serve, "127.0.0.1", 0, ssl=tls, ssl_handshake_timeout=5 if tls else None
+        receiver._serve, "127.0.0.1", port, ssl=tls, ssl_handshake_timeout=5 if tls else None
     )
     receiver.port = server.sockets[0].getsockname()[1]
     try:

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra import sam_cli, uv
+from infra import sam_cli
 from infra.interpreters import interpreter
 from infra.sam_local import machine_architecture
+from tests.support.environments import folder_with
+from tests.support.listening import free_port
 
 CLIENT = Path(__file__).with_name("runtime-client.txt")
 LAMBDA_PYTHON = "3.13"
@@ -31,40 +33,32 @@ def lambda_python() -> tuple[str, str]:
     return sys.executable, ".".join(platform.python_version_tuple()[:2])
 
 
+def alone(python: str, scratch: Path) -> str:
+    """Return a program that is this interpreter with nothing installed: what is not in the package is not there."""
+    program = scratch / "python"
+    program.write_text(f'#!/bin/sh\nexec "{python}" -S "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
 @contextmanager
 def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path) -> Iterator[str]:
     """Serve the built function as its container would; yields the URL at which it is invoked."""
     python, version = lambda_python()
-    client = scratch / "runtime"
-    subprocess.run(
-        [
-            uv.find(),
-            "pip",
-            "install",
-            "--quiet",
-            "--target",
-            str(client),
-            "--python",
-            python,
-            "--python-version",
-            version,
-        ]
-        + ["--only-binary", ":all:", "--require-hashes", "-r", str(CLIENT)],
-        check=True,
-    )
+    client = folder_with(CLIENT, python, version)
     bootstrap = scratch / "bootstrap"
     bootstrap.write_text(BOOTSTRAP)
     bootstrap.chmod(0o755)
     binary = "aws-lambda-rie-" + machine_architecture()
-    (emulator,) = sam_cli.HOME.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
-    invoke_port, runtime_port = _free_port(), _free_port()
+    (emulator,) = sam_cli.installed().parent.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
+    invoke_port, runtime_port = free_port(), free_port()
     command = [str(emulator), "--log-level", "error"]
     command += ["--runtime-interface-emulator-address", f"127.0.0.1:{invoke_port}"]
     command += ["--runtime-api-address", f"127.0.0.1:{runtime_port}"]
     # In a container the code lies in /var/task, which is also on Python's path.
     here = {name: value.replace("/var/task", str(code)) for name, value in environ.items()}
     with subprocess.Popen(
-        [*command, str(bootstrap), python, "-m", "awslambdaric", handler],
+        [*command, str(bootstrap), alone(python, scratch), "-m", "awslambdaric", handler],
         cwd=code,
         env={
             **here,
@@ -79,14 +73,10 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
             _wait_for(invoke_port, process)
             yield f"http://127.0.0.1:{invoke_port}/2015-03-31/functions/function/invocations"
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+            # The runtime first, which otherwise tells at length that the emulator is gone.
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                os.killpg(process.pid, number)
+                time.sleep(0.1)
 
 
 def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:

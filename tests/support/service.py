@@ -141,7 +141,7 @@ def parts(
         delivery = PushDelivery(store, configs, push_bells, webhooks, render, clock, chance=lambda: 0.0)
         push_bells.answered_by(delivery.answer)
         events = {"test": push_events}
-        registry = PushRegistry(configs, push_bells, store, task_list, allowed or Allowed(), events=events)
+        registry = PushRegistry(configs, push_bells, store, task_list, allowed or Allowed(), clock, events=events)
         push = Push(configs, push_bells, delivery, registry)
     history = ContextHistory(store, task_list).of
     replies = {"test": reply}

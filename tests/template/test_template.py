@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -17,21 +18,44 @@ TEMPLATE = ROOT / "template.yaml"
 OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
 
 
+USERS = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:users-AbCdEf"
+CARD_KEY = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:card-key-AbCdEf"
+EVERYTHING = {
+    **OPEN,
+    "Architecture": "x86_64",
+    "AlarmEmail": "operator@example.com",
+    "AlarmTopic": "arn:aws:sns:eu-west-1:123456789012:alarms",
+    "ApiConcurrency": "100",
+    "AwsEndpointUrl": "http://127.0.0.1:4566",
+    "BasicUsersSecret": USERS,
+    "CardKeySecret": CARD_KEY,
+    "CertificateArn": "arn:aws:acm:eu-west-1:123456789012:certificate/c",
+    "CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key",
+    "Deployment": "AllAtOnce",
+    "DomainName": "agents.example.com",
+}
+
+
+@pytest.mark.parametrize("parameters", [{}, EVERYTHING], ids=["as it is", "with everything"])
+def test_the_template_is_right_for_every_linter(parameters: dict[str, str]) -> None:
+    assert list(problems(TEMPLATE, parameters)) == []
+
+
 @pytest.mark.parametrize(
     "parameters",
     [
-        {},
         OPEN,
-        {"FunctionUrlAuth": "AWS_IAM", "Architecture": "x86_64"},
-        {"CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key"},
+        {"FunctionUrlAuth": "AWS_IAM"},
+        {"CredentialsKey": EVERYTHING["CredentialsKey"]},
         {"RetentionDays": "3650", "LeaseSeconds": "5", "TaskConcurrency": "2"},
-        {"BaseUrl": "https://agents.example.com", "AwsEndpointUrl": "http://127.0.0.1:4566"},
-        {"BasicUsersSecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:users-AbCdEf", **OPEN},
-        {"CardKeySecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:card-key-AbCdEf", "CardKeyId": "k-1"},
+        {"RetentionDays": "7", "Stage": "prod"},
+        {"BaseUrl": "https://agents.example.com", "AlarmTopic": EVERYTHING["AlarmTopic"]},
+        {"BasicUsersSecret": USERS, **OPEN},
+        {"CardKeySecret": CARD_KEY, "CardKeyId": "k-1"},
     ],
 )
 def test_the_template_is_right_however_it_is_deployed(parameters: dict[str, str]) -> None:
-    assert list(problems(TEMPLATE, parameters)) == []
+    assert list(problems(TEMPLATE, parameters, lint=False)) == []
 
 
 def test_payloads_outlive_their_rows_however_long_tasks_are_kept() -> None:
@@ -60,49 +84,201 @@ def test_a_functions_environment_is_one_that_aion_starts_with(function: str) -> 
     assert settings.task_queue_url.endswith("-TaskQueue")
 
 
+OF_A_LINTER = [
+    (("Timeout: 900\n", "Timeout: 1200\n"), "1200"),
+    (("MemorySize: !Ref MemorySize", "MemorySice: !Ref MemorySize"), "MemorySice"),
+    (("BillingMode: PAY_PER_REQUEST", "BilingMode: PAY_PER_REQUEST"), "BilingMode"),
+    # The alias waits for the alarms: what they are of may not wait for the alias.
+    (("        ApiFunction: !Ref ApiFunction\n", "        ApiFunction: !Ref ApiFunction.Alias\n"), "ircular"),
+]
+OF_FUNCTIONS = [
+    (("ResponseTransferMode: RESPONSE_STREAM", "ResponseTransferMode: STREAM"), "is buffered"),
+    (("            ResponseTransferMode: RESPONSE_STREAM\n", ""), "is buffered"),
+    (("InvokeMode: RESPONSE_STREAM", "InvokeMode: BUFFERED"), "FunctionUrl is buffered"),
+    (("TimeoutInMillis: 900000", "TimeoutInMillis: 900001"), "TimeoutInMillis has to be at most 900000"),
+    (("Type: REGIONAL", "Type: EDGE"), "has to be REGIONAL"),
+    (("Types: [REGIONAL]", "Types: [EDGE]"), "edge-optimised domain"),
+    (("          ThrottlingRateLimit: !Ref RequestRate\n", ""), "lets every flood through"),
+    (('ResourcePath: "/*"', 'ResourcePath: "/card"'), "lets every flood through"),
+    (("    AutoPublishAlias: live\n", ""), "requires AutoPublishAlias"),
+    (("      AutoPublishAliasAllProperties: true\n", ""), "goes on with its old environment"),
+    (
+        (re.compile(r"      VersionDescription: .*\n"), ""),
+        "ApiFunction goes on with its old",
+    ),
+    (("${MaxTries}", ""), "MaxTries is not in State's Configuration"),
+    (("        Function: !Ref ApiFunction.Alias", "        Function: !GetAtt ApiFunction.Arn"), "goes round the alias"),
+    ((re.compile(r"      Alarms:\n(        - .*\n)+"), ""), "shifts traffic and asks no alarm"),
+    (("Handler: handlers.api.handler", "Handler: handlers.app.handler"), "there is no handler in handlers/app.py"),
+    (("handlers.api:app", "handlers.api:application"), "there is no application in handlers/api.py"),
+    (("lambda_runtime/exec-wrapper.sh", "lambda_runtime/wrapper.sh"), "is not a program of the project"),
+    (("Handler: handlers.sweep.handler", "Handler: handlers.sweep.run"), "there is no run in handlers/sweep.py"),
+    (("        AION_TABLE: !GetAtt State.Outputs.Table\n", ""), "SweepFunction: AION_TABLE is missing"),
+    (("AION_MAX_TRIES:", "AION_MAXTRIES:"), "TaskFunction: nothing reads AION_MAXTRIES"),
+    (("AION_CARD_KEY_ID: !Ref", "AION_CARD_KEY_NAME: !Ref"), "nothing reads AION_CARD_KEY_NAME"),
+    (("          AION_CARD_KEY_ID: !Ref CardKeyId\n", ""), "settings.py reads AION_CARD_KEY_ID, which no function has"),
+    (("AION_MAX_TRIES: !Ref MaxTries", "AION_STORE: memory"), "NOT_DEPLOYED has AION_STORE, and a function has it too"),
+    (("POWERTOOLS_SERVICE_NAME: !Ref AWS::StackName", "POWERTOOLS_SERVICE_NAME: aion"), "is not the stack's name"),
+]
+OF_ACCESS = [
+    (("- dynamodb:GetItem", '- "dynamodb:*"'), "may do more than it needs"),
+    (("Resource: !Ref TableArn", 'Resource: "*"'), "may do more than it needs"),
+    (("Resource: !Ref TableArn", 'Resource: !Sub "arn:aws:dynamodb:${AWS::Region}:*"'), "may do more than it needs"),
+    (("Resource: !Ref BasicUsersSecret", 'Resource: "*"'), "may do more than it needs"),
+    (("Resource: !Ref CardKeySecret", 'Resource: "*"'), "may do more than it needs"),
+    (("Action: cloudwatch:DescribeAlarms", 'Action: [cloudwatch:DescribeAlarms, "sns:Publish"]'), "may do more than"),
+    (("      Role: !GetAtt Roles.Outputs.SweepRole\n", ""), "has policies of AWS's own"),
+    (("      Role: !GetAtt Roles.Outputs.DeploymentRole\n", ""), "has policies of AWS's own"),
+    (
+        ("  PushRole:\n    Type: AWS::IAM::Role\n    Properties:\n",
+         "  PushRole:\n    Type: AWS::IAM::Role\n    Properties:\n      ManagedPolicyArns: [arn:aws:iam::aws:policy/A]\n"),
+        "PushRole has policies of AWS's own",
+    ),
+    (("Role: !GetAtt Roles.Outputs.PushRole", "Role: !GetAtt Roles.Outputs.TaskRole"), "two functions share a role"),
+    (("Resource: !GetAtt PushLogGroup.Arn", "Resource: !GetAtt TaskLogGroup.Arn"), "elsewhere than to its own log group"),
+    (("[logs:CreateLogStream, logs:PutLogEvents]", "[logs:CreateLogGroup, logs:PutLogEvents]"), "may log elsewhere"),
+    (("[logs:CreateLogStream, logs:PutLogEvents]", "logs:PutLogEvents"), "ApiFunction may not log"),
+    (
+        (re.compile(r"(- Sid: Hears\n.*\n.*\n +Resource: !Ref )TaskQueueArn"), r"\1PushQueueArn"),
+        "TaskFunction may take messages of ['arn:aws:sqs:us-east-1:123456789012:gated-stack-State-PushQueue']",
+    ),
+]  # fmt: skip
+OF_STATE = [
+    (("VisibilityTimeout: 960", "VisibilityTimeout: 600"), "shows a message again before the 900 s are over"),
+    (("deadLetterTargetArn: !GetAtt TaskDeadLetters.Arn", "deadLetterTargetArn: a"), "has no dead letter queue"),
+    (("MessageRetentionPeriod: 1209600", "MessageRetentionPeriod: 345600"), "forgets dead letters"),
+    (("SqsManagedSseEnabled: true", "SqsManagedSseEnabled: false"), "is not encrypted"),
+    (("            FunctionResponseTypes: [ReportBatchItemFailures]\n", ""), "takes its batch along"),
+    (("RecursiveLoop: Allow", "RecursiveLoop: Terminate"), "which Lambda ends after 16 times"),
+    (("  Table:\n    Type: AWS::DynamoDB::Table\n    DeletionPolicy: Retain", "  Table:\n    Type: AWS::DynamoDB::Table"),
+     "Table goes with the stack"),
+    ((re.compile(r"(  Key:\n.*\n.*\n    DeletionPolicy: )Retain"), r"\1Delete"), "Key goes with the stack"),
+    (("PointInTimeRecoveryEnabled: true", "PointInTimeRecoveryEnabled: false"), "cannot be brought back"),
+    (("SSEEnabled: true", "SSEEnabled: false"), "is not encrypted under a key of KMS"),
+    (("        AttributeName: expires\n        Enabled: true", "        AttributeName: expires\n        Enabled: false"),
+     "keeps everything for ever"),
+    ((re.compile(r"      BucketEncryption:\n(        .*\n)+"), ""), "is not encrypted, or may be opened"),
+    (('"30": { Kept: 45,', '"30": { Kept: 44,'), "what-no-task-needs-any-more takes payloads away"),
+    (("AllowedValues: [7, 14,", "AllowedValues: [3, 7, 14,"), "RetentionDays may be 3"),
+]  # fmt: skip
+OF_OPERATIONS = [
+    (("      RetentionInDays: !Ref LogRetentionDays\n", ""), "keeps logs for ever"),
+    (
+        ("      LoggingConfig:\n        LogGroup: !Sub /aws/lambda/${AWS::StackName}-api\n", ""),
+        "a group without retention",
+    ),
+    (("      AlarmActions: [!If [MakesTopic, !Ref Topic, !Ref GivenTopic]]\n", ""), "rings and tells nobody"),
+    (("docs/runbook.md#taskdeadlettersalarm", "the runbook"), "TaskDeadLettersAlarm does not say where the operator"),
+    (
+        ("      TreatMissingData: ignore\n", ""),
+        "TaskDeadLettersAlarm does not say what it means when nothing is counted",
+    ),
+    (("      AlarmName: !Sub ${Service}-SweepErrorsAlarm\n", ""), "SweepErrorsAlarm is called by something random"),
+    (("Value: !Ref TaskDeadLetters }", "Value: !Ref TaskQueue }"), "no alarm rings for Approximate"),
+    (
+        ("MetricName: ApproximateAgeOfOldestMessage", "MetricName: AgeOfOldestMessage"),
+        "nothing counts AgeOfOldestMessage",
+    ),
+    (("MetricName: PushGivenUp", "MetricName: PushGivenUps"), "PushGivenUpAlarm: nothing counts PushGivenUps in aion"),
+    (
+        ("Dimensions: [{ Name: service, Value: !Ref Service }]", "Dimensions: []"),
+        "nothing counts SweepFound in aion by []",
+    ),
+    (
+        ("              MetricName: Errors\n", "              MetricName: Duration\n"),
+        "no alarm rings for Errors of ApiFunc",
+    ),
+    (
+        ("MetricName: ApiLoggedErrors, MetricValue", "MetricName: ApiErrors, MetricValue"),
+        "nothing counts ApiLoggedErrors",
+    ),
+    (('["aion", "Turns",', '["aion", "Turn",'), "Dashboard, 'Turns': nothing counts Turn in aion"),
+    (('[".", "5XXError"', '[".", "6XXError"'), "Dashboard, 'Requests': nothing counts 6XXError"),
+    (('["...", "${PushDeadLetters}"]', '["...", "push-dead-letters"]'), "QueueName push-dead-letters: there is none"),
+    (("Name: !Ref AWS::StackName", "Name: aion"), "of ApiName gated-stack: there is none"),
+]
+OF_FILES = [
+    (("Outputs:\n  ApiUrl:", "# on and on\n" * 200 + "Outputs:\n  ApiUrl:"), "template.yaml has more than 500 lines"),
+    (("Resources:\n  # --- A2A", "Metadata:\n  cfn-lint: { config: { ignore_checks: [W3002] } }\nResources:\n  # --- A2A"),
+     "keeps the linter quiet without a reason"),
+    (("AlarmName: !Sub ${Service}-", "AlarmName: !Sub ${AWS::StackName}-"), "AWS::StackName is the nested stack's own"),
+    (("        TableArn: !GetAtt State.Outputs.TableArn\n", ""), "Roles is not given its parameter TableArn"),
+    (("        TableArn: !GetAtt", "        TabelArn: !GetAtt"), "has no parameter TabelArn"),
+    (("  KeyArn:\n    Value: !If", "  CipherArn:\n    Value: !If"), "has no output KeyArn"),
+    (("Value: !GetAtt State.Outputs.Bucket\n", "Value: !GetAtt State.Outputs.Buckets\n"), "State has no output Buckets"),
+    (("Threshold: !Ref SlowSeconds", "Threshold: 60"), "Operations: nothing uses the parameter SlowSeconds"),
+]  # fmt: skip
+Mend = tuple[str | re.Pattern[str], str]
+
+
+def broken(mend: Mend, folder: Path) -> Path:
+    """Return a copy of the template, with what its functions name, in one of whose files this is mended for the worse."""
+    for code in ("handlers", "aion_core/lambda_runtime"):
+        shutil.copytree(ROOT / code, folder / code)
+    for file in ("aion_core/settings.py", "docs/runbook.md", "aion_core/ports/metrics.py"):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / file).is_file():
+            shutil.copy(ROOT / file, folder / file)
+    (folder / "infra").mkdir()
+    before, after = mend
+    done = 0
+    for file in (TEMPLATE, *sorted((ROOT / "infra").glob("*.yaml"))):
+        right = file.read_text()
+        pattern = before if isinstance(before, re.Pattern) else re.compile(re.escape(before))
+        wrong = right if done else pattern.sub(after if isinstance(before, re.Pattern) else lambda _: after, right)
+        done += wrong != right
+        (folder / file.relative_to(ROOT)).write_text(wrong)
+    assert done, "there is nothing to mend"
+    return folder / "template.yaml"
+
+
 @pytest.mark.parametrize(
     ("mend", "told"),
-    [
-        (("ResponseTransferMode: RESPONSE_STREAM", "ResponseTransferMode: STREAM"), "is buffered"),
-        (("            ResponseTransferMode: RESPONSE_STREAM\n", ""), "is buffered"),
-        (("TimeoutInMillis: 900000", "TimeoutInMillis: 900001"), "TimeoutInMillis has to be at most 900000"),
-        (("Type: REGIONAL", "Type: EDGE"), "has to be REGIONAL"),
-        (("Timeout: 900\n", "Timeout: 1200\n"), "1200"),
-        (("MemorySize: !Ref MemorySize", "MemorySice: !Ref MemorySize"), "MemorySice"),
-        (("BillingMode: PAY_PER_REQUEST", "BilingMode: PAY_PER_REQUEST"), "BilingMode"),
-        (("VisibilityTimeout: 960", "VisibilityTimeout: 600"), "shows a message again before the 900 s are over"),
-        (("deadLetterTargetArn: !GetAtt TaskDeadLetters.Arn", "deadLetterTargetArn: a"), "has no dead letter queue"),
-        (("MessageRetentionPeriod: 1209600", "MessageRetentionPeriod: 345600"), "forgets dead letters"),
-        (("SqsManagedSseEnabled: true", "SqsManagedSseEnabled: false"), "is not encrypted"),
-        (("- dynamodb:GetItem", '- "dynamodb:*"'), "may do more than it needs"),
-        (("Resource: !GetAtt Table.Arn", 'Resource: "*"'), "may do more than it needs"),
-        (("Resource: !Ref BasicUsersSecret", 'Resource: "*"'), "may do more than it needs"),
-        (("Resource: !Ref CardKeySecret", 'Resource: "*"'), "may do more than it needs"),
-        (("AION_CARD_KEY_ID: !Ref", "AION_CARD_KEY_NAME: !Ref"), "nothing reads AION_CARD_KEY_NAME"),
-        (("DeletionPolicy: Retain", "DeletionPolicy: Delete"), "goes with the stack"),
-        (("      RetentionInDays: !Ref LogRetentionDays\n", ""), "keeps logs for ever"),
-        (("      LoggingConfig:\n        LogGroup: !Ref ApiLogGroup\n", ""), "logs to a group without retention"),
-        (("Handler: handlers.api.handler", "Handler: handlers.app.handler"), "there is no handler in handlers/app.py"),
-        (("handlers.api:app", "handlers.api:application"), "there is no application in handlers/api.py"),
-        (("lambda_runtime/exec-wrapper.sh", "lambda_runtime/wrapper.sh"), "is not a program of the project"),
-        (("Handler: handlers.sweep.handler", "Handler: handlers.sweep.run"), "there is no run in handlers/sweep.py"),
-        (("!Ref TaskQueue", "!Ref TurnQueue"), "TurnQueue"),
-        (("            FunctionResponseTypes: [ReportBatchItemFailures]\n", ""), "takes its batch along"),
-        (("RecursiveLoop: Allow", "RecursiveLoop: Terminate"), "which Lambda ends after 16 times"),
-        (('"30": { Kept: 45,', '"30": { Kept: 44,'), "what-no-task-needs-any-more takes payloads away"),
-        (("        AION_TABLE: !Ref Table\n", ""), "SweepFunction: AION_TABLE is missing"),
-        (("AION_MAX_TRIES:", "AION_MAXTRIES:"), "TaskFunction: nothing reads AION_MAXTRIES"),
-    ],
+    [*OF_FUNCTIONS, *OF_ACCESS, *OF_STATE, *OF_OPERATIONS, *OF_FILES],
+    ids=lambda value: str(value)[:40],
 )
-def test_the_gate_notices(mend: tuple[str, str], told: str, tmp_path: Path) -> None:
-    for code in ("handlers", "aion_core/lambda_runtime"):
-        shutil.copytree(ROOT / code, tmp_path / code)
-    shutil.copy(ROOT / "aion_core" / "settings.py", tmp_path / "aion_core")
-    right = TEMPLATE.read_text()
-    assert mend[0] in right
-    wrong = tmp_path / "template.yaml"
-    wrong.write_text(right.replace(*mend))
-    assert any(told in problem for problem in problems(wrong))
+def test_the_gate_notices(mend: Mend, told: str, tmp_path: Path) -> None:
+    found = list(problems(broken(mend, tmp_path), lint=False))
+    assert any(told in problem for problem in found), found
+
+
+@pytest.mark.parametrize(("mend", "told"), OF_A_LINTER)
+def test_the_linter_notices(mend: Mend, told: str, tmp_path: Path) -> None:
+    assert any(told in problem for problem in problems(broken(mend, tmp_path)))
+
+
+def test_whatever_a_parameter_changes_of_a_function_makes_a_version_of_it() -> None:
+    """The alias goes on with the old version otherwise, and what was deployed changes nothing."""
+    changed = {**EVERYTHING, "BaseUrl": "https://other.example.com", "MemorySize": "2048", "LeaseSeconds": "60"}
+    changed |= {"MaxTries": "5", "BlockingWait": "100", "RetentionDays": "7", "CardKeyId": "k-1", "Stage": "prod"}
+    changed |= {"CardKeyUrl": "https://keys.example.com/", "PushHosts": "a.example", "PushPorts": "444"}
+    before = Template(TEMPLATE, NOWHERE)
+    configurations = {configuration_of(before)}
+    reached = set()
+    for parameter, value in changed.items():
+        after = Template(TEMPLATE, NOWHERE, {parameter: value})
+        for name in before.resources(FUNCTION):
+            parts = ("Environment", "MemorySize", "Architectures", "Timeout", "LoggingConfig")
+            if after.resolved(name, *parts) != before.resolved(name, *parts):
+                reached.add(parameter)
+                assert configuration_of(after) not in configurations, f"{parameter} changes {name}"
+    assert len(reached) > 15
+
+
+def configuration_of(template: Template) -> str:
+    content: str = template.resolved("ConfigurationVersion", "Content")["Content"]
+    return content
+
+
+def test_a_version_is_described_by_the_number_of_its_configuration() -> None:
+    """What CloudFormation makes a new version for is a new description: SAM's hash does not hold what parameters say."""
+    versions = [
+        resource["Properties"]
+        for resource in transformed(TEMPLATE, {})["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::Version"
+    ]
+    assert len(versions) == 4
+    assert all("${State.Outputs.ConfigurationVersion}" in version["Description"]["Fn::Sub"] for version in versions)
 
 
 def test_a_stack_deployed_without_a_word_answers_signed_requests_only() -> None:

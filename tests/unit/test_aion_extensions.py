@@ -13,6 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph import AionContext, create_event_router, emit_task_metadata, get_aion_context
+from aion_core import log
 from tests.support.aion_requests import (
     CARDS,
     DISTRIBUTION,
@@ -493,7 +494,7 @@ async def test_a_trace_is_the_turns_from_the_payload_or_from_the_headers(caplog:
         "tracestate": [{"key": "v", "value": "1"}, {"key": "w", "value": "2"}],
         "baggage": {"tenant": "a b", "channel": "cli"},
     }
-    assert [getattr(record, "traceparent", None) for record in caplog.records] == [TRACEPARENT]
+    assert {log.labels_of(record).get("traceparent") for record in caplog.records} == {TRACEPARENT}
     own = {"traceparent": TRACEPARENT.replace("4bf9", "aaaa"), "baggage": {"aion.sender.id": "cli"}}
     _, state = await seen(request(text="hi", metadata={TRACEABILITY: own}), headers)
     assert state["a2a_inbox"].metadata == {TRACEABILITY: own}

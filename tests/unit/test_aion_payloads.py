@@ -1,7 +1,6 @@
 """The payloads of the Aion extensions, read and written without HTTP."""
 
 import json
-import logging
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from aion_core.agents.reaction import reaction_of
 from aion_core.agents.sink import Reacted
 from aion_core.errors import InvalidMessage
-from aion_core.lambda_runtime.log import JsonLine
 from aion_core.ports import Asked, ContextKey, Turn
 from aion_core.protocol.aion import uris
 from aion_core.protocol.aion.inbound import Inbound, read
@@ -154,11 +152,3 @@ def test_a_traceparent_is_one_or_none() -> None:
     assert traceparent_of({uris.TRACEABILITY: {"traceparent": TRACEPARENT}}) == TRACEPARENT
     for other in ({}, {"traceparent": "x"}, {"traceparent": 5}, "text", None):
         assert traceparent_of({uris.TRACEABILITY: other}) == ""
-
-
-def test_a_line_of_the_log_names_its_task_and_trace_and_nothing_else_that_a_record_carries() -> None:
-    record = logging.makeLogRecord({"msg": "A turn begins.", "task_id": "t", "traceparent": TRACEPARENT, "own": "s"})
-    line = json.loads(JsonLine().format(record))
-    assert (line["task_id"], line["traceparent"], line["message"]) == ("t", TRACEPARENT, "A turn begins.")
-    assert "own" not in line
-    assert "task_id" not in json.loads(JsonLine().format(logging.makeLogRecord({"msg": "other"})))

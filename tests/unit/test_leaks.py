@@ -16,17 +16,15 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from starlette.types import ASGIApp
 
 import handlers
 from aion_core import log
+from aion_core.aws import log_lines
 from aion_core.bootstrap import bell_of, build_push, build_worker, push_bell_of
-from aion_core.lambda_runtime.log import JsonLine
 from infra.local_stack import LocalStack
 from tests.support.asgi import ask
+from tests.support.collector import Collector, exported_from_here
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer, issuing
 
@@ -84,7 +82,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What every logger says, at DEBUG, as Lambda has it and as a terminal has it."""
     written, root = io.StringIO(), logging.getLogger()
     ours = [logging.StreamHandler(written), logging.StreamHandler(written)]
-    ours[0].setFormatter(JsonLine())
+    ours[0].setFormatter(log_lines.formatter("aion"))
     ours[1].setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     level = root.level
     root.setLevel(logging.DEBUG)
@@ -247,9 +245,6 @@ async def test_what_a_client_sends_is_in_no_log_and_no_queue(
     assert any(CONTEXT in body for body in woken)
     assert any(task in body for body in told)
     assert secrets_in("\n".join([*woken, *told]), client) == []
-    for dead in ("TaskDeadLetters", "PushDeadLetters"):
-        if dead in moto.template.resources("AWS::SQS::Queue"):
-            assert bodies(moto, dead) == []
 
 
 async def test_an_error_says_nothing_of_what_was_sent_but_where_it_is_wrong(app: ASGIApp, issuer: Issuer) -> None:
@@ -309,17 +304,71 @@ def test_a_requests_credentials_are_taken_out_of_its_lines_and_tracebacks(logged
     assert "hunter2hunter2" in others[1]["message"]
 
 
-async def test_no_trace_holds_what_was_said(app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R97: 87: though a deployment exports them."""
-    exported = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exported))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    with trace.get_tracer("test").start_as_current_span("harmless") as span:
-        span.set_attribute("marker", CONTEXT)
-        client = Client(app, issuer)
-        await everything(client)
-    spans = "\n".join(each.to_json(indent=None) for each in exported.get_finished_spans())
-    assert CONTEXT in spans
-    assert secrets_in(spans, client) == []
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    with exported_from_here(monkeypatch) as collector:
+        yield collector
+
+
+async def test_no_trace_holds_what_was_said(
+    collector: Collector, request: pytest.FixtureRequest, issuer: Issuer
+) -> None:
+    """R97: 87: as it is sent to a collector, errors too."""
+    client = Client(request.getfixturevalue("app"), issuer)
+    task = await everything(client)
+    with pytest.raises(ValueError), trace.get_tracer("an.author").start_as_current_span("raising"):
+        raise ValueError(planted(80))
+    for method, params in WRONG:
+        await client.rpc(method, params)
+    # An author's span leaves with the next request.
+    assert all(word in collector.text for word in (task, "request", "turn", "raising", "ValueError"))
+    assert secrets_in(collector.text, client) == []
     assert os.environ["ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"] == "false"
+
+
+async def test_no_line_and_no_metric_of_a_deployed_function_holds_what_was_said(
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    issuer: Issuer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """R97: 87: all that a deployed function writes."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "a-function")
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    client = Client(request.getfixturevalue("app"), issuer)
+    root.setLevel(logging.DEBUG)
+    try:
+        await everything(client)
+        for method, params in WRONG:
+            await client.rpc(method, params)
+    finally:
+        root.handlers[:] = [handler for handler in root.handlers if handler in before]
+        root.setLevel(level)
+    written = capsys.readouterr().out
+    metrics = [json.loads(line) for line in written.splitlines() if '"_aws"' in line]
+    assert {line["agent"] for line in metrics} == {"one"}
+    assert any("TurnsFailed" in line for line in metrics)
+    assert CONTEXT in written
+    assert secrets_in(written, client) == []
+
+
+async def test_what_reaches_a_dead_letter_queue_is_ids_and_no_more(
+    app: ASGIApp, issuer: Issuer, moto: LocalStack
+) -> None:
+    """R97: 87: a bell that nobody could answer, as it is found by whoever looks."""
+    for queue in ("TaskQueue", "PushQueue", "TaskDeadLetters", "PushDeadLetters"):
+        bodies(moto, queue)
+    client, sent = Client(app, issuer), whole_message()
+    sent["message"] |= {"messageId": "m-dead", "contextId": f"{CONTEXT}-dead"}
+    sent["configuration"]["returnImmediately"] = True
+    task = (await client.rpc("SendMessage", sent)).json()["result"]["task"]["id"]
+    sqs = moto.client("sqs")
+    for queue, dead, marker in (("TaskQueue", "TaskDeadLetters", CONTEXT), ("PushQueue", "PushDeadLetters", task)):
+        url = moto.physical_id(queue)
+        # Heard, and not answered, as often as it may be.
+        while sqs.receive_message(QueueUrl=url, VisibilityTimeout=0, MaxNumberOfMessages=10).get("Messages"):
+            pass
+        found = bodies(moto, dead)
+        assert any(marker in body for body in found), queue
+        assert secrets_in("\n".join(found), client) == []

@@ -1,7 +1,7 @@
 """The layer in front alone, at a clock that only moves when it is told to: it answers with who was admitted."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -18,13 +18,19 @@ from tests.support.asgi import ask
 class Door:
     """Two agents, `one` at the root and `two`, that ask for the same."""
 
-    def __init__(self, clock: Clock, *require: Requirement, users: Mapping[str, str] | None = None, **schemes: Scheme):
+    def __init__(
+        self,
+        clock: Clock,
+        *require: Requirement,
+        users: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
+        **schemes: Scheme,
+    ):
+        """`users`: the users of HTTP Basic, or what reads them."""
         self.keys = MemoryApiKeys(clock)
         asked = require or tuple({name: frozenset[str]()} for name in schemes)
         security = Security(schemes, asked)
-        guards = build_guards(
-            {"one": security, "two": security}, clock=clock, api_keys=lambda: self.keys, users=lambda: users or {}
-        )
+        read = users if callable(users) else lambda: dict(users or {})
+        guards = build_guards({"one": security, "two": security}, clock=clock, api_keys=lambda: self.keys, users=read)
         self.app: ASGIApp = Authentication(_tells_who, guards, at_root="one", public=())
 
     async def ask(

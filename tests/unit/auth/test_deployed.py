@@ -84,6 +84,27 @@ def test_a_deployment_starts_only_when_somebody_is_asked_and_can_answer(
             deployed(tmp_path, said(security), **environ)
 
 
+@pytest.mark.parametrize(
+    ("security", "environ", "sentence"),
+    [
+        ("", {"AION_FRONTS": "NONE,OFF"}, "declares no `security`"),
+        (KEY, {"AION_FRONTS": "NONE,OFF", "AION_AUTH": "off"}, "AION_AUTH is off, and this is a deployed function"),
+    ],
+)
+def test_the_function_that_is_deployed_does_not_come_up_where_nobody_would_be_asked(
+    tmp_path: Path, security: str, environ: dict[str, str], sentence: str
+) -> None:
+    """R96: the handler itself, as Lambda starts it: there is no app that could answer."""
+    config = tmp_path / "aion.yaml"
+    config.write_text(said(security))
+    given = {**STACK, "AION_CONFIG": str(config), "PATH": "/usr/bin:/bin", **environ}
+    program = "import handlers.api; print('it is up')"
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=given)
+    assert ran.returncode == 1
+    assert "it is up" not in ran.stdout
+    assert f"ConfigurationError: {sentence}" in ran.stderr or sentence in ran.stderr.splitlines()[-1], ran.stderr
+
+
 def test_nobody_turns_it_off_where_it_is_deployed(tmp_path: Path) -> None:
     """R96."""
     for store in (STACK, {"AION_STORE": "memory", "AWS_LAMBDA_FUNCTION_NAME": "api"}):

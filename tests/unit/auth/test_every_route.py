@@ -1,10 +1,16 @@
 """Nothing but what is public answers without credentials, however its path is spelled."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from aion_core.web.cards import server_routes
+from aion_core.web.loopback import LoopbackOnly
 from tests.support.asgi import ask
 from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
@@ -39,18 +45,55 @@ def routes(app: FastAPI) -> list[tuple[str, str]]:
     return found
 
 
-async def test_whoever_says_nothing_is_refused_on_every_route_but_the_public_ones(app: FastAPI) -> None:
-    """R96, R97: 54, 68."""
-    seen = set()
+async def open_routes(app: FastAPI) -> set[tuple[str, str]]:
+    """The methods and paths at which somebody is answered who says nothing of who they are."""
+    found = set()
     for method, path in routes(app):
         answer = await ask(app, method, path)
-        if path in PUBLIC and method in ("GET", "HEAD"):
-            assert answer.status_code == 200, (method, path)
-            seen.add(path)
+        if answer.status_code == 401:
+            assert answer.headers["www-authenticate"] == 'Bearer realm="aion"', (method, path)
         else:
-            assert answer.status_code == 401, (method, path)
-            assert answer.headers["www-authenticate"] == 'Bearer realm="aion"'
-    assert seen == set(PUBLIC)
+            found.add((method, path))
+    return found
+
+
+OPEN = {(method, path) for path in PUBLIC for method in ("GET", "HEAD")}
+
+
+async def test_whoever_says_nothing_is_refused_on_every_route_but_the_public_ones(app: FastAPI) -> None:
+    """R96, R97: 54, 68."""
+    assert await open_routes(app) == OPEN
+    for method, path in OPEN:
+        assert (await ask(app, method, path)).status_code == 200
+
+
+async def test_a_route_that_somebody_adds_asks_without_a_word_of_its_own(app: FastAPI, issuer: Issuer) -> None:
+    """R96."""
+
+    async def answer(_: Request) -> Response:
+        return Response("new")
+
+    app.router.routes.append(Route("/agents/one/new", answer, methods=["GET", "POST"]))
+    app.router.routes.insert(0, Route("/.well-known/new.json", answer))
+    assert await open_routes(app) == OPEN
+    token = {"authorization": f"Bearer {issuer.token()}"}
+    for path in ("/agents/one/new", "/.well-known/new.json"):
+        assert (await ask(app, "GET", path, token)).text == "new"
+
+
+async def test_a_route_that_somebody_makes_public_is_found(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test above would fail: a hole is planted, and it sees it."""
+
+    async def answer(_: Request) -> Response:
+        return Response("open")
+
+    def with_a_hole(*given: Any, **more: Any) -> list[Route]:
+        return [*server_routes(*given, **more), Route("/admin", answer, methods=["GET", "POST"])]
+
+    monkeypatch.setattr("aion_core.web.app.server_routes", with_a_hole)
+    assert await open_routes(guarded(tmp_path, jwt_scheme(issuer))) - OPEN == {("GET", "/admin"), ("HEAD", "/admin")}
 
 
 SPELLINGS = [
@@ -137,8 +180,10 @@ async def test_nothing_of_a_body_is_read_before_it_is_known_who_calls(app: FastA
     assert sent[0]["status"] == 401
 
 
-async def test_a_web_socket_is_not_served(app: FastAPI) -> None:
+@pytest.mark.parametrize("on_loopback", [False, True])
+async def test_a_web_socket_is_not_served(app: FastAPI, on_loopback: bool) -> None:
     sent: list[object] = []
+    served = LoopbackOnly(app) if on_loopback else app
 
     async def receive() -> dict[str, object]:
         return {"type": "websocket.connect"}
@@ -146,8 +191,8 @@ async def test_a_web_socket_is_not_served(app: FastAPI) -> None:
     async def keep(message: object) -> None:
         sent.append(message)
 
-    await app({"type": "websocket", "path": "/", "headers": []}, receive, keep)  # type: ignore[arg-type]
-    assert {"type": "websocket.accept"} not in sent
+    await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)  # type: ignore[arg-type]
+    assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 async def test_whoever_proves_who_they_are_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:

@@ -1,22 +1,17 @@
-"""API keys, HTTP Basic and AWS IAM: whose a request is, and what is nobody's."""
+"""API keys, AWS IAM, and schemes combined: whose a request is, and what is nobody's."""
 
-import asyncio
-import base64
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from argon2 import PasswordHasher
 
-from aion_core.auth import basic
 from aion_core.auth.api_keys import make_key
-from aion_core.auth.basic import hash_password, users_in
 from aion_core.auth.declaration import ApiKey, AwsIam, Basic, IamOwner
-from aion_core.errors import ConfigurationError, StoreUnavailable
+from aion_core.errors import StoreUnavailable
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
 from tests.support.recorded import recorded_event
 from tests.unit.auth.door import Door
+from tests.unit.auth.passwords import USERS, basic_header
 from tests.unit.auth.test_tokens import scheme
 
 # --- API keys ---
@@ -128,74 +123,6 @@ async def test_where_the_table_does_not_answer_nobody_is_let_in(
     assert "aion-secret" not in answer.text
 
 
-# --- HTTP Basic ---
-
-
-@pytest.fixture(scope="module")
-def users() -> Mapping[str, str]:
-    # As cheap as it may be: what is tried is not how long it takes.
-    hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    return {"alice": hasher.hash("wonder:land"), "bob": hasher.hash("Ünïcode"), "broken": "$argon2id$nonsense"}
-
-
-def basic_header(name: str, password: str) -> tuple[str, str]:
-    return "Authorization", "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
-
-
-async def test_a_name_and_its_password_are_a_users(clock: ManualClock, users: Mapping[str, str]) -> None:
-    """R96, R97."""
-    door = Door(clock, users=users, basic=Basic())
-    assert (await door.ask(basic_header("alice", "wonder:land"))).json()["subject"] == "alice"
-    assert (await door.ask(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
-    missing = await door.ask()
-    assert missing.headers["www-authenticate"] == 'Basic realm="aion", charset="UTF-8"'
-    for wrong in (
-        basic_header("alice", "wonder"),
-        basic_header("alice", ""),
-        basic_header("Alice", "wonder:land"),
-        basic_header("carol", "wonder:land"),
-        basic_header("broken", "x"),
-        basic_header("", ""),
-        ("Authorization", "Basic " + base64.b64encode(b"alice").decode()),
-        ("Authorization", "Basic " + base64.b64encode(b"\xff\xfe:x").decode()),
-        ("Authorization", "Basic !!!"),
-        ("Authorization", "Basic"),
-    ):
-        answer = await door.ask(wrong)
-        assert (answer.status_code, answer.content) == (401, missing.content), wrong
-
-
-async def test_a_password_is_hashed_once_and_a_wrong_one_each_time(
-    clock: ManualClock, users: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R96: R6. An unknown name takes the hashing too, so that it takes as long as a known one."""
-    hashed: list[str] = []
-    original = PasswordHasher.verify
-
-    def counted(self: PasswordHasher, kept: str, password: str) -> bool:
-        hashed.append(password)
-        return original(self, kept, password)
-
-    monkeypatch.setattr(basic.PasswordHasher, "verify", counted)
-    door = Door(clock, users=users, basic=Basic())
-    for _ in range(3):
-        assert (await door.ask(basic_header("alice", "wonder:land"))).status_code == 200
-    assert hashed == ["wonder:land"]
-    for name in ("alice", "nobody"):
-        hashed.clear()
-        for _ in range(2):
-            assert (await door.ask(basic_header(name, "guess"))).status_code == 401
-        assert hashed == ["guess", "guess"]
-
-
-def test_what_the_users_file_holds_has_to_be_hashes() -> None:
-    assert users_in(f'{{"a": "{hash_password("x")}"}}', "it").keys() == {"a"}
-    for text in ("{", "[]", '{"a": "password"}', '{"a": 1}', '{"a:b": "$argon2id$x"}', '{"": "$argon2id$x"}'):
-        with pytest.raises(ConfigurationError, match="the file") as raised:
-            users_in(text, "the file")
-        assert "password" not in str(raised.value)
-
-
 # --- AWS IAM ---
 
 ROLE = "arn:aws:sts::123456789012:assumed-role/Caller"
@@ -279,10 +206,10 @@ async def test_without_aws_s_word_nobody_has_signed(clock: ManualClock, event: A
 # --- Combined ---
 
 
-async def test_schemes_are_combined_as_declared(issuer: Issuer, clock: ManualClock, users: Mapping[str, str]) -> None:
+async def test_schemes_are_combined_as_declared(issuer: Issuer, clock: ManualClock) -> None:
     """R96, R97: either a token with the scope and a key, or a name and a password."""
     both, alone = {"jwt": frozenset({"chat"}), "key": frozenset[str]()}, {"basic": frozenset[str]()}
-    door = Door(clock, both, alone, users=users, jwt=scheme(issuer), key=ApiKey(), basic=Basic())
+    door = Door(clock, both, alone, users=USERS, jwt=scheme(issuer), key=ApiKey(), basic=Basic())
     token = ("Authorization", f"Bearer {issuer.token()}")
     our_key = ("X-API-Key", await key(door, clock, "machine"))
     assert (await door.ask(token, our_key)).json()["subject"] == "alice", "whoever is named first is the caller"
@@ -312,24 +239,3 @@ async def test_credentials_for_two_tenants_are_for_none(issuer: Issuer, clock: M
     for tenant, status in (("", 200), ("red", 200), ("blue", 403)):
         our_key = ("X-API-Key", await key(door, clock, tenant=tenant))
         assert (await door.ask(token, our_key)).status_code == status
-
-
-async def test_many_passwords_at_once_are_hashed_a_few_at_a_time(
-    clock: ManualClock, users: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running, most = 0, 0
-    original = PasswordHasher.verify
-
-    def counted(self: PasswordHasher, kept: str, password: str) -> bool:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        try:
-            return original(self, kept, password)
-        finally:
-            running -= 1
-
-    monkeypatch.setattr(basic.PasswordHasher, "verify", counted)
-    door = Door(clock, users=users, basic=Basic())
-    await asyncio.gather(*(door.ask(basic_header("nobody", str(n))) for n in range(20)))
-    assert 1 <= most <= basic.AT_ONCE

@@ -4,6 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
+from fastapi import FastAPI
+
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.support.guarded import jwt_scheme, scheme
@@ -82,4 +86,100 @@ async def test_an_agent_knows_which_guarded_skills_its_caller_may_use(tmp_path: 
         assert list(card["securitySchemes"]) == ["jwt", "key"]
         headers = {"Authorization": f"Bearer {issuer.token(scope='chat')}"}
         extended = (await client.get("/extendedAgentCard", headers=headers)).json()
-        assert extended["skills"][-1]["securityRequirements"] == [{"schemes": {"key": {}}}]
+        assert [skill["id"] for skill in extended["skills"]] == ["ask"]
+        headers["Authorization"] = f"Bearer {issuer.token(scope='chat admin')}"
+        extended = (await client.get("/extendedAgentCard", headers=headers)).json()
+        assert [skill["id"] for skill in extended["skills"]] == ["ask", "refund"]
+        assert extended["skills"][-1]["securityRequirements"] == card["skills"][-1]["securityRequirements"]
+
+
+CLOSED_YAML = """
+aion:
+  security:
+    schemes:
+%s
+    require: [{jwt: [chat]}]
+  agents:
+    helper:
+      path: asked.py:graph
+      skills:
+        - {id: refund, name: Refund, description: Needs more., require: [{jwt: [orders.refund, orders.read]}, {jwt: [admin]}]}
+        - {id: audit, name: Audit, description: Needs a key., require: [key]}
+      capabilities: {extended_agent_card: true}
+      extended_card: {description: More.}
+    open:
+      path: asked.py:graph
+      capabilities: {extended_agent_card: true}
+      extended_card:
+        skills: [{id: refund, name: Refund, description: Needs more., require: [{jwt: [admin]}]}]
+"""
+
+
+def served(folder: Path, issuer: Issuer, **environ: str) -> FastAPI:
+    (folder / "asked.py").write_text(ASKED)
+    schemes = (jwt_scheme(issuer) + scheme("key", type="api-key")).rstrip("\n")
+    (folder / "aion.yaml").write_text(CLOSED_YAML % schemes)
+    given = {"AION_STORE": "memory", "AION_CONFIG": str(folder / "aion.yaml"), **environ}
+    return build_app(Settings.from_environ(given))
+
+
+EVERY_WAY = [
+    ("POST", "/", send()),
+    ("POST", "/agents/helper/", send(method="message/send")),
+    ("POST", "/message:stream", send()["params"]),
+    ("GET", "/tasks", None),
+    ("GET", "/extendedAgentCard", None),
+    ("GET", "/v1/card", None),
+    ("GET", "/nothing", None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), EVERY_WAY)
+async def test_whoever_may_use_no_skill_of_an_agent_may_not_call_it(
+    tmp_path: Path, issuer: Issuer, method: str, path: str, body: Any
+) -> None:
+    """R97: 66: and is told the least that would open one."""
+    async with http(served(tmp_path, issuer)) as client:
+
+        async def call(scopes: str, path: str = path) -> httpx.Response:
+            headers = {"Authorization": f"Bearer {issuer.token(scope=scopes)}"}
+            return await client.request(method, path, json=body, headers=headers)
+
+        for scopes in ("chat", "chat orders.refund", "chat ADMIN"):
+            refused = await call(scopes)
+            assert refused.status_code == 403, refused.text
+            assert 'error="insufficient_scope", scope="admin"' in refused.headers["www-authenticate"]
+        # Its skill is not the agent: without what that requires it is no use.
+        assert (await call("admin")).status_code == 403
+        for scopes in ("chat admin", "chat orders.refund orders.read"):
+            assert (await call(scopes)).status_code == (404 if path == "/nothing" else 200)
+        # An agent that says nothing of its skills has one that is open to all its callers.
+        assert (await call("chat", f"/agents/open{path.removeprefix('/agents/helper')}")).status_code != 403
+
+
+async def test_the_extended_card_shows_the_skills_that_its_caller_may_use_and_is_signed_for_them(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    """R7, R97: by every one of its names; the public card, which says what they require, shows them all."""
+    from aion_core.protocol.keys import Key
+    from aion_core.protocol.signing import verify_card
+
+    key, pem = Key.generate()
+    (tmp_path / "key.pem").write_text(pem)
+    async with http(served(tmp_path, issuer, AION_CARD_KEY_FILE=str(tmp_path / "key.pem"))) as client:
+        for at, scopes, skills in (
+            ("", "chat admin", ["refund"]),
+            ("", "chat orders.read orders.refund", ["refund"]),
+            ("/agents/open", "chat", ["chat"]),
+            ("/agents/open", "chat admin", ["chat", "refund"]),
+        ):
+            headers = {"Authorization": f"Bearer {issuer.token(scope=scopes)}"}
+            for path in ("/extendedAgentCard", "/v1/card", "/agent/authenticatedExtendedCard"):
+                card = (await client.get(f"{at}{path}", headers=headers)).json()
+                assert [skill["id"] for skill in card["skills"]] == skills, (path, scopes)
+                assert set(verify_card(card, lambda _: [key]).values()) == {key.id}
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard", "params": {}}
+            card = (await client.post(f"{at}/", json=asked, headers=headers)).json()["result"]
+            assert [skill["id"] for skill in card["skills"]] == skills
+        public = (await client.get("/.well-known/agent-card.json")).json()
+        assert [skill["id"] for skill in public["skills"]] == ["refund", "audit"]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-CACHE = HERE.parents[2] / ".mypy_cache" / "authors"
+CACHE = HERE.parents[2] / ".mypy_cache"
+"""This repository's: what its checks have found in what we all import holds for an author, and they come first."""
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ from argon2 import PasswordHasher
 from click.testing import CliRunner, Result
 
 from aion_core.auth.api_keys import ApiKeyVerifier
-from aion_core.auth.basic import users_in
 from aion_core.auth.decision import Unproven
 from aion_core.auth.declaration import ApiKey
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import Principal
+from aion_core.auth.users import users_in
 from aion_core.aws.api_keys import DynamoDBApiKeys
 from aion_core.aws.client import Calls
 from aion_core.cli.main import aion

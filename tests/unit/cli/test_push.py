@@ -57,7 +57,7 @@ async def three(push: Pushes) -> None:
 
 
 def test_what_is_wrong_is_listed(run: Run, push: Pushes) -> None:
-    listed = [line for line in run("list").output.splitlines() if line.startswith(task_id(push) + "\t")]
+    listed = [line for line in run("list").stdout.splitlines() if line.startswith(task_id(push) + "\t")]
     assert [line.split("\t")[1:] for line in sorted(listed)] == [
         ["dead", "given up: 1", "HTTP 503"],
         ["gone", "gone", "HTTP 410"],
@@ -76,7 +76,7 @@ def test_what_was_given_up_is_posted_again_and_somebody_is_woken_for_it(
     run: Run, push: Pushes, moto: LocalStack
 ) -> None:
     driven = run("redrive", task_id(push))
-    assert driven.output.splitlines() == [
+    assert driven.stdout.splitlines() == [
         "dead: posted again from event 3 on.",
         "gone: posted again from event 3 on.",
         "well: nothing was given up.",

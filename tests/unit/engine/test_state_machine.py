@@ -194,7 +194,7 @@ class Clients(RuleBasedStateMachine):
     async def _end(self) -> None:
         """Let everything come to rest, and look whether each message stands where it was sent."""
         self.agent.go.set()
-        for _ in range(50):
+        for number in range(50):
             await self.made.bells.quiet()
             asking = None
             for task_id in self.seen:
@@ -206,7 +206,7 @@ class Clients(RuleBasedStateMachine):
                     asking = task_id
             if asking is None:
                 break
-            params = {"message": {"messageId": f"end-{asking}-{_}", "role": "ROLE_USER", "taskId": asking}}
+            params = {"message": {"messageId": f"end-{asking}-{number}", "role": "ROLE_USER", "taskId": asking}}
             params["message"]["parts"] = [{"text": "answer"}]  # type: ignore[assignment]
             await post(self.app, {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params})
         said = {

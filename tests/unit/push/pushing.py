@@ -5,10 +5,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aion_core.ports import Delivery, PushBell, PushEvents, TaskKey
+from aion_core.ports import Delivery, OverduePush, PushBell, PushEvents, TaskKey
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.guard import Allowed
 from aion_core.push.pinned import Resolver, look_up
+from aion_core.tasks.sweep import Sweep
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import post
 from tests.support.clock import ManualClock
@@ -58,6 +59,37 @@ class Pushing:
         self.clock.move(seconds)
         await self.parts.push.delivery.answer(PushBell(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
 
+    async def overdue(self) -> Sequence[OverduePush]:
+        """What somebody would have to look after, in a day from now."""
+        assert self.parts.push is not None
+        self.clock.move(86_400)
+        return await self.parts.push.configs.overdue(limit=100)
+
+    async def sweep(self) -> None:
+        """Look after what is overdue by now, as is done each minute, until nobody is at it."""
+        push = self.parts.push
+        assert push is not None
+        self.clock.move(60)
+        await Sweep(self.parts.store, self.parts.bells, push.configs, push.bells).once()
+        await self.quiet()
+
+    async def quiet(self) -> None:
+        """Wait until nobody delivers."""
+        assert self.parts.push is not None
+        await asyncio.wait_for(self.parts.push.bells.quiet(), 20)
+
+    def count_bells(self) -> list[PushBell]:
+        """The bells that are rung from here on."""
+        assert self.parts.push is not None
+        return noted(self.parts.push.bells, "ring", lambda bell, **_: bell)
+
+    def count_calls(self) -> list[str]:
+        """What is asked of the store of tasks from here on, but for what a delivery reads."""
+        calls: list[str] = []
+        for name in ("create", "begin", "append", "finish", "append_deltas", "log", "known"):
+            noted(self.parts.store, name, lambda *_, name=name, **__: name, calls)
+        return calls
+
     async def state(self, task: dict[str, Any]) -> Sequence[Delivery]:
         """How far each config has come."""
         assert self.parts.push is not None
@@ -79,6 +111,18 @@ class Pushing:
                 return
             await asyncio.sleep(0.005)
         raise AssertionError(await self.state(task))
+
+
+def noted(of: Any, name: str, what: Callable[..., Any], notes: list[Any] | None = None) -> list[Any]:
+    """What is noted of each call of this method from here on; it does what it did."""
+    made, notes = getattr(of, name), notes if notes is not None else []
+
+    async def call(*arguments: Any, **options: Any) -> Any:
+        notes.append(what(*arguments, **options))
+        return await made(*arguments, **options)
+
+    setattr(of, name, call)
+    return notes
 
 
 def ids(task: dict[str, Any], *generations: int, config: str = "p") -> list[str]:

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from aion_core.push import signing
-from tests.support.environments import NodeMissing, node_with
+from tests.support.environments import GoMissing, NodeMissing, go_program, node_with
 from tests.support.receiver import Receiver, answers, receiving
 from tests.support.server import ROOT
 from tests.unit.push.pushing import Pushing
@@ -148,8 +148,25 @@ async def test_the_guides_typescript_hears_each_event_once_and_no_forgery(token:
     source = f"const handle = (event: any) => console.log(event.statusUpdate.status.state);\n{source}"
     strip = ["node", "--input-type=module", "-e", STRIP]
     subprocess.run(strip, input=source, cwd=environment, text=True, check=True, timeout=60)
+    await hears_each_once_and_no_forgery("node", environment / "receiver.mjs", token=token)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
+async def test_the_guides_go_hears_each_event_once_and_no_forgery(token: str) -> None:
+    """R93, R94."""
+    folder = ROOT / "tests" / "support" / "webhooks_go"
+    try:
+        program = go_program(folder, guide=f"package main\n\n{block('go')}")
+    except GoMissing as missing:
+        pytest.skip(f"NOT PROVEN: the receiver in Go. {missing}")
+    await hears_each_once_and_no_forgery(program, token=token)
+
+
+async def hears_each_once_and_no_forgery(*command: str | Path, token: str) -> None:
+    """Run the receiver, which says where it listens, and then the state that each event tells of."""
     receiver = await asyncio.create_subprocess_exec(
-        "node", "receiver.mjs", cwd=environment, env={"PATH": _path(), "WEBHOOK_TOKEN": token}, stdout=subprocess.PIPE
+        *command, env={"PATH": _path(), "WEBHOOK_TOKEN": token}, stdout=subprocess.PIPE
     )
     assert receiver.stdout is not None
     try:

@@ -1,0 +1,66 @@
+"""What of a deployment's resources is not as it has to be, asked of AWS; nothing is written, and no content is read."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aion_core.aws.client import Calls
+
+TTL = "expires"
+INDEXES = {
+    "due": ("due_shard", "due_at"),
+    "by_agent": ("listing_agent", "listing_at"),
+    "by_context": ("listing_context", "listing_at"),
+}
+"""The table's indexes by their keys, as template.yaml makes them."""
+
+
+async def table_problems(dynamodb: Calls, name: str) -> list[str]:
+    """Return what is wrong with the table; raises StoreError where it is not there, or may not be looked at."""
+    table = (await dynamodb("describe_table", TableName=name))["Table"]
+    expiry = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
+    return [*_of_table(table), *_of_expiry(expiry)]
+
+
+def _of_table(table: Mapping[str, Any]) -> Iterator[str]:
+    if table["TableStatus"] != "ACTIVE":
+        yield f"it is {table['TableStatus']}"
+    made = {each["IndexName"]: each for each in table.get("GlobalSecondaryIndexes", [])}
+    for name, expected in INDEXES.items():
+        index = made.get(name)
+        if index is None:
+            yield f"it has no index {name!r}: deploy the template (one new index each time)"
+        elif tuple(each["AttributeName"] for each in index["KeySchema"]) != expected:
+            yield f"its index {name!r} has other keys than {' and '.join(expected)}"
+        elif index.get("IndexStatus", "ACTIVE") != "ACTIVE":
+            yield f"its index {name!r} is {index['IndexStatus']}: what it lists is not whole before it is ACTIVE"
+
+
+def _of_expiry(expiry: Mapping[str, Any]) -> Iterator[str]:
+    # ENABLING takes up to an hour.
+    if expiry.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or expiry.get("AttributeName") != TTL:
+        yield f"nothing in it expires: its time to live has to be the attribute {TTL!r}"
+
+
+async def recovers(dynamodb: Calls, name: str) -> bool:
+    """Tell whether the table can be restored to a point in time; raises StoreError."""
+    said = (await dynamodb("describe_continuous_backups", TableName=name))["ContinuousBackupsDescription"]
+    state: str = said.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus", "")
+    return state == "ENABLED"
+
+
+async def bucket_problems(s3: Calls, name: str) -> list[str]:
+    """Return what is wrong with the bucket; raises StoreError, or Missing, where it is not there."""
+    await s3("head_bucket", Bucket=name)
+    versions = (await s3("get_bucket_versioning", Bucket=name)).get("Status")
+    return [] if versions == "Enabled" else ["it keeps no versions: what is deleted by mistake is gone"]
+
+
+async def key_state(kms: Calls, key: str) -> str:
+    """Return the state of the KMS key, `Enabled` where it may be used; raises StoreError."""
+    state: str = (await kms("describe_key", KeyId=key))["KeyMetadata"]["KeyState"]
+    return state
+
+
+async def secret_is_deleted(secrets: Calls, arn: str) -> bool:
+    """Tell whether the secret is about to be deleted; raises StoreError where it is not there."""
+    return "DeletedDate" in await secrets("describe_secret", SecretId=arn)

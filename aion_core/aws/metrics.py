@@ -1,0 +1,49 @@
+"""What is counted leaves as lines of the log that CloudWatch takes for metrics: the embedded metric format, by Powertools."""
+
+import logging
+from collections import defaultdict
+
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+
+from aion_core.ports import Metric
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE = "aion"
+
+
+class EMFMetrics:
+    """`ports.Metrics`: one line for all that an invocation has counted of one agent, when it ends.
+
+    The only dimension is the service. The agent stands beside it in the line: the log can be asked by agent, and no
+    metric is paid for once more per agent.
+    """
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self._counted: dict[str, dict[Metric, list[float]]] = {}
+
+    def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
+        """See `ports.Metrics.count`."""
+        self._counted.setdefault(agent, defaultdict(list))[metric].append(value)
+
+    def flush(self) -> None:
+        """See `ports.Metrics.flush`."""
+        counted, self._counted = self._counted, {}
+        for agent, metrics in counted.items():
+            try:
+                self._write(agent, metrics)
+            except Exception:
+                logger.exception("What was counted could not be told.")
+
+    def _write(self, agent: str, metrics: dict[Metric, list[float]]) -> None:
+        line = EphemeralMetrics(namespace=NAMESPACE, service=self._service)
+        if agent:
+            line.add_metadata("agent", agent)
+        for metric, values in metrics.items():
+            unit = MetricUnit.Milliseconds if metric.in_milliseconds else MetricUnit.Count
+            # Things add up; of times, each one tells.
+            for value in values if metric.in_milliseconds else [sum(values)]:
+                line.add_metric(metric.value, unit, value)
+        if line.metric_set:
+            line.flush_metrics()

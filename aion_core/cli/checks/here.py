@@ -1,0 +1,144 @@
+"""This machine: Python, tools, aion.yaml, the agents' code, the template, the port."""
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from aion_core.agents.config import AgentConfig, default_agent, read_config
+from aion_core.agents.loader import AdapterFactory, Found
+from aion_core.agents.security import declared_securities
+from aion_core.cli.checks.check import Check, failed, ok, warning
+from aion_core.errors import ConfigurationError
+from aion_core.ports import Agent
+
+OLDEST = (3, 11)
+RUNTIME = (3, 13)
+"""What the functions run on, by template.yaml."""
+
+SLOW_SECONDS = 10.0
+"""An environment of Lambda has so long to start; then it starts once more, and is paid for."""
+
+Read = tuple[Mapping[str, AgentConfig], list[Check]]
+
+
+def machine(port: int) -> Iterator[Check]:
+    """Look at Python, at uv, at AWS credentials, and whether `aion dev` could listen."""
+    yield _python(sys.version_info[:2])
+    if shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"):
+        yield ok("uv", "It is there: `sam build` can make the packages.")
+    else:
+        yield warning("uv", "It is not there, and `sam build` needs it.", "Run `make dev` or `make test` once.")
+    yield _credentials()
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            said = f"Port {port} of 127.0.0.1 cannot be used ({error.strerror})."
+            yield warning("port", said, "Stop what listens there, or choose another: PORT=8001.")
+        else:
+            yield ok("port", f"Port {port} of 127.0.0.1 is free.")
+
+
+def _python(version: tuple[int, ...]) -> Check:
+    said = f"Python {version[0]}.{version[1]}."
+    if version < OLDEST:
+        return failed("python", said, "Python 3.11 or newer is needed.")
+    if version[:2] != RUNTIME:
+        more = "The functions run on 3.13: bytecode of this one is of no use to them."
+        return warning("python", f"{said} {more}", "Build with Python 3.13 for faster cold starts.")
+    return ok("python", said)
+
+
+def _credentials() -> Check:
+    # Found or not, nobody is asked: a profile's own process or login is left alone.
+    named = [name for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_ROLE_ARN") if os.environ.get(name)]
+    home = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
+    config = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
+    if named or home.is_file() or config.is_file():
+        return ok("credentials", f"AWS credentials are configured ({', '.join(named) or 'in ~/.aws'}).")
+    do = "Nothing, before you deploy: `aws configure sso`, or AWS_PROFILE."
+    return warning("credentials", "No AWS credentials; `aion dev` and the tests need none.", do)
+
+
+def read(config: Path) -> Read:
+    """Return the agents of the file, and what is to be said of it."""
+    try:
+        agents = read_config(config)
+        default_agent(agents)
+    except ConfigurationError as error:
+        lines = str(error).splitlines()
+        return {}, [failed("aion.yaml", line, "Mend it; docs/aion-yaml.md has each key.") for line in lines]
+    checks = [ok("aion.yaml", f"{config} declares {', '.join(agents)}.")]
+    try:
+        securities = declared_securities(agents)
+    except ConfigurationError as error:
+        return agents, [*checks, failed("security", str(error), "Mend it; see docs/security.md.")]
+    if securities:
+        schemes = sorted({name for security in securities.values() for name in security.needed})
+        checks.append(ok("security", f"Callers are asked for {', '.join(schemes)}."))
+    else:
+        said = "Nothing is declared of who may call: deployed, only requests signed for AWS IAM are let in."
+        checks.append(ok("security", said))
+    return agents, checks
+
+
+def load(agents: Mapping[str, AgentConfig], folder: Path) -> Iterator[Check]:
+    """Import each agent's code, one after the other, as its first turn would."""
+    from aion_core.bootstrap.adapters import memory_adapters
+    from aion_core.bootstrap.engine import build_agents
+    from aion_core.clock import SystemClock
+    from aion_core.memory.task_store import MemoryTaskStore
+
+    clock = SystemClock()
+    kinds: list[str] = []
+
+    def noted(kind: str, make: AdapterFactory, found: Found, config: AgentConfig) -> Agent:
+        kinds.append(kind)
+        return make(found, config)
+
+    known = memory_adapters(MemoryTaskStore(clock, lease_seconds=30.0), clock)
+    adapters = {kind: partial(noted, kind, make) for kind, make in known.items()}
+    for agent_id, agent in build_agents(agents, folder, adapters).items():
+        name, begun = f"agent {agent_id}", time.monotonic()
+        kinds.clear()
+        try:
+            # What an author's module prints is not what this command says.
+            with contextlib.redirect_stdout(sys.stderr):
+                agent.load()
+        except ConfigurationError as error:
+            yield failed(name, str(error), f"Mend {agents[agent_id].path}.")
+            continue
+        took = time.monotonic() - begun
+        said = f"{agents[agent_id].path} is {KINDS.get(kinds[0], kinds[0])}, loaded in {took:.1f} s."
+        if took > SLOW_SECONDS:
+            do = "An environment of Lambda may start for 10 s: import less at the module's top, or raise MemorySize."
+            yield warning(name, said, do)
+        else:
+            yield ok(name, said)
+
+
+KINDS = {"langgraph": "a LangGraph graph", "adk": "an ADK agent", "executor": "an AgentExecutor of the a2a-sdk"}
+
+
+def template(project: Path | None) -> Iterator[Check]:
+    """Hold the template to its gate, where the tools for that are installed."""
+    if project is None:
+        yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
+        return
+    sys.path[:0] = [str(project)]
+    try:
+        from infra.template_gate import problems
+    except ImportError:
+        yield warning("template", "It was not looked at: what checks it is not installed.", "Run `make lint`.")
+        return
+    found = list(problems(project / "template.yaml"))
+    yield from (failed("template", problem, "Mend template.yaml; `make lint` says it too.") for problem in found)
+    if not found:
+        yield ok("template", f"{project / 'template.yaml'} passes its gate.")

@@ -1,0 +1,121 @@
+"""A deployment's resources, asked of AWS: table, bucket, queues, key, secrets."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from aion_core.cli.checks.check import Check, failed, ok, warning
+from aion_core.cli.sentences import is_forbidden, sentence
+from aion_core.errors import AionError, ConfigurationError, StoreError
+
+if TYPE_CHECKING:
+    from aion_core.aws.client import Calls
+
+DEPLOY = "Deploy the template again; docs/deploy.md says how."
+QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
+SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
+
+
+async def resources(environ: Mapping[str, str]) -> AsyncIterator[Check]:
+    """Look at each resource that the environment names; one that is not named is said not to have been looked at."""
+    from aion_core.aws.client import Calls
+
+    with ThreadPoolExecutor(4) as executor:
+
+        def client(service: str) -> "Calls":
+            return Calls(service, executor)
+
+        looks: list[tuple[str, str, Callable[[str], Awaitable[Check]]]] = [
+            ("table", "AION_TABLE", lambda name: _table(client("dynamodb"), name)),
+            ("table's backup", "AION_TABLE", lambda name: _recovery(client("dynamodb"), name)),
+            ("bucket", "AION_BUCKET", lambda name: _bucket(client("s3"), name)),
+            *(
+                (name, variable, lambda url, name=name: _queue(client("sqs"), name, url))
+                for name, variable in QUEUES.items()
+            ),
+            ("key", "AION_KMS_KEY", lambda key: _key(client("kms"), key)),
+        ]
+        for name, variable, look in looks:
+            yield await _looked(name, environ.get(variable, ""), variable, look)
+        for name, variable in SECRETS.items():
+            if arn := environ.get(variable):
+                secret = client("secretsmanager")
+                yield await _looked(name, arn, variable, lambda arn, name=name: _secret(secret, name, arn))  # type: ignore[misc]  # noqa: B023  # called at once
+
+
+async def _looked(name: str, value: str, variable: str, look: Callable[[str], Awaitable[Check]]) -> Check:
+    from aion_core.aws.client import Missing
+
+    if not value:
+        return warning(name, f"It was not looked at: nothing names it ({variable}).", "Say --stack.")
+    try:
+        return await look(value)
+    except StoreError as error:
+        if is_forbidden(error):
+            return warning(name, f"{value}: {sentence(error)}", "Ask as somebody who may look at it.")
+        return failed(name, f"{value}: {sentence(error)}", DEPLOY)
+    except Missing:
+        return failed(name, f"{value} is not there.", DEPLOY)
+    except AionError as error:
+        return failed(name, str(error), DEPLOY)
+
+
+async def _table(dynamodb: "Calls", name: str) -> Check:
+    from aion_core.aws.health import table_problems
+
+    found = await table_problems(dynamodb, name)
+    if found:
+        return failed("table", f"{name}: {'; '.join(found)}.", DEPLOY)
+    return ok("table", f"{name} is there, with its indexes and its time to live.")
+
+
+async def _recovery(dynamodb: "Calls", name: str) -> Check:
+    from aion_core.aws.health import recovers
+
+    if await recovers(dynamodb, name):
+        return ok("table's backup", f"{name} can be restored to each second of the last 35 days.")
+    said = f"{name} cannot be restored to a point in time."
+    return warning("table's backup", said, "Deploy the template again: it turns that on.")
+
+
+async def _bucket(s3: "Calls", name: str) -> Check:
+    from aion_core.aws.health import bucket_problems
+
+    found = await bucket_problems(s3, name)
+    if found:
+        return warning("bucket", f"{name}: {'; '.join(found)}.", DEPLOY)
+    return ok("bucket", f"{name} is there, and keeps versions.")
+
+
+async def _queue(sqs: "Calls", name: str, url: str) -> Check:
+    from aion_core.aws.dead_letters import DeadLetters, queue_state
+
+    state = await queue_state(sqs, url)
+    letters = DeadLetters(sqs, queue_url=url)
+    try:
+        dead = await queue_state(sqs, await letters.url())
+    except ConfigurationError as error:
+        return failed(name, str(error), DEPLOY)
+    said = f"{state.waiting} bells wait, {state.in_flight} are being answered, {dead.waiting} lie in its dead letters."
+    if dead.waiting:
+        word = "task" if name == "task queue" else "push"
+        return warning(name, said, f"See `aion dlq list --queue {word}`, and docs/runbook.md.")
+    return ok(name, said)
+
+
+async def _key(kms: "Calls", key: str) -> Check:
+    from aion_core.aws.health import key_state
+
+    state = await key_state(kms, key)
+    if state != "Enabled":
+        do = "Cancel its deletion or enable it, now: without it no session and no webhook can be read."
+        return failed("key", f"{key} is {state}.", do)
+    return ok("key", f"{key} is enabled.")
+
+
+async def _secret(secrets: "Calls", name: str, arn: str) -> Check:
+    from aion_core.aws.health import secret_is_deleted
+
+    if await secret_is_deleted(secrets, arn):
+        return failed(name, f"{arn} is about to be deleted.", "`aws secretsmanager restore-secret`.")
+    return ok(name, f"{arn} is there.")

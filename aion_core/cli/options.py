@@ -1,0 +1,160 @@
+"""Options that several commands have: which aion.yaml, which deployment, and as whom AWS is asked."""
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aion_core.errors import ConfigurationError
+from aion_core.settings import WEB_ADDRESS, Settings
+
+Command = Callable[..., Any]
+
+EMULATED = "AWS_ENDPOINT_URL"
+
+
+def config(command: Command) -> Command:
+    """Give the command the option --config."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=Path("aion.yaml"),
+        envvar="AION_CONFIG",
+        show_default=True,
+        show_envvar=True,
+        help="The aion.yaml that declares the agents; paths in it are relative to its folder.",
+    )(command)
+
+
+def base_url(command: Command) -> Command:
+    """Give the command the option --base-url."""
+    return click.option(
+        "--base-url",
+        default="http://127.0.0.1:8000",
+        envvar="AION_BASE_URL",
+        show_default=True,
+        show_envvar=True,
+        callback=web_address,
+        help="Where clients reach the server.",
+    )(command)
+
+
+def as_json(command: Command) -> Command:
+    """Give the command the option --json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def web_address(_: click.Context, __: click.Parameter, given: str) -> str:
+    """Return the URL of an option; raises BadParameter where it is none."""
+    if given and not WEB_ADDRESS.fullmatch(given):
+        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
+    return given
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A deployment as the options and the environment name it; its stack is asked when a name is needed."""
+
+    stack: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """What options say, by the variable that they stand for; it goes before what the stack says."""
+
+    @functools.cached_property
+    def environ(self) -> dict[str, str]:
+        """The environment of the deployment's functions, as far as it is known."""
+        if self.stack:
+            from aion_core.bootstrap.operator import stack_environment
+
+            return {**stack_environment(self.stack), **self.given}
+        return {**{name: value for name, value in os.environ.items() if name.startswith("AION_")}, **self.given}
+
+    def named(self, *variables: str) -> tuple[str, ...]:
+        """Return what the variables say; raises UsageError, before anything is asked for, where one says nothing."""
+        missing = [name for name in variables if not self.environ.get(name)]
+        if missing:
+            *options, last = ["--stack NAME", *(["--table NAME"] if missing == ["AION_TABLE"] else [])]
+            said = ", ".join([*options, last])
+            raise click.UsageError(f"Which deployment? Say {said}, or set {', '.join(missing)}.")
+        return tuple(self.environ[name] for name in variables)
+
+    @property
+    def table(self) -> str:
+        """The name of its table."""
+        return self.named("AION_TABLE")[0]
+
+    def settings(self) -> Settings:
+        """Return the settings of its functions; raises UsageError where a name is missing."""
+        self.named("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL")
+        # Who only looks needs no agents, and no key: what is sealed stays so.
+        without = {"AION_CONFIG", "AION_KMS_KEY", "AION_STORE", "AION_CARD_KEY_FILE", "AION_CARD_KEY_SECRET"}
+        try:
+            return Settings.from_environ({name: value for name, value in self.environ.items() if name not in without})
+        except ConfigurationError as error:
+            raise click.UsageError(str(error)) from error
+
+
+def deployment(command: Command) -> Command:
+    """Give the command the options that name a deployment, and hand it the `deployment`."""
+
+    @click.option(
+        "--stack",
+        envvar="AION_STACK",
+        show_envvar=True,
+        help="The deployment's CloudFormation stack, such as aion-dev: its outputs name all the rest.",
+    )
+    @click.option(
+        "--table", help="The deployment's table: the stack's output TableName. Where neither is said: AION_TABLE."
+    )
+    @aws
+    @functools.wraps(command)
+    def with_deployment(*arguments: Any, stack: str | None, table: str | None, **options: Any) -> Any:
+        named = Deployment(stack or "", {"AION_TABLE": table} if table else {})
+        return command(*arguments, deployment=named, **options)
+
+    return with_deployment
+
+
+def aws(command: Command) -> Command:
+    """Give the command the options that say as whom, and where, AWS is asked."""
+
+    @click.option("--profile", help="The profile of your AWS configuration whose credentials are used.")
+    @click.option("--region", help="The AWS region of the deployment.")
+    @click.option("--endpoint-url", callback=web_address, help="Where AWS is, when it is an emulator.")
+    @functools.wraps(command)
+    def with_aws(
+        *arguments: Any, profile: str | None, region: str | None, endpoint_url: str | None, **options: Any
+    ) -> Any:
+        with _asking(profile, region, endpoint_url):
+            return command(*arguments, **options)
+
+    return with_aws
+
+
+@contextmanager
+def _asking(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
+    """Let AWS's SDK find what the options say, where it looks for everything else."""
+    said = {
+        "AWS_PROFILE": profile,
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        EMULATED: endpoint_url,
+    }
+    chosen = {name: value for name, value in said.items() if value}
+    # A profile that is named here goes before credentials of the environment, as in the AWS CLI.
+    hidden = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN") if profile else ()
+    before = {name: os.environ.get(name) for name in (*chosen, *hidden)}
+    for name in hidden:
+        os.environ.pop(name, None)
+    os.environ.update(chosen)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

@@ -1,0 +1,206 @@
+"""`aion tasks`: which tasks there are, how one stands and what it waits for, and the end of one. It opens no secret."""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aion_core.cli import options
+from aion_core.cli.options import Deployment
+from aion_core.cli.owners import owner as named_owner
+from aion_core.cli.seen import Seen, listed, see
+from aion_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aion_core.bootstrap.operator import Operator
+    from aion_core.ports import Head
+
+STATES = (
+    "submitted",
+    "working",
+    "completed",
+    "failed",
+    "canceled",
+    "input-required",
+    "rejected",
+    "auth-required",
+)
+
+_scan = click.option(
+    "--scan",
+    is_flag=True,
+    help="Read the whole table, where no owner is known: it costs what it holds, and takes its time.",
+)
+
+
+@click.group()
+def tasks() -> None:
+    """Look at tasks, and cancel them.
+
+    A task's key holds its owner: name it by --owner, or by --subject and --issuer. Logs and bells print owners.
+    """
+
+
+@tasks.command(
+    "list",
+    short_help="Print tasks and how they stand.",
+    epilog="""\b
+Examples:
+  aion tasks list --overdue --stack aion-prod
+  aion tasks list --subject alice@example.com --agent helper --stack aion-prod
+  aion tasks list --owner principal:5f… --agent helper --context c-1 --state working
+  aion tasks list --scan --state working""",
+)
+@named_owner
+@click.option("--agent", default="", help="With this agent; needed beside an owner.")
+@click.option("--context", "context_id", default="", help="In this context of the owner and agent.")
+@click.option("--state", type=click.Choice(STATES), metavar="STATE", help=f"In this state: {', '.join(STATES)}.")
+@click.option("--overdue", is_flag=True, help="Those of contexts that the index calls overdue, whosever they are.")
+@_scan
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many.")
+@options.as_json
+@options.deployment
+def list_tasks(
+    owner: str,
+    agent: str,
+    context_id: str,
+    state: str | None,
+    limit: int,
+    deployment: Deployment,
+    *,
+    overdue: bool,
+    scan: bool,
+    as_json: bool,
+) -> None:
+    """Print tasks: id, state, since when, owner, agent and context; the newest first, where an owner is named.
+
+    Without --scan the table's indexes are asked, which need an owner and an agent, or --overdue.
+    """
+    if sum([bool(owner), overdue, scan]) != 1:
+        raise click.UsageError("Say whose tasks (--owner or --subject), or --overdue, or --scan for the whole table.")
+    if owner and not agent:
+        raise click.UsageError("Tasks are listed by owner and agent: say --agent too.")
+    if context_id and not owner:
+        raise click.UsageError("A context is an owner's: say whose.")
+    heads = asyncio.run(
+        _overdue(_operator(deployment), limit)
+        if overdue
+        else listed(_operator(deployment), owner, agent, context_id, state, limit)
+    )
+    if as_json:
+        click.echo(json.dumps([_document(head) for head in heads], indent=2))
+        return
+    for head in heads:
+        click.echo("\t".join(_document(head).values()))
+    if not heads:
+        click.echo("There is none.", err=True)
+
+
+@tasks.command(
+    short_help="Print all that is known of a task.",
+    epilog="""\b
+Examples:
+  aion tasks show 0199f0a2-… --subject alice@example.com --stack aion-prod
+  aion tasks show 0199f0a2-… --scan --content""",
+)
+@click.argument("task_id")
+@named_owner
+@_scan
+@click.option("--content", is_flag=True, help="Print what the events hold, too: what people and agents have said.")
+@options.as_json
+@options.deployment
+def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, content: bool, as_json: bool) -> None:
+    """Print how the task TASK_ID stands: its events, the lease and the line of its context, what is due, who listens."""
+    operator = _operator(deployment)
+    found = asyncio.run(_seen(operator, task_id, owner, scan=scan, content=content))
+    if as_json:
+        click.echo(json.dumps([each.document() for each in found], indent=2))
+        return
+    click.echo("\n\n".join(each.text() for each in found))
+
+
+@tasks.command(
+    short_help="End a task as canceled.",
+    epilog="""\b
+Examples:
+  aion tasks cancel 0199f0a2-… --subject alice@example.com --stack aion-prod
+  aion tasks cancel 0199f0a2-… --owner principal:5f… --yes""",
+)
+@click.argument("task_id")
+@named_owner
+@_scan
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.deployment
+def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes: bool) -> None:
+    """End the task TASK_ID as canceled, as its client could: whatever it is at, and for good.
+
+    Whoever runs it stops within seconds, and what it says after this is refused. What waits behind it goes on.
+    """
+    operator = _operator(deployment)
+    heads = asyncio.run(_heads(operator, task_id, owner, scan=scan))
+    for head in heads:
+        if not yes:
+            click.confirm(f"Cancel the task {task_id} of {head.key.owner}?", abort=True, err=True)
+        asyncio.run(_cancel(operator, head))
+        click.echo(f"The task {task_id} is canceled.")
+
+
+def _operator(deployment: Deployment) -> "Operator":
+    from aion_core.bootstrap.operator import build_operator
+
+    return build_operator(deployment.settings())
+
+
+async def _cancel(operator: "Operator", head: "Head") -> None:
+    from aion_core.tasks.service import Call
+
+    await operator.service.cancel(Call(head.key.owner, head.context.agent), head.key.task_id)
+
+
+async def _seen(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[Seen]:
+    heads = await _heads(operator, task_id, owner, scan=scan)
+    return [await see(operator, head, content=content) for head in heads]
+
+
+async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
+    """Return the task, or, where the table is scanned, the tasks of the id; raises where there is none."""
+    from aion_core.ports import TaskKey
+
+    if bool(owner) == scan:
+        raise click.UsageError("Say whose task it is (--owner or --subject), or --scan to look for it in the table.")
+    if scan:
+        found = [head async for head in operator.inspection.tasks(task_id)]
+    else:
+        head = await operator.tasks.head(TaskKey(owner, task_id))
+        found = [head] if head is not None else []
+    if not found:
+        whose = "" if scan else " of this owner"
+        raise ConfigurationError(f"There is no task {task_id}{whose}; it may have expired.")
+    return found
+
+
+async def _overdue(operator: "Operator", limit: int) -> "list[Head]":
+    """Return the tasks at work in the contexts that are overdue, the longest first."""
+    from aion_core.ports import TaskKey
+
+    heads = []
+    for overdue in await operator.tasks.overdue(limit=limit):
+        seen = await operator.inspection.context(overdue.context)
+        at_work = (seen.record.at_work or seen.record.interrupted) if seen is not None else None
+        head = await operator.tasks.head(TaskKey(overdue.context.owner, at_work)) if at_work else None
+        heads += [head] if head is not None else []
+    return heads
+
+
+def _document(head: "Head") -> dict[str, Any]:
+    from aion_core.tasks.lifecycle import state_name
+
+    return {
+        "task": head.key.task_id,
+        "state": state_name(head.state),
+        "since": f"{head.timestamp:%Y-%m-%d %H:%M:%S}",
+        "owner": head.key.owner,
+        "agent": head.context.agent,
+        "context": head.context.context_id,
+    }

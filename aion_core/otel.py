@@ -1,0 +1,154 @@
+"""Traces by OpenTelemetry, sent by OTLP over HTTP; imported where an endpoint is configured, and nowhere else.
+
+The SDK reads its own variables: where to (OTEL_EXPORTER_OTLP_ENDPOINT), which (OTEL_TRACES_SAMPLER), as whom
+(OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import Link, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import Attributes
+
+from aion_core.ports import SpanKind
+
+EXPORT_SECONDS = 2.0
+"""How long an export may take, tries and all: an invocation does not end before it."""
+
+_KINDS = {
+    SpanKind.SERVER: trace.SpanKind.SERVER,
+    SpanKind.CONSUMER: trace.SpanKind.CONSUMER,
+    SpanKind.CLIENT: trace.SpanKind.CLIENT,
+}
+
+_HOLDS_WORDS = re.compile(
+    r"exception\.(message|stacktrace)"
+    r"|gen_ai\.(prompt|completion|input\.messages|output\.messages|system_instructions|tool\.call\.(arguments|result)).*"
+    r"|gcp\.vertex\.agent\.(llm_request|llm_response|tool_call_args|tool_response|data)"
+)
+"""Attributes in which frameworks put what was said, or an error's own words, which may quote it."""
+
+
+class OTelTraces:
+    """`ports.Traces` by the process's tracer provider, so that a framework's own spans are children of ours."""
+
+    def __init__(self, service: str) -> None:
+        """`service` names the resource, where the environment does not."""
+        self._provider = _provider(service)
+        self._tracer = self._provider.get_tracer("aion")
+
+    @contextmanager
+    def span(
+        self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
+    ) -> "Iterator[OTelSpan]":
+        """See `ports.Traces.span`."""
+        within, links = _parent(traceparent)
+        with self._tracer.start_as_current_span(
+            name,
+            within,
+            kind=_KINDS[kind],
+            attributes=attributes,
+            links=links,
+            # With its message, which may quote what was said.
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            noted = OTelSpan(span)
+            try:
+                yield noted
+            except BaseException as error:
+                noted.failed(type(error).__name__)
+                raise
+
+    def flush(self) -> None:
+        """See `ports.Traces.flush`; the exporter itself limits how long it takes."""
+        self._provider.force_flush()
+
+
+class OTelSpan:
+    """`ports.Span`."""
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+
+    def note(self, name: str, value: str | int) -> None:
+        """See `ports.Span.note`."""
+        self._span.set_attribute(name, value)
+
+    def failed(self, why: str) -> None:
+        """See `ports.Span.failed`."""
+        self._span.set_status(Status(StatusCode.ERROR, why))
+
+
+class Discreet(SpanExporter):
+    """Lets the spans go without what was said: a framework's attributes and the words of its errors (R13)."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See `SpanExporter.export`."""
+        return self._exporter.export([_discreet(span) for span in spans])
+
+    def shutdown(self) -> None:
+        """See `SpanExporter.shutdown`."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """See `SpanExporter.force_flush`."""
+        return self._exporter.force_flush(timeout_millis)
+
+
+def _discreet(span: ReadableSpan) -> ReadableSpan:
+    ours = span.instrumentation_scope is not None and span.instrumentation_scope.name == "aion"
+    return ReadableSpan(
+        span.name,
+        span.context,
+        span.parent,
+        span.resource,
+        _wordless(span.attributes),
+        [Event(event.name, _wordless(event.attributes), event.timestamp) for event in span.events],
+        span.links,
+        span.kind,
+        status=span.status if ours else Status(span.status.status_code),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+def _wordless(attributes: Attributes) -> Attributes:
+    return {name: value for name, value in (attributes or {}).items() if not _HOLDS_WORDS.fullmatch(name)}
+
+
+def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
+    """Return where a span belongs, None for the span around it, and what it is to be linked with."""
+    if not traceparent:
+        return None, []
+    around = trace.get_current_span().get_span_context()
+    named = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+    if trace.get_current_span(named).get_span_context().trace_id in (around.trace_id, 0):
+        return None, []
+    return named, [Link(around)] if around.is_valid else []
+
+
+def _provider(service: str) -> TracerProvider:
+    """Return the process's provider: an agent's code, or a layer of the function, may have made one before."""
+    made = trace.get_tracer_provider()
+    if isinstance(made, TracerProvider):
+        return made
+    resource = Resource.create()
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: service}))
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(Discreet(OTLPSpanExporter(timeout=EXPORT_SECONDS))))
+    trace.set_tracer_provider(provider)
+    return provider

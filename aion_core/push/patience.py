@@ -1,0 +1,65 @@
+"""Which receivers have kept this process waiting in vain, so that those of others do not wait behind them.
+
+A post that nobody answers takes twenty seconds, and so many of them at once would hold every process that delivers. Of
+a receiver that has just kept us waiting several times in a row, the next tries are noted as failed without being made,
+for a while. It is known by its owner too: what one client registers costs no other client a try.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from aion_core.ports import Delivered, Gone, Outcome
+
+IN_VAIN_SECONDS = 5.0
+"""A post that failed and took so long has kept us waiting; one that is refused at once costs nothing."""
+
+STRIKES = 3
+"""After so many in a row the next ones are spared."""
+
+SPARED_SECONDS = 120.0
+"""For so long; then one is made, by which the receiver may show that it is well again."""
+
+MOST_RECEIVERS = 1000
+"""How many are remembered, those that were heard of last."""
+
+
+@dataclass(slots=True)
+class _Waited:
+    strikes: int = 0
+    spared_until: datetime | None = None
+
+
+@dataclass(slots=True)
+class Patience:
+    """What this process has lived through with receivers; it forgets with the process."""
+
+    _receivers: dict[tuple[str, str], _Waited] = field(default_factory=dict)
+
+    def spares(self, owner: str, url: str, now: datetime) -> bool:
+        """Tell whether a try is to be spared; where it is not, and was until now, it is the one that is made."""
+        waited = self._receivers.get(_receiver(owner, url))
+        if waited is None or waited.spared_until is None:
+            return False
+        if now < waited.spared_until:
+            return True
+        # One at a time: those beside it, or behind it, are spared until it is known how it went.
+        waited.spared_until = now + timedelta(seconds=SPARED_SECONDS)
+        return False
+
+    def note(self, owner: str, url: str, outcome: Outcome, seconds: float, now: datetime) -> None:
+        """Note how a post went, and how long it took."""
+        receiver = _receiver(owner, url)
+        waited = self._receivers.pop(receiver, _Waited())
+        if isinstance(outcome, Delivered | Gone) or seconds < IN_VAIN_SECONDS:
+            return
+        waited.strikes += 1
+        if waited.strikes >= STRIKES:
+            waited.spared_until = now + timedelta(seconds=SPARED_SECONDS)
+        while len(self._receivers) >= MOST_RECEIVERS:
+            del self._receivers[next(iter(self._receivers))]
+        self._receivers[receiver] = waited
+
+
+def _receiver(owner: str, url: str) -> tuple[str, str]:
+    """Return whose receiver it is, and at which host and port."""
+    return owner, "/".join(url.split("/", 3)[:3]).lower()

@@ -1,0 +1,340 @@
+"""What things cost: defined scenarios on the emulated stack, counted, multiplied by a price file, and written into a page.
+
+`python -m infra.cost` writes the tables of docs/cost.md; `--check` says what of the exact ones is no longer so.
+"""
+
+import argparse
+import asyncio
+import importlib
+import json
+import os
+import re
+import sys
+import tempfile
+import threading
+import tomllib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from infra.lambda_events import LambdaContext, sqs_event
+from infra.local_stack import LocalStack
+from infra.metering import Meter
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "cost.md"
+PRICES = ROOT / "infra" / "prices.toml"
+BEGIN, END = "<!-- counted: `make cost` writes what follows -->", "<!-- counted -->"
+
+AGENT = """
+import asyncio, runpy, sys
+names = runpy.run_path({echo!r})
+class Slow(names["EchoModel"]):
+    async def _astream(self, messages, *args, **kwargs):
+        chunks = list(self._stream(messages))
+        for chunk in chunks:
+            await asyncio.sleep({pause} if len(chunks) > 10 else 0)
+            yield chunk
+async def answer(state):
+    return {{"messages": [await Slow().ainvoke(state["messages"])]}}
+graph = names["StateGraph"](names["MessagesState"]).add_node("answer", answer).add_edge(names["START"], "answer").compile()
+"""
+
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])")
+CHANCE, SOME = 0.1, 2
+"""By how much of it, or at least by how many, a count may differ from one time to the next."""
+
+COUNTED = ("dynamodb", "write_units", "read_units", "sqs", "s3_writes", "s3_reads", "kms")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Something that happens, and what is assumed of it that cannot be counted here."""
+
+    name: str
+    run: "Callable[[World], Awaitable[None]]"
+    api_requests: int
+    invocations: int
+    gb_seconds: float
+    """Assumed: seconds times GB of memory."""
+    exact: bool = True
+    """Whether it costs the same each time; what depends on time does not."""
+
+
+class World:
+    """The stack, the app that ApiFunction serves, and a webhook."""
+
+    def __init__(self, stack: LocalStack, client: httpx.AsyncClient, webhook: str, meter: Meter) -> None:
+        self.stack, self.client, self.meter, self._webhook = stack, client, meter, webhook
+        self._number = 0
+
+    async def send(self, method: str, text: str, **configuration: Any) -> dict[str, Any]:
+        """Send a message in a new context; return what is answered first."""
+        self._number += 1
+        message = {"messageId": f"m-{self._number}", "role": "ROLE_USER", "parts": [{"text": text}]}
+        params = {"message": message, "configuration": configuration}
+        return await self.call(method, params)
+
+    async def call(self, method: str, params: dict[str, Any], *, seconds: float = 60.0) -> dict[str, Any]:
+        """Call a method, and listen for so many seconds at the most; return the first answer."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        first: dict[str, Any] = {}
+        headers = {"A2A-Version": "1.0"}
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self.client.stream("POST", "/", json=body, headers=headers) as answer,
+            ):
+                async for line in answer.aiter_lines():
+                    if not first and "{" in line:
+                        first = json.loads(line.removeprefix("data: "))
+        except TimeoutError:
+            return {}
+        if "result" not in first:
+            raise RuntimeError(f"{method} was answered by {first}")
+        result: dict[str, Any] = first["result"]
+        return result
+
+    async def answer(self, function: str, module: str, queue: str) -> None:
+        """Call the function with each bell that rings, until none does."""
+        sqs, url = self.stack.client("sqs"), self.stack.physical_id(queue)
+        handler = importlib.import_module(module).handler
+        while messages := sqs.receive_message(QueueUrl=url, MessageSystemAttributeNames=["All"], WaitTimeSeconds=0).get(
+            "Messages"
+        ):
+            context = LambdaContext(function, f"arn:aws:lambda:us-east-1:1:function:{function}", 1024, 900)
+            event = sqs_event(messages, self.stack.template.attribute(queue, "Arn", queue))
+            await asyncio.to_thread(handler, event, context)
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=messages[0]["ReceiptHandle"])
+
+    @property
+    def webhook(self) -> dict[str, Any]:
+        """The configuration of a webhook that listens here."""
+        return {"taskPushNotificationConfig": {"url": self._webhook}}
+
+
+async def _blocking(world: World) -> None:
+    await world.send("SendMessage", "Hello, who is there?")
+
+
+async def _streamed(world: World) -> None:
+    await world.send("SendStreamingMessage", " ".join(f"word{number}" for number in range(100)))
+
+
+async def _told(world: World) -> None:
+    await world.send("SendMessage", "Hello", returnImmediately=True, **world.webhook)
+    await world.answer("TaskFunction", "handlers.run_task", "TaskQueue")
+    await world.answer("PushFunction", "handlers.deliver_push", "PushQueue")
+
+
+async def _subscribed(world: World) -> None:
+    # Nobody answers its bell: there is nothing to hear.
+    task = (await world.send("SendMessage", "Hello", returnImmediately=True))["task"]
+    world.meter.take()
+    await world.call("SubscribeToTask", {"id": task["id"]}, seconds=60)
+
+
+async def _swept(world: World) -> None:
+    handler = importlib.import_module("handlers.sweep").handler
+    await asyncio.to_thread(handler, {}, LambdaContext("SweepFunction", "arn", 256, 60))
+
+
+SCENARIOS = (
+    Scenario("a blocking turn", _blocking, 1, 1, 2.0),
+    Scenario("a turn of 100 chunks in 5 s, streamed", _streamed, 1, 1, 5.0, exact=False),
+    Scenario("a turn that nobody waits for, and one webhook", _told, 1, 4, 3.6),
+    Scenario("a minute of subscribing, while nothing is said", _subscribed, 1, 1, 60.0, exact=False),
+    Scenario("one sweep that finds nothing", _swept, 0, 1, 0.05),
+)
+SWEEPS_A_MONTH = 60 * 24 * 30
+# Lambda polls an idle queue with five long polls at once, each 20 s.
+POLLS_A_MONTH = 2 * 5 * 3 * SWEEPS_A_MONTH
+
+
+async def measured(*, only_exact: bool) -> dict[str, Counter[str]]:
+    """Run the scenarios, each once before it is counted, so that what is kept for all of them is there."""
+    counted = {}
+    with tempfile.TemporaryDirectory() as folder, LocalStack.start(ROOT / "template.yaml") as stack, _webhook() as hook:
+        (Path(folder) / "agent.py").write_text(
+            AGENT.format(echo=str(ROOT / "examples" / "echo" / "agent.py"), pause=0.05), encoding="utf-8"
+        )
+        (Path(folder) / "aion.yaml").write_text("aion: {agents: {echo: {path: agent.py}}}", encoding="utf-8")
+        os.environ.update(stack.environment("ApiFunction"))
+        os.environ.update(
+            AION_CONFIG=f"{folder}/aion.yaml",
+            AION_AUTH="off",
+            AION_FRONTS="",
+            AION_BASE_URL="http://127.0.0.1",
+            AION_PUSH_HTTP="true",
+            AION_PUSH_NETWORKS="127.0.0.0/8",
+        )
+        os.environ.pop("AWS_PROFILE", None)
+        app = importlib.import_module("handlers.api").app
+        meter = stack.emulator.watched_by(lambda answering: Meter(answering, stack.emulator.account))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            world = World(stack, client, hook, meter)
+            for scenario in SCENARIOS:
+                if only_exact and not scenario.exact:
+                    continue
+                if scenario.exact:
+                    await scenario.run(world)
+                meter.take()
+                await scenario.run(world)
+                counted[scenario.name] = meter.take()
+    return counted
+
+
+@contextmanager
+def _webhook() -> Iterator[str]:
+    """Take whatever is posted; yield the URL."""
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response_only(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def price(scenario: Scenario, counted: Counter[str], prices: dict[str, Any]) -> float:
+    """Return what a million of the scenario cost, its assumed time of Lambda included."""
+    million = prices["million"]
+    named = sum(counted[name] * million[name] for name in COUNTED if name in million)
+    return float(
+        named
+        + scenario.api_requests * million["api_requests"]
+        + scenario.invocations * million["invocations"]
+        + scenario.gb_seconds * million["gb_seconds"]
+    )
+
+
+def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
+    """Return the tables of the page."""
+    lines = [
+        f"Prices of {prices['region']}, {prices['date']}, in {prices['currency']} ({prices['source']}).",
+        "",
+        "| what | DynamoDB requests | write units | read units | SQS | S3 | KMS | assumed GB-s | a million cost |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for scenario in SCENARIOS:
+        one = counted[scenario.name]
+        s3 = one["s3_writes"] + one["s3_reads"]
+        mark = "" if scenario.exact else "about "
+        cells = [scenario.name, *(f"{mark}{one[name]:g}" for name in ("dynamodb", "write_units", "read_units", "sqs"))]
+        cost = f"{price(scenario, one, prices):,.0f}"
+        lines.append(f"| {' | '.join([*cells, f'{s3:g}', str(one['kms']), f'{scenario.gb_seconds:g}', cost])} |")
+    return "\n".join([*lines, "", *idle(counted, prices)])
+
+
+def of_the_stack() -> Counter[str]:
+    """Return how many things the templates make that are paid for by the month, whatever is asked for."""
+    # What the sweep found, and for how much it has rung, each minute.
+    made = Counter(keys=0, alarmed=0, metrics=2, dashboards=0)
+    for path in (ROOT / "template.yaml", *sorted((ROOT / "infra").glob("*.yaml"))):
+        for resource in (yaml.load(path.read_text(encoding="utf-8"), _AnyTag).get("Resources") or {}).values():  # noqa: S506  # a SafeLoader
+            match resource["Type"]:
+                case "AWS::KMS::Key":
+                    made["keys"] += 1
+                case "AWS::CloudWatch::Dashboard":
+                    made["dashboards"] += 1
+                case "AWS::CloudWatch::Alarm":
+                    read = [each for each in resource["Properties"].get("Metrics", []) if "MetricStat" in each]
+                    made["alarmed"] += len(read) or 1
+    return made
+
+
+class _AnyTag(yaml.SafeLoader):
+    """Reads a template whose references are nobody's question here."""
+
+
+_AnyTag.add_multi_constructor("!", lambda loader, suffix, node: None)
+
+
+def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
+    """Return the table of what a month costs in which nobody asks for anything."""
+    sweep, month, million, made = SCENARIOS[-1], prices["month"], prices["million"], of_the_stack()
+    swept = price(sweep, counted[sweep.name], prices) * SWEEPS_A_MONTH / 1e6
+    rows = {
+        f"the sweep, {SWEEPS_A_MONTH:,} times": swept,
+        f"Lambda's own polls of the two queues, {POLLS_A_MONTH:,}": POLLS_A_MONTH * million["sqs"] / 1e6,
+        f"KMS keys, {made['keys']} (one less with CredentialsKey)": made["keys"] * month["key"],
+        f"metrics that the alarms read, {made['alarmed']}": made["alarmed"] * month["alarm"],
+        f"metrics that the sweep counts, {made['metrics']}": made["metrics"] * month["metric"],
+        f"dashboards, {made['dashboards']} (the first three of an account are free)": made["dashboards"]
+        * month["dashboard"],
+    }
+    total = f"| **together** | **{sum(rows.values()):.2f}** |"
+    return [
+        f"| an idle month | {prices['currency']} |",
+        "| --- | --- |",
+        *(f"| {name} | {cost:.2f} |" for name, cost in rows.items()),
+        total,
+    ]
+
+
+def written(page: str) -> str:
+    """Return what stands between the markers of the page."""
+    return page.partition(BEGIN)[2].partition(END)[0].strip()
+
+
+def alike(row: str, other: str) -> bool:
+    """Tell whether two rows say the same words, and numbers that differ by no more than their chance.
+
+    A retry, or a chunk that is written a moment later, is no change of what things cost.
+    """
+    first, second = (NUMBER.split(each) for each in (row, other))
+    pairs = zip(NUMBER.findall(row), NUMBER.findall(other), strict=False)
+    return first == second and all(
+        abs(_number(one) - _number(two)) <= max(CHANCE * _number(one), SOME) for one, two in pairs
+    )
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _name(row: str) -> str:
+    return row.split(" | ")[0].removeprefix("| ")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the page, or check it; return what the process exits with."""
+    parser = argparse.ArgumentParser(prog="python -m infra.cost", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, and say what is no longer so")
+    given = parser.parse_args(arguments)
+    prices = tomllib.loads(PRICES.read_text(encoding="utf-8"))
+    counted = asyncio.run(measured(only_exact=given.check))
+    page = PAGE.read_text(encoding="utf-8")
+    if not given.check:
+        head, _, tail = page.partition(BEGIN)
+        PAGE.write_text(
+            f"{head}{BEGIN}\n\n{tables(counted, prices)}\n\n{END}{tail.partition(END)[2]}", encoding="utf-8"
+        )
+        return 0
+    known = {_name(row): row for row in written(page).splitlines()}
+    # What depends on time was counted when the page was written.
+    all_of_them = {each.name: counted.get(each.name, Counter()) for each in SCENARIOS}
+    inexact = {each.name for each in SCENARIOS if not each.exact}
+    rows = [row for row in tables(all_of_them, prices).splitlines() if "---" not in row]
+    wrong = [row for row in rows if _name(row) not in inexact and not alike(row, known.get(_name(row), ""))]
+    for row in wrong:
+        print(f"docs/cost.md does not say (run `make cost`): {row}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Who may do what: one role for each function, with the calls that it makes and no more."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from infra.gates.deployed import STACK_NAME, Deployed, listed
+from infra.template import FUNCTION, ROLE, Template
+
+# Actions that AWS grants only on more than one thing, and why.
+NEEDS_A_STAR = {"cloudwatch:DescribeAlarms": "CloudWatch checks it against all of the account's alarms"}
+LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
+HEARS = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"}
+
+
+def problems(deployed: Deployed) -> Iterator[str]:
+    """Yield which roles may do more than they need, or are shared."""
+    template = deployed.template
+    for name, role in deployed.resources(ROLE):
+        if role["Properties"].get("ManagedPolicyArns"):
+            yield f"{name} has policies of AWS's own, which give more than one function's things"
+    for name in template.resources(ROLE):
+        for statement in statements(template, name):
+            actions, resources = listed(statement["Action"]), listed(statement["Resource"])
+            wide = [what for what in resources if "*" in what and not _is_of_this_stack(what)]
+            if any("*" in action for action in actions) or (wide and not set(actions) <= NEEDS_A_STAR.keys()):
+                yield f"{name} may do more than it needs: {actions} on {resources}"
+    roles = [template.resolved(function, "Role").get("Role") for function in template.resources(FUNCTION)]
+    if len(set(roles)) < len(roles):
+        yield "two functions share a role"
+    for function in template.resources(FUNCTION):
+        yield from _own_things(template, function)
+
+
+def statements(template: Template, role: str) -> Iterator[dict[str, Any]]:
+    """Yield what a role allows, with its references replaced: of a choice, each that there may be."""
+    owner = template.owner(role)
+    for policy in template.properties(role).get("Policies", []):
+        for statement in listed(policy["PolicyDocument"]["Statement"]):
+            for possible in statement["Fn::If"][1:] if "Fn::If" in statement else [statement]:
+                if possible.get("Effect") == "Allow":
+                    yield owner.resolve(possible, role)
+
+
+def _is_of_this_stack(resource: str) -> bool:
+    """Say whether what ends with a star is below, or a version of, something that only this stack has."""
+    before, _, after = resource.partition("*")
+    return not after and STACK_NAME in before
+
+
+def _own_things(template: Template, function: str) -> Iterator[str]:
+    """A function writes to its own log and takes from its own queue, and to and from no other."""
+    arn = template.resolved(function, "Role").get("Role")
+    roles = [role for role in template.resources(ROLE) if template.attribute(role, "Arn", role) == arn]
+    if not roles:
+        yield f"{function} has no role of this template: SAM makes one with policies of AWS's own"
+        return
+    place = template.place
+    log = template.resolved(function, "LoggingConfig").get("LoggingConfig", {}).get("LogGroup")
+    own_log = f"arn:aws:logs:{place.region}:{place.account}:log-group:{log}:*"
+    own_queues = {event["Queue"] for _, _, event in template.events(function, "SQS")}
+    may_log: set[str] = set()
+    heard: set[str] = set()
+    for statement in statements(template, roles[0]):
+        actions, resources = set(listed(statement["Action"])), set(listed(statement["Resource"]))
+        if any(action.startswith("logs:") for action in actions):
+            if not actions <= LOGS or resources != {own_log}:
+                yield f"{function} may log elsewhere than to its own log group"
+            may_log |= actions
+        if actions & HEARS:
+            heard |= resources
+    if may_log != LOGS:
+        yield f"{function} may not log"
+    if heard != own_queues:
+        yield f"{function} may take messages of {sorted(heard)}, and works on {sorted(own_queues)}"

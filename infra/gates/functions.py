@@ -1,0 +1,182 @@
+"""How the functions are reached, deployed and set up: what they stream, which code they name, which variables they have."""
+
+import ast
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra.gates.deployed import Deployed
+from infra.template import FUNCTION, STACK, Template
+
+LONGEST_RESPONSE = 900_000
+OWN = "AION_"
+# What of a function parameters decide, and a version freezes.
+CONFIGURED = ("Environment", "MemorySize", "Architectures", "Timeout")
+# Variables that settings.py reads and no function has, and why.
+NOT_DEPLOYED = {
+    "AION_STORE": "on AWS it is dynamodb, the default",
+    "AION_PUSH_HTTP": "for development: webhooks on the developer's machine",
+    "AION_PUSH_NETWORKS": "for a project that puts its functions into a VPC; these are in none",
+    "AION_CARD_KEY_FILE": "for development: on AWS a key lies in Secrets Manager",
+    "AION_BASIC_USERS_FILE": "for development: on AWS passwords lie in Secrets Manager",
+    "AION_REVEAL_ERRORS": "for development: an agent's own error text is no client's",
+}
+
+
+def problems(deployed: Deployed) -> Iterator[str]:
+    """Yield which functions cannot be reached, cannot start, or would run the wrong code."""
+    yield from _streams(deployed)
+    yield from _throttles(deployed)
+    yield from _versions(deployed)
+    yield from _code(deployed.template)
+    yield from _variables(deployed.template)
+
+
+def _streams(deployed: Deployed) -> Iterator[str]:
+    """Every answer is streamed, for as long as a stream may take."""
+    for _, api in deployed.resources("AWS::ApiGateway::RestApi"):
+        if api["Properties"].get("EndpointConfiguration", {}).get("Types") != ["REGIONAL"]:
+            yield "an edge-optimised API cuts a stream that is silent for 30 s: its endpoint has to be REGIONAL"
+        for path, methods in api["Properties"]["Body"]["paths"].items():
+            for method in methods.values():
+                integration = method["x-amazon-apigateway-integration"]
+                is_invoked_streaming = "/response-streaming-invocations" in json.dumps(integration["uri"])
+                if integration.get("responseTransferMode") != "STREAM" or not is_invoked_streaming:
+                    yield f"{path} is buffered: its event needs ResponseTransferMode: RESPONSE_STREAM"
+                if not 50 <= int(integration.get("timeoutInMillis", 0)) <= LONGEST_RESPONSE:
+                    yield f"{path}: TimeoutInMillis has to be at most {LONGEST_RESPONSE}"
+    for name, url in deployed.resources("AWS::Lambda::Url"):
+        if url["Properties"].get("InvokeMode") != "RESPONSE_STREAM":
+            yield f"{name} is buffered: its InvokeMode has to be RESPONSE_STREAM"
+    for name, domain in deployed.resources("AWS::ApiGateway::DomainName"):
+        if domain["Properties"].get("EndpointConfiguration", {}).get("Types") != ["REGIONAL"]:
+            yield f"{name}: an edge-optimised domain cuts a stream that is silent for 30 s; it has to be REGIONAL"
+
+
+def _throttles(deployed: Deployed) -> Iterator[str]:
+    """What nobody has let in yet costs no invocation."""
+    for name, stage in deployed.resources("AWS::ApiGateway::Stage"):
+        everywhere = [
+            settings
+            for settings in stage["Properties"].get("MethodSettings", [])
+            if (settings.get("ResourcePath"), settings.get("HttpMethod")) == ("/*", "*")
+        ]
+        if not any("ThrottlingRateLimit" in each and "ThrottlingBurstLimit" in each for each in everywhere):
+            yield f"{name} lets every flood through: MethodSettings need ThrottlingRateLimit and ThrottlingBurstLimit"
+
+
+def _versions(deployed: Deployed) -> Iterator[str]:
+    """What is deployed is a version, which the alias comes to step by step, and goes back from when an alarm rings."""
+    template, plain = deployed.template, deployed.plain["Resources"]
+    for function in template.resources(FUNCTION):
+        properties = template.properties(function)
+        if not properties.get("AutoPublishAlias"):
+            yield f"{function} has no alias: nothing can be rolled back"
+        if properties.get("AutoPublishAliasAllProperties") is not True:
+            yield f"{function} goes on with its old environment when a parameter changes: AutoPublishAliasAllProperties"
+        # SAM's hash of a function holds the names of parameters, not what they say.
+        if "State.Outputs.ConfigurationVersion" not in json.dumps(properties.get("VersionDescription")):
+            yield f"{function} goes on with its old environment when a parameter changes: its VersionDescription has to"
+    yield from _configuration(template)
+    for name, group in deployed.resources("AWS::CodeDeploy::DeploymentGroup"):
+        properties = group["Properties"]
+        if "LambdaAllAtOnce" not in json.dumps(properties["DeploymentConfigName"]) and not properties.get(
+            "AlarmConfiguration", {}
+        ).get("Alarms"):
+            yield f"{name} shifts traffic and asks no alarm"
+    for name, resource in plain.items():
+        given = resource["Properties"].get("Parameters", {}) if resource["Type"] == STACK else {}
+        for parameter, value in given.items():
+            if isinstance(value, dict) and value.get("Fn::GetAtt", [""])[0] in template.resources(FUNCTION):
+                yield f"{name}.{parameter} goes round the alias: it has to be the function's .Alias, or its name"
+
+
+def _configuration(template: Template) -> Iterator[str]:
+    """Every parameter that a function is told is in the configuration whose number makes its version."""
+    functions = [template.document.get("Globals", {}).get("Function", {})]
+    functions += [template.properties(name) for name in template.resources(FUNCTION)]
+    told = json.dumps([[each.get(part) for part in CONFIGURED] for each in functions])
+    counted = json.dumps(template.properties("State")["Parameters"]["Configuration"])
+    for parameter in template.document["Parameters"]:
+        if _uses(told, parameter) and not _uses(counted, parameter):
+            yield f"{parameter} is not in State's Configuration: when it changes, no function would be told"
+
+
+def _uses(document: str, parameter: str) -> bool:
+    return f'{{"Ref": "{parameter}"}}' in document or f"${{{parameter}}}" in document
+
+
+def _code(template: Template) -> Iterator[str]:
+    """What the template names is in the project."""
+    for function in template.resources(FUNCTION):
+        code = template.path.parent / template.resolved(function, "CodeUri").get("CodeUri", ".")
+        environment = template.environment(function)
+        handler = template.properties(function)["Handler"]
+        named = [tuple(handler.rpartition(".")[::2])]
+        if "AION_ASGI_APP" in environment:
+            named.append(tuple(environment["AION_ASGI_APP"].split(":")))
+        for module, name in named:
+            file = code / f"{module.replace('.', '/')}.py"
+            if not file.is_file() or name not in _names(file):
+                yield f"{function}: there is no {name} in {file.relative_to(code)}"
+        wrapper = environment.get("AWS_LAMBDA_EXEC_WRAPPER")
+        if wrapper is not None and not os.access(code / wrapper.removeprefix("/var/task/"), os.X_OK):
+            yield f"{function}: {wrapper} is not a program of the project"
+
+
+def _variables(template: Template) -> Iterator[str]:
+    """A function's environment says what aion's code reads of it, and nothing that no code reads."""
+    core = template.path.parent / template.resolved("ApiFunction", "CodeUri").get("CodeUri", ".") / "aion_core"
+    settings = _variables_read(core / "settings.py")
+    needed = {name for name, has_default in settings.items() if not has_default}
+    runtime = {name for file in (core / "lambda_runtime").glob("*.py") for name in _variables_read(file)}
+    everywhere: set[str] = set()
+    for function in template.resources(FUNCTION):
+        environment = template.environment(function)
+        given = {name for name in environment if name.startswith(OWN)}
+        everywhere |= given
+        for name in sorted(given - settings.keys() - runtime):
+            yield f"{function}: nothing reads {name}"
+        for name in sorted(needed - given):
+            yield f"{function}: {name} is missing, and has no default"
+        if environment.get("POWERTOOLS_SERVICE_NAME") != template.place.stack_name:
+            yield f"{function}: POWERTOOLS_SERVICE_NAME is not the stack's name, by which alarms find its metrics"
+    for name in sorted(settings.keys() - everywhere - NOT_DEPLOYED.keys()):
+        yield f"settings.py reads {name}, which no function has: set it, or say in NOT_DEPLOYED why not"
+    for name in sorted(NOT_DEPLOYED.keys() - settings.keys()):
+        yield f"NOT_DEPLOYED has {name}, which settings.py does not read"
+    for name in sorted(NOT_DEPLOYED.keys() & everywhere):
+        yield f"NOT_DEPLOYED has {name}, and a function has it too"
+
+
+def _variables_read(file: Path) -> dict[str, bool]:
+    """Return the names of aion's variables that a module reads, and whether each has a default everywhere."""
+    read: dict[str, bool] = {}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(args=[ast.Constant(value=str(name)), *defaults]) if name.startswith(OWN):
+                # `None` says that it has to be there, also where only some deployments need it.
+                needed = any(
+                    isinstance(part, ast.Constant) and part.value is None for d in defaults for part in ast.walk(d)
+                )
+                read[name] = read.get(name, True) and not needed
+            case ast.Subscript(slice=ast.Constant(value=str(name))) if name.startswith(OWN):
+                read[name] = False
+    return read
+
+
+def _names(file: Path) -> set[str]:
+    """Return what a module defines at its top."""
+    names: set[str] = set()
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names.update(target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                names.update(alias.asname or alias.name for alias in aliases)
+    return names

@@ -1,0 +1,88 @@
+"""What is kept is kept as long as it is needed, and no message is lost or worked on twice at a time."""
+
+import sys
+from collections.abc import Iterator
+
+from infra.gates.deployed import Deployed
+from infra.template import BUCKET, FUNCTION, QUEUE, TABLE, Template
+
+LONGEST_RETENTION = 14 * 24 * 3600
+RETENTION = "AION_RETENTION_DAYS"
+# Days: a row goes some time after it has expired, and what it names has to be there as long as it is.
+LONGER_THAN_ITS_ROW = 15
+# A turn may take two days and a webhook is tried for more than one; a task that is gone by then cannot be finished.
+SHORTEST_RETENTION = 7
+
+
+def problems(deployed: Deployed) -> Iterator[str]:
+    """Yield what would be lost too soon."""
+    yield from _queues(deployed.template)
+    yield from _state(deployed)
+    yield from _payloads(deployed.template)
+    for choice in deployed.plain["Parameters"].get("RetentionDays", {}).get("AllowedValues", []):
+        if int(choice) < SHORTEST_RETENTION:
+            yield f"RetentionDays may be {choice}: a turn of two days and the tries of its webhooks take longer"
+
+
+def _queues(template: Template) -> Iterator[str]:
+    queues = {template.attribute(name, "Arn", name): name for name in template.resources(QUEUE)}
+    properties = {name: template.resolved(name) for name in queues.values()}
+    dead_letters = {arn for p in properties.values() if (arn := p.get("RedrivePolicy", {}).get("deadLetterTargetArn"))}
+    timeouts = {
+        name: int(template.resolved(name, "Timeout").get("Timeout", 3)) for name in template.resources(FUNCTION)
+    }
+    consumers: dict[str, list[int]] = {arn: [] for arn in queues}
+    for function, timeout in timeouts.items():
+        for name, _, event in template.events(function, "SQS"):
+            consumers.setdefault(event["Queue"], []).append(timeout)
+            if event.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
+                yield f"{function}.{name}: one message that fails takes its batch along without ReportBatchItemFailures"
+            if template.properties(function).get("RecursiveLoop") != "Allow":
+                yield f"{function} rings its own queue, which Lambda ends after 16 times without RecursiveLoop: Allow"
+    for arn, name in queues.items():
+        if properties[name].get("SqsManagedSseEnabled") is not True:
+            yield f"{name} is not encrypted"
+        if arn in dead_letters:
+            if properties[name].get("MessageRetentionPeriod") != LONGEST_RETENTION:
+                yield f"{name} forgets dead letters before the 14 days that it could keep them"
+            continue
+        # Until it has its consumer, the longest of all.
+        longest = max(consumers[arn] or timeouts.values(), default=0)
+        if int(properties[name].get("VisibilityTimeout", 30)) < longest:
+            yield f"{name} shows a message again before the {longest} s are over that its function may take"
+        if properties[name].get("RedrivePolicy", {}).get("deadLetterTargetArn") not in queues:
+            yield f"{name} has no dead letter queue of this template"
+
+
+def _state(deployed: Deployed) -> Iterator[str]:
+    """What people keep outlives the stack, and can be read by nobody who finds the disk."""
+    for name, resource in deployed.resources(TABLE, BUCKET):
+        if {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")} != {"Retain"}:
+            yield f"{name} goes with the stack: DeletionPolicy and UpdateReplacePolicy have to be Retain"
+        properties = resource["Properties"]
+        if resource["Type"] == TABLE:
+            if not properties.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"):
+                yield f"{name} cannot be brought back to what it was: PointInTimeRecoveryEnabled"
+            if not properties.get("SSESpecification", {}).get("SSEEnabled"):
+                yield f"{name} is not encrypted under a key of KMS"
+            if not properties.get("TimeToLiveSpecification", {}).get("Enabled"):
+                yield f"{name} keeps everything for ever: TimeToLiveSpecification"
+        elif "BucketEncryption" not in properties or "PublicAccessBlockConfiguration" not in properties:
+            yield f"{name} is not encrypted, or may be opened to the public"
+    # What is sealed under a key that is gone is gone too; what is not kept, such as a mail, is not.
+    sealing = deployed.template.environment_values("AION_KMS_KEY")
+    for name in deployed.template.resources("AWS::KMS::Key"):
+        if deployed.template.attribute(name, "Arn", name) in sealing:
+            resource = dict(deployed.resources("AWS::KMS::Key"))[name]
+            if {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")} != {"Retain"}:
+                yield f"{name} goes with the stack: DeletionPolicy and UpdateReplacePolicy have to be Retain"
+
+
+def _payloads(template: Template) -> Iterator[str]:
+    """No row of the table outlives the payload that it names."""
+    kept = max(map(float, template.environment_values(RETENTION)), default=0.0)
+    for bucket in template.resources(BUCKET):
+        lifecycle = template.resolved(bucket, "LifecycleConfiguration").get("LifecycleConfiguration", {})
+        for rule in lifecycle.get("Rules", []):
+            if int(rule.get("ExpirationInDays", sys.maxsize)) < kept + LONGER_THAN_ITS_ROW:
+                yield f"{bucket}: {rule['Id']} takes payloads away before their rows: {RETENTION} and 15 days have to fit"

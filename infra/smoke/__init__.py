@@ -1,0 +1,8 @@
+"""`make smoke`: the official client, whose code is not ours, against a deployed stack.
+
+__main__      a process: a line for each check, exit code
+checks        what an agent has to do, and how it is seen to have done it
+push          the same of webhooks, and the webhook itself
+deployment    the agent that is checked, as the official client reaches it
+credentials   who asks: a token, a key, a password, a signature of AWS
+"""

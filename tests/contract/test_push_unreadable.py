@@ -1,0 +1,198 @@
+"""A push config, or a log, that cannot be read: its tries are counted like any other's, and it is in nobody's way."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from a2a.types.a2a_pb2 import TaskPushNotificationConfig
+
+from aion_core.aws import keys
+from aion_core.memory.queues import MemoryPushBells
+from aion_core.memory.task_list import MemoryTaskList
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Begun, Delivered, Delivery, Outcome, PushBell, PushVersion
+from aion_core.push import schedule
+from aion_core.push.configs import PushRegistry
+from aion_core.push.delivery import PushDelivery
+from aion_core.push.guard import Allowed
+from aion_core.push.posts import render
+from aion_core.tasks.service import Call
+from tests.support import pushes
+from tests.support.clock import ManualClock
+from tests.support.conversation import COMPLETED
+from tests.support.engines import Stack
+from tests.support.pushes import Pushes, a_config
+
+pytestmark = pytest.mark.long
+
+TRIES = 1 + len(schedule.RETRY_SECONDS)
+
+
+class Heard:
+    """A webhook that takes everything, and notes it."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+        """See `ports.WebhookClient.post`."""
+        self.ids.append(headers["webhook-id"])
+        return Delivered()
+
+    def by(self, config_id: str) -> list[int]:
+        """The numbers of the events that this config was told of, in order."""
+        return [int(id_.split("_")[1]) for id_ in self.ids if id_.endswith(f"_{config_id}")]
+
+
+@pytest.fixture
+def push(stack: Stack, clock: ManualClock) -> Pushes:
+    return pushes.on_dynamodb(stack, clock)
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def delivery(push: Pushes, heard: Heard) -> PushDelivery:
+    bells = MemoryPushBells(push.clock)
+    return PushDelivery(push.chat.store, push.configs, bells, heard, render, push.clock, chance=lambda: 0.0)
+
+
+async def told_of_a_task(push: Pushes, **said: Any) -> None:
+    """A task that has ended, to which two configs listen: events 2 and 3 are due."""
+    new = replace(push.chat.message("m-1"), push=a_config("bad", **said))
+    begun = await push.chat.store.create(new, holder="holder-1")
+    assert isinstance(begun, Begun)
+    await push.configs.put(push.key(), a_config("good"))
+    await push.chat.ends(begun, COMPLETED)
+
+
+def spoil(stack: Stack, key: Any, attribute: str) -> Any:
+    """Let the item's attribute hold nothing that can be read; what it held is returned."""
+    table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
+    held = client.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"][attribute]
+    restore(stack, key, attribute, {"B": b"\xff nonsense"})
+    return held
+
+
+def restore(stack: Stack, key: Any, attribute: str, held: Any) -> None:
+    stack.client("dynamodb").update_item(
+        TableName=stack.environment("ApiFunction")["AION_TABLE"],
+        Key=key,
+        UpdateExpression=f"SET {attribute} = :held",
+        ExpressionAttributeValues={":held": held},
+    )
+
+
+async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]:
+    """Answer a bell at each time at which a try is due, until none is: how the bad config stood after each."""
+    states = []
+    for _ in range(TRIES + 2):
+        await delivery.answer(PushBell(push.key(), 2))
+        states.append(await push.delivery("bad"))
+        if states[-1].next_at is None:
+            return states
+        push.clock.move((states[-1].next_at - push.clock.now()).total_seconds())
+    raise AssertionError(states)
+
+
+async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes, stack: Stack) -> None:
+    await told_of_a_task(push)
+    spoil(stack, keys.push_key(push.key(), "bad"), "sealed")
+    assert (await push.claimed("bad")).config is None
+    good = (await push.claimed("good")).config
+    assert good is not None
+    assert good.id == "good"
+
+
+async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dead(
+    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R94: the task's other config is told at once, the tries are counted, and in the end nothing is due any more."""
+    await told_of_a_task(push)
+    held = spoil(stack, keys.push_key(push.key(), "bad"), "sealed")
+    began = push.clock.now()
+    states = await until_given_up(push, delivery)
+    assert heard.by("good") == [3], "it was registered behind the second event"
+    assert [state.tries for state in states] == [*range(1, TRIES), TRIES - 1]
+    assert {state.failure for state in states} == {"what is kept of the config cannot be read"}
+    assert push.clock.now() - began > timedelta(hours=24)
+    last = states[-1]
+    assert (last.cursor, last.dead, last.dead_from, last.due_at, last.claimed_until) == (3, 2, 2, None, None)
+    given_up = [record for record in caplog.records if re.match("A notification is given up", record.message)]
+    assert len(given_up) == 2, "the alarm counts them"
+    push.clock.move(100_000)
+    assert await push.overdue() == []
+    # Once its key is there again, an operator has it posted.
+    restore(stack, keys.push_key(push.key(), "bad"), "sealed", held)
+    await push.configs.redrive(push.key(), "bad")
+    await delivery.answer(PushBell(push.key()))
+    assert heard.by("bad") == [2, 3]
+
+
+async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told(
+    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard
+) -> None:
+    """R94: event by event, so that what can be read is told."""
+    await told_of_a_task(push)
+    spoil(stack, keys.event_key(push.key(), 2), "event")
+    states = await until_given_up(push, delivery)
+    assert heard.by("good") == [3]
+    assert [state.tries for state in states[:-1]] == list(range(1, TRIES))
+    assert {state.failure for state in states[:-1]} == {"the task's log cannot be read"}
+    assert heard.by("bad") == [3]
+    last = states[-1]
+    assert (last.cursor, last.tries, last.failure, last.due_at) == (3, 0, "", None)
+    assert last.dead == 2, "the event before it was not told either"
+    push.clock.move(100_000)
+    assert await push.overdue() == []
+
+
+async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
+    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard
+) -> None:
+    """R94."""
+    await told_of_a_task(push)
+    for generation in (2, 3):
+        spoil(stack, keys.event_key(push.key(), generation), "event")
+    last = (await until_given_up(push, delivery))[-1]
+    assert heard.ids == []
+    assert (last.cursor, last.dead, last.due_at) == (3, 3, None)
+    push.clock.move(100_000)
+    for overdue in await push.overdue():
+        await delivery.answer(PushBell(overdue.task, overdue.generation))
+    assert (await push.delivery("bad")).dead == 3
+
+
+async def test_a_task_that_cannot_be_read_for_a_receiver_of_v03_is_counted_too(
+    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard
+) -> None:
+    """R94: what v0.3 posts is the whole task, whose beginning is gone."""
+    await told_of_a_task(push, version=PushVersion.V03)
+    await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
+    spoil(stack, keys.event_key(push.key(), 1), "event")
+    await delivery.answer(PushBell(push.key()))
+    state = await push.delivery("bad")
+    assert (state.tries, state.failure, state.claimed_until) == (1, "it cannot be made", None)
+    assert heard.by("good") == [3]
+
+
+async def test_a_client_that_creates_an_unreadable_config_again_mends_it(
+    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard
+) -> None:
+    await told_of_a_task(push)
+    spoil(stack, keys.push_key(push.key(), "bad"), "sealed")
+    await delivery.answer(PushBell(push.key()))
+    lists = MemoryTaskList(MemoryTaskStore(push.clock))
+    allowed = Allowed.beside("https://agents.example.com")
+    registry = PushRegistry(push.configs, MemoryPushBells(push.clock), push.chat.store, lists, allowed, push.clock)
+    call = Call(push.key().owner, push.chat.context.agent)
+    anew = TaskPushNotificationConfig(task_id=push.key().task_id, id="bad", url="https://hooks.example.org/")
+    assert (await registry.create(call, anew, PushVersion.V1)).token.startswith("whsec_")
+    await delivery.answer(PushBell(push.key()))
+    assert heard.by("bad") == [2, 3]

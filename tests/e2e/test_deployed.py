@@ -1,0 +1,209 @@
+"""The packages of all four functions, under the runtime emulator, on the stack that CloudFormation makes of the template.
+
+`make smoke` finds nothing wrong with it, and what is broken on purpose it finds.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from aion_core.aws.queues import body_of, push_body_of
+from aion_core.clock import SystemClock
+from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import projection
+from infra.smoke import __main__ as smoke
+from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
+from tests.support.listening import free_port
+from tests.support.recorded import recorded_event
+from tests.support.rest_api import ARN, CALLER, REGION
+from tests.support.server import ROOT
+from tests.support.stores import dynamodb_store
+from tests.support.tasks import orphan
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
+    # Where no package has been built yet, the first test waits for four.
+    pytest.mark.timeout(900),
+]
+
+CONFIG = """
+aion:
+  agents:
+    echo: {path: examples/echo/agent.py:graph}
+    slow: {path: slow.py:graph, name: Slow}
+"""
+SLOW = (ROOT / "tests" / "support" / "agents" / "taking_its_time.py").read_text()
+# What stands in for a tunnel: the webhook's address is this machine's.
+PATIENCE = "60"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
+    with deployed_stack(tmp_path_factory.mktemp("deployed"), CONFIG, {"slow.py": SLOW}) as stack:
+        yield stack
+
+
+@pytest.fixture
+def whole(stack: DeployedStack) -> Iterator[DeployedStack]:
+    """The stack, in which something may be broken until the test ends."""
+    yield stack
+    stack.front.faults.clear()
+    stack.idle.clear()
+
+
+Checked = Callable[..., dict[str, tuple[str, str]]]
+
+
+@pytest.fixture
+def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Checked:
+    """What `make smoke` says of each check, and its exit code as that of `exit`."""
+    for name, value in {**CALLER, "SIGN": REGION, "PATIENCE": PATIENCE}.items():
+        monkeypatch.setenv(name, value)
+
+    def checked(agent: str = "slow", **variables: str) -> dict[str, tuple[str, str]]:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        capsys.readouterr()
+        code = smoke.main([stack.front.url, *(["--agent", agent] if agent else [])])
+        lines = capsys.readouterr().out.splitlines()[1:]
+        said = {line.split()[1]: (line.split()[0], line) for line in lines if line[0] not in "0123456789"}
+        return {**said, "exit": (str(code), lines[-1])}
+
+    return checked
+
+
+# --- Nothing is wrong ---
+
+
+def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
+    """R112, R113, R114: every check, a signature on each request, and a webhook that is told; the packages are the built ones."""
+    port = str(free_port())
+    told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "PATIENCE": PATIENCE}
+    command = ["make", "--silent", "smoke", f"URL={stack.front.url}/", f"VENV={sys.prefix}"]
+    environ = {**os.environ, **CALLER, **told, "SIGN": REGION}
+    before = len(stack.handed)
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:-1]] == [["ok", name] for name in smoke.CHECKS], done.stdout
+    assert (done.returncode, lines[-1], done.stderr) == (0, "7 ok", "")
+    assert "with an AWS signature for execute-api" in lines[0]
+    handed = {function for function, _ in stack.handed[before:]}
+    assert handed == {"TaskFunction", "PushFunction"}
+    assert not any(secret in done.stdout for secret in CALLER.values())
+
+
+def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
+    """What answers at once may be too fast for some checks, and is told so."""
+    said = checked(agent="")
+    assert said["exit"][0] == "0"
+    assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
+    assert said["push"][0] == "skipped"
+    assert "no delivery was checked" in said["push"][1]
+
+
+# --- Something is wrong ---
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "told"),
+    [
+        ("buffers", "stream", "something holds the stream back until it is over"),
+        (
+            "leads elsewhere",
+            "card",
+            "it leads to http://127.0.0.1:9/elsewhere/agents/slow/, not to {url}/agents/slow: deploy with BaseUrl={url},",
+        ),
+        ("cancels nothing", "cancel", "it was answered (working), and the task is completed"),
+    ],
+)
+def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
+    """R114: the check is known to fail."""
+    whole.front.faults.add(fault)
+    said = checked(ONLY=f"{check},send")
+    assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
+    assert told.format(url=whole.front.url) in said[check][1]
+
+
+def test_a_push_that_never_comes_is_found(whole: DeployedStack, checked: Checked) -> None:
+    whole.idle.add("PushFunction")
+    port = str(free_port())
+    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", PATIENCE="8")
+    assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
+    assert "the task was not told of to its end in time: 0 posts came" in said["push"][1]
+
+
+def test_turns_that_nobody_runs_are_found(whole: DeployedStack, checked: Checked) -> None:
+    whole.idle.add("TaskFunction")
+    said = checked(ONLY="subscribe", PATIENCE="4")
+    assert said["subscribe"][0] == "FAILED"
+    assert "it was not over within 4 s" in said["subscribe"][1]
+
+
+def test_whoever_may_not_call_is_told_so(checked: Checked) -> None:
+    said = checked(SIGN="off")
+    assert (said["card"][0], said["exit"][0]) == ("FAILED", "2")
+    assert 'was answered with 403: {"message":"Missing Authentication Token"}' in said["card"][1]
+    assert "is it signed" in said["card"][1]
+    assert "403" in checked(SIGN=REGION, AWS_SECRET_ACCESS_KEY="another")["card"][1]
+
+
+# --- Each function, with its recorded event ---
+
+
+def test_the_api_answers_buffered_where_nothing_can_stream(stack: DeployedStack) -> None:
+    """R111: `sam local` has the twin, of the same package."""
+    event = recorded_event("rest_api_v1")
+    with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true") as url:
+        unsigned = httpx.post(url, json=event, timeout=60).json()
+        event["requestContext"]["identity"]["userArn"] = ARN
+        unknown = httpx.post(url, json=event, timeout=60).json()
+        answer = httpx.post(url, json={**event, "path": "/agents/echo/message:send"}, timeout=60).json()
+    assert unsigned["statusCode"] == 401
+    assert unknown["statusCode"] == 404
+    assert answer["statusCode"] == 200
+    body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"]
+    task = json.loads(body)["task"]
+    assert (task["status"]["state"], task["status"]["message"]["parts"]) == (
+        "TASK_STATE_COMPLETED",
+        [{"text": "Grüße"}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "body"),
+    [
+        ("TaskFunction", body_of(Bell(ContextKey("nobody", "echo", "c-0")))),
+        ("PushFunction", push_body_of(PushBell(TaskKey("nobody", "t-0")))),
+    ],
+)
+def test_a_worker_answers_for_each_message_by_itself(stack: DeployedStack, function: str, body: str) -> None:
+    """The recorded message is no bell of this version: it goes back, and the bell beside it does not."""
+    event = recorded_event("sqs")
+    strange = event["Records"][0]
+    event["Records"].append({**strange, "messageId": "a bell in vain", "body": body})
+    assert stack.invoke(function, event) == {"batchItemFailures": [{"itemIdentifier": strange["messageId"]}]}
+
+
+async def test_an_overdue_turn_is_found_by_the_sweep_and_run_by_the_task_function(stack: DeployedStack) -> None:
+    """R113: nobody has rung for it, and its worker is gone."""
+    head = await orphan(stack, "who is there?", agent="echo")
+    swept = await asyncio.to_thread(stack.invoke, "SweepFunction", recorded_event("eventbridge_schedule"))
+    assert swept["found"] >= swept["rung"] >= 1
+    store, end = dynamodb_store(stack, SystemClock()), time.monotonic() + 60
+    while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.1)
+    assert projection.fold(log.events).status.message.parts[0].text == "who is there?"
+
+
+async def test_the_rule_that_the_template_makes_calls_the_sweep(stack: DeployedStack) -> None:
+    assert set(await asyncio.to_thread(stack.call_schedule, "SweepFunction")) == {"found", "rung"}

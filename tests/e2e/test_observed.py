@@ -1,0 +1,138 @@
+"""What an operator sees of the function that answers requests: its process, our loop, a real collector of traces."""
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.collector import Collector, attributes, collecting
+from tests.support.fake_runtime_api import FakeRuntimeApi
+from tests.support.recorded import function_url_event
+from tests.support.runtime_process import ROOT, RuntimeProcess, running
+from tests.support.service import send
+
+CONFIG = Path(__file__).parents[1] / "support" / "agents" / "traced.yaml"
+TRACE_ID, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TRACEPARENT = f"00-{TRACE_ID}-{PARENT}-01"
+SAID = "w0rds-of-a-client"
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeRuntimeApi]:
+    async with FakeRuntimeApi([]) as api:
+        yield api
+
+
+@pytest.fixture
+async def runtime(api: FakeRuntimeApi, collector: Collector) -> AsyncIterator[RuntimeProcess]:
+    environ = {
+        "AION_STORE": "memory",
+        "AION_CONFIG": str(CONFIG),
+        "AION_AUTH": "on",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint,
+        "POWERTOOLS_SERVICE_NAME": "my-stack",
+    }
+    async with running("handlers.api:app", api=api.address, environ=environ) as runtime:
+        yield runtime
+
+
+async def answered(api: FakeRuntimeApi, request: dict[str, Any], **headers: str) -> tuple[Any, str]:
+    """The answer, and the invocation's id; returns when the next invocation is asked for."""
+    event = function_url_event("/", method="POST", body=json.dumps(request), query=f"key={SAID}")
+    event["headers"] |= {"content-type": "application/json", "traceparent": TRACEPARENT, **headers}
+    invocation = api.invoke(event, deadline_in=60)
+    body = json.loads((await invocation.answered()).body)
+    return body, invocation.request_id
+
+
+def since(runtime: RuntimeProcess, before: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The lines of the log, and those that are metrics, but for the first so many."""
+    lines = [json.loads(line) for line in runtime.lines[before:]]
+    return [line for line in lines if "_aws" not in line], [line for line in lines if "_aws" in line]
+
+
+async def test_an_invocations_lines_metrics_and_spans_are_found_by_its_task_and_none_holds_what_was_said(
+    api: FakeRuntimeApi, runtime: RuntimeProcess, collector: Collector
+) -> None:
+    """R97: on our own loop, in the order of things: all of it has left before the next invocation is asked for."""
+    first, first_id = await answered(api, send(f"hello {SAID}"))
+    task = first["result"]["task"]
+    assert f"Heard hello {SAID}" in json.dumps(task)
+    await answered(api, {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}})
+    lines, metrics = since(runtime, 0)
+    ours = [line for line in lines if line["logger"].startswith("aion_core.tasks")]
+    assert [line["message"] for line in ours] == ["A turn begins.", "A turn has ended."]
+    for line in ours:
+        found_by = {"task_id": task["id"], "context_id": task["contextId"], "agent": "traced", "cold_start": True}
+        found_by |= {"correlation_id": first_id, "function_request_id": first_id, "service": "my-stack"}
+        assert {**found_by, "traceparent": TRACEPARENT}.items() <= line.items(), line
+    assert [line["Turns"] for line in metrics] == [[1]], "one line for an invocation, none for one that counts nothing"
+
+    request, turn = collector.spans_named("request")[0], collector.named("turn")
+    assert {span.trace_id.hex() for span in (request, turn)} == {TRACE_ID}
+    assert (request.parent_span_id.hex(), turn.parent_span_id) == (PARENT, request.span_id)
+    assert attributes(request) == {"http.request.method": "POST", "http.response.status_code": 200}
+    found_by_span = {"aion.task_id": task["id"], "aion.context_id": task["contextId"], "aion.agent": "traced"}
+    assert found_by_span.items() <= attributes(turn).items()
+    author = collector.named("author's own")
+    adks = {span.span_id: span for span in collector.of("gcp.vertex.agent")}
+    assert adks, "ADK's own spans are exported"
+    above = adks[author.parent_span_id]
+    while above.parent_span_id in adks:
+        above = adks[above.parent_span_id]
+    assert above.parent_span_id == turn.span_id
+    assert collector.services == {"my-stack"}
+
+    before = len(runtime.lines)
+    failed, failed_id = await answered(api, send(f"explode {SAID}", message_id="m-2"))
+    assert failed["result"]["task"]["status"]["state"] == "TASK_STATE_FAILED"
+    await answered(api, {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "unknown"}})
+    lines, metrics = since(runtime, before)
+    (story,) = (line for line in lines if line["level"] == "ERROR")
+    assert (story["correlation_id"], story["cold_start"]) == (failed_id, False)
+    assert "RuntimeError" in story["exception"]
+    assert metrics[0]["TurnsFailed"] == [1]
+    assert {span.status.code for span in collector.spans if span.name in ("turn", "author's own")} == {0, 2}
+    assert "RuntimeError" in collector.text, "that an author's span has failed is told, by the error's class"
+    assert task["id"] in collector.text
+    assert SAID not in collector.text
+    assert all(SAID not in line for line in runtime.lines if "exception" not in line), "but in an agent's own error"
+
+
+async def test_a_collector_that_is_gone_costs_a_line_and_no_answer(api: FakeRuntimeApi) -> None:
+    environ = {
+        "AION_STORE": "memory",
+        "AION_CONFIG": str(CONFIG),
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+    }
+    async with running("handlers.api:app", api=api.address, environ=environ) as runtime:
+        for n in range(2):
+            answer, _ = await answered(api, send("hello", message_id=f"m-{n}"))
+            assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        lines, _ = since(runtime, 0)
+        assert any(line["logger"].startswith("opentelemetry") for line in lines)
+
+
+@pytest.mark.parametrize("function", ["run_task", "deliver_push", "sweep", "api"])
+def test_a_function_that_is_not_asked_for_traces_loads_nothing_that_makes_them(function: str) -> None:
+    program = f"import handlers.{function}, sys; print([n for n in sys.modules if n.startswith('opentelemetry.sdk')])"
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "AION_STORE": "memory",
+        "AION_PUSH_QUEUE_URL": "http://127.0.0.1:1/q",
+        "AION_KMS_KEY": "alias/none",
+        "AION_CONFIG": str(CONFIG.with_name("counting.yaml")),
+    }
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "[]"

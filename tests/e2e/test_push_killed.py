@@ -1,0 +1,77 @@
+"""A process that dies while a webhook has its post in hand: another one finds that, and says it again under its id."""
+
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from aion_core.aws.cipher import KMSCipher
+from aion_core.aws.client import Calls
+from aion_core.aws.push_configs import DynamoDBPushConfigs
+from aion_core.memory.queues import MemoryPushBells
+from aion_core.ports import Begun, PushBell
+from aion_core.push.client import PinnedWebhookClient
+from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
+from aion_core.push.posts import render
+from infra.local_stack import LocalStack
+from tests.e2e.test_push import PUSH_HERE
+from tests.support.clock import ManualClock
+from tests.support.conversation import COMPLETED, Conversation
+from tests.support.pushes import a_config
+from tests.support.receiver import answers, holds, receiving
+from tests.support.server import ROOT
+from tests.support.stores import dynamodb_store
+from tests.unit.push.pushing import LOOPBACK
+
+PUSH_FUNCTION = """
+import asyncio, sys
+from aion_core.bootstrap import build_push
+from aion_core.ports import PushBell, TaskKey
+from aion_core.settings import Settings
+asyncio.run(build_push(Settings.from_environ()).answer(PushBell(TaskKey(sys.argv[1], sys.argv[2]), 2)))
+"""
+
+
+async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
+    moto: LocalStack, clock: ManualClock
+) -> None:
+    """R94: no event is lost, none is said out of turn, and nobody waits longer than the claim of the dead."""
+    environment = moto.environment("PushFunction")
+    cipher = KMSCipher(
+        Calls("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
+    )
+    store = dynamodb_store(moto, clock, cipher=cipher)
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=moto.client("dynamodb"))
+    configs = DynamoDBPushConfigs(dynamodb, cipher, clock, table=environment["AION_TABLE"])
+    chat = Conversation(store, clock)
+    never = asyncio.Event()
+    async with receiving(answers(200), holds(never), answers(200)) as receiver:
+        config = a_config("p", url=receiver.url(), token="t", secrets=("t",))
+        begun = await store.create(replace(chat.message("m-1"), push=config), holder="holder-1")
+        assert isinstance(begun, Begun)
+        await chat.ends(begun, COMPLETED)
+        task = chat.key("t-m-1")
+        killed = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PUSH_FUNCTION, task.owner, task.task_id, cwd=ROOT, env={**environment, **PUSH_HERE}
+        )
+        await receiver.heard(2)
+        killed.kill()
+        await killed.wait()
+        (before,) = await configs.deliveries(task)
+        assert before.cursor == 2
+        webhooks = PinnedWebhookClient(LOOPBACK, clock)
+        delivery = PushDelivery(store, configs, MemoryPushBells(clock), webhooks, render, clock)
+        await delivery.answer(PushBell(task, 3))
+        assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
+        clock.move(CLAIM_SECONDS + 10)
+        overdue = [each for each in await configs.overdue(limit=1000) if each.task == task]
+        assert "p" in {each.config_id for each in overdue}
+        for each in overdue:
+            # The first of them has settled the others.
+            if await configs.claim_overdue(each):
+                await delivery.answer(PushBell(task, each.generation))
+        clock.move(86_400)
+        assert [each for each in await configs.overdue(limit=1000) if each.task == task] == []
+        never.set()
+    assert receiver.ids == [f"{task.task_id}_{generation}_p" for generation in (2, 3, 3)]
+    assert receiver.posts[1].body == receiver.posts[2].body

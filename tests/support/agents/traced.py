@@ -1,0 +1,23 @@
+"""An ADK agent without a model, and a graph: each logs and counts nothing itself."""
+
+from collections.abc import AsyncGenerator
+
+from google.adk.agents import BaseAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events import Event
+from google.genai import types
+from opentelemetry import trace
+
+
+class Traced(BaseAgent):
+    """Says what it was told to whoever reads its answer, and to no trace; an author's span is its own affair."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        with trace.get_tracer("an.author").start_as_current_span("author's own"):
+            said = str(ctx.user_content.parts[0].text) if ctx.user_content and ctx.user_content.parts else ""
+            if "explode" in said:
+                raise RuntimeError(f"It was said: {said}")
+            yield Event(author=self.name, content=types.Content(role="model", parts=[types.Part(text=f"Heard {said}")]))
+
+
+agent = Traced(name="traced")

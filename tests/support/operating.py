@@ -1,0 +1,90 @@
+"""A deployed stack as CloudFormation knows it, on the emulator, and `aion` as an operator runs it."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from aion_core.cli.main import aion
+from aion_core.cli.sentences import sentence
+from aion_core.errors import AionError
+from infra.local_stack import SETTINGS, LocalStack
+from tests.support.server import ROOT
+
+STACK = "aion-test"
+
+Run = Callable[..., Result]
+
+ELSEWHERE = ("AION_", "AWS_")
+"""Variables that name a deployment, and credentials: none of this machine's are a test's."""
+
+
+def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
+    """Let CloudFormation know a stack with the outputs of template.yaml that name what is in the emulator."""
+    environment = stack.environment("ApiFunction")
+    outputs = {
+        "TableName": environment["AION_TABLE"],
+        "BucketName": environment["AION_BUCKET"],
+        "TaskQueueUrl": environment["AION_TASK_QUEUE_URL"],
+        "PushQueueUrl": environment["AION_PUSH_QUEUE_URL"],
+        "KeyArn": environment["AION_KMS_KEY"],
+    }
+    given = {"RetentionDays": "30", "LeaseSeconds": "30", **parameters}
+    body = {
+        "Parameters": {each: {"Type": "String"} for each in given},
+        "Resources": {"Any": {"Type": "AWS::SQS::Queue"}},
+        "Outputs": {key: {"Value": value} for key, value in outputs.items()},
+    }
+    cloudformation = stack.client("cloudformation")
+    cloudformation.create_stack(
+        StackName=name,
+        TemplateBody=json.dumps(body),
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in given.items()],
+    )
+    return name
+
+
+def environ_of(stack: LocalStack) -> dict[str, str]:
+    """An operator's environment: credentials and a place, and no name of the deployment's."""
+    return {**SETTINGS, "AWS_ENDPOINT_URL": stack.endpoint}
+
+
+def runs(environ: dict[str, str]) -> Run:
+    """`aion` in this process, with this environment."""
+    others: dict[str, str | None] = {name: None for name in os.environ if name.startswith(ELSEWHERE)}
+
+    def run(*arguments: object, **options: Any) -> Result:
+        return CliRunner(env={**others, **environ}).invoke(aion, [*map(str, arguments)], **options)
+
+    return run
+
+
+def refusal(failed: Result) -> str:
+    """The one sentence that `main` prints before it exits 1."""
+    assert isinstance(failed.exception, AionError), (failed.output, failed.exception)
+    return sentence(failed.exception)
+
+
+def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """`aion` as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "aion_core.cli", *arguments],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true", **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    """A port of this machine at which nobody answers, and which nobody else gets before the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]

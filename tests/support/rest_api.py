@@ -1,0 +1,152 @@
+"""A REST API of API Gateway in front of a function that streams: each request becomes an event, its answer is passed on.
+
+It asks for AWS signatures, as `ApiAuthorizer: AWS_IAM` has it, and can be made to do what a broken deployment does.
+"""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tests.support.fake_runtime_api import DELIMITER, FakeInvocation, FakeRuntimeApi
+from tests.support.listening import listening
+from tests.support.recorded import recorded_event
+
+STAGE, REGION = "dev", "us-east-1"
+CALLER = {"AWS_ACCESS_KEY_ID": "AKIACALLER", "AWS_SECRET_ACCESS_KEY": "the-callers-secret"}
+ARN = "arn:aws:sts::123456789012:assumed-role/Developer/me"
+DEADLINE = 120.0
+
+
+@dataclass
+class RestApi:
+    """The front: `url` is where clients reach it, `runtime` the address of the Runtime API that feeds the function."""
+
+    url: str = ""
+    runtime: str = ""
+    signed: bool = True
+    """Whether it asks for signatures."""
+    faults: set[str] = field(default_factory=set)
+    """What is broken: `buffers`, `leads elsewhere`, `cancels nothing`."""
+    requests: list[str] = field(default_factory=list)
+    """The methods and paths that have come."""
+
+
+@contextmanager
+def rest_api() -> Iterator[RestApi]:
+    """Serve it, without a function yet, until the block ends."""
+    front = RestApi()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with FakeRuntimeApi() as api:
+            front.runtime = api.address
+            app.state.api = api
+            yield
+
+    async def serve(request: Request) -> Response:
+        front.requests.append(f"{request.method} {request.url.path}")
+        body = await request.body()
+        identity = _signer(request, body) if front.signed else {}
+        if identity is None:
+            return JSONResponse({"message": "Missing Authentication Token"}, 403)
+        body = _asked(front, body)
+        event = _event(request, body, identity)
+        invocation = request.app.state.api.invoke(event, deadline_in=DEADLINE)
+        if "buffers" in front.faults:
+            await invocation.answered()
+        return await _answer(front, request, invocation)
+
+    app = Starlette(lifespan=lifespan, routes=[Route("/{path:path}", serve, methods=["GET", "POST", "PUT", "DELETE"])])
+    with listening(app) as address:
+        front.url = f"{address}/{STAGE}"
+        yield front
+
+
+def _signer(request: Request, body: bytes) -> dict[str, Any] | None:
+    """Return who has signed the request, or None where nobody has: the signature is made again and compared."""
+    authorization = request.headers.get("authorization", "")
+    named = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    headers = {name: request.headers[name] for name in named if name in request.headers}
+    again = AWSRequest(request.method, str(request.url), headers=headers, data=body)
+    again.context["timestamp"] = request.headers.get("x-amz-date", "")
+    signer = SigV4Auth(Credentials(*CALLER.values()), "execute-api", REGION)
+    text = signer.string_to_sign(again, signer.canonical_request(again))
+    if f"Signature={signer.signature(text, again)}" not in authorization or "host" not in named:
+        return None
+    return {"userArn": ARN, "caller": "AROACALLER:me", "accountId": "123456789012", "accessKey": "AKIACALLER"}
+
+
+def _event(request: Request, body: bytes, identity: dict[str, Any]) -> dict[str, Any]:
+    """Return what API Gateway makes of the request; the stage is no part of its path."""
+    path = request.url.path.removeprefix(f"/{STAGE}") or "/"
+    event = recorded_event("rest_api_v1", path=path, httpMethod=request.method)
+    headers = [(name.title(), value) for name, value in request.headers.items()]
+    event["headers"] = dict(headers)
+    event["multiValueHeaders"] = {name: [value for n, value in headers if n == name] for name, _ in headers}
+    query = request.query_params
+    event["queryStringParameters"] = dict(query) or None
+    event["multiValueQueryStringParameters"] = {name: query.getlist(name) for name in query} or None
+    event["pathParameters"] = {"proxy": path.lstrip("/")}
+    event["requestContext"] |= {"path": request.url.path, "httpMethod": request.method, "stage": STAGE}
+    event["requestContext"]["identity"] |= identity
+    event["body"], event["isBase64Encoded"] = base64.b64encode(body).decode(), True
+    return event
+
+
+async def _answer(front: RestApi, request: Request, invocation: FakeInvocation) -> Response:
+    pieces = _pieces(invocation)
+    head = b""
+    while DELIMITER not in head:
+        head += await anext(pieces)
+    prelude, _, first = head.partition(DELIMITER)
+    said = json.loads(prelude)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield _told(front, request, first)
+        async for piece in pieces:
+            yield _told(front, request, piece)
+
+    # Rewritten bodies have another length, and a streamed answer has none.
+    headers = {name: value for name, value in said["headers"].items() if name.lower() != "content-length"}
+    return StreamingResponse(body(), said["statusCode"], headers)
+
+
+async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
+    """Yield what the function has answered, as it comes."""
+    passed = 0
+
+    def there_is_news() -> bool:
+        answer = invocation.answer
+        return answer is not None and (answer.complete or len(answer.chunks) > passed)
+
+    while True:
+        await invocation._api.until(there_is_news)
+        assert invocation.answer is not None
+        if passed == len(invocation.answer.chunks):
+            return
+        yield invocation.answer.chunks[passed]
+        passed += 1
+
+
+# --- What a broken deployment does ---
+
+
+def _asked(front: RestApi, body: bytes) -> bytes:
+    return body.replace(b'"CancelTask"', b'"GetTask"') if "cancels nothing" in front.faults else body
+
+
+def _told(front: RestApi, request: Request, piece: bytes) -> bytes:
+    if "leads elsewhere" in front.faults and request.url.path.endswith("/agent-card.json"):
+        return piece.replace(front.url.encode(), b"http://127.0.0.1:9/elsewhere")
+    return piece

@@ -1,0 +1,182 @@
+"""How many tasks a caller may have that have not ended: no more are begun, and whatever begins none is never refused."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from tests.support.asgi import ask
+from tests.support.guarded import jwt_scheme
+from tests.support.issuer import Issuer
+from tests.unit.auth.test_limits import Ask, asking, rpc
+
+GRAPH = """
+import asyncio
+
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+
+async def act(state):
+    said = state["messages"][-1].content
+    if said == "ask":
+        interrupt("really?")
+    if said == "work":
+        await asyncio.Event().wait()
+    return {"messages": [AIMessage("done")]}
+
+
+graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
+"""
+
+AION_YAML = """
+aion:
+  limits: {open_tasks_per_owner: %d}
+  security:
+    schemes:
+%s
+  agents:
+    one: {path: open_agent.py:graph}
+    two: {path: open_agent.py:graph, double_texting: reject}
+"""
+
+MOST = 3
+
+
+@pytest.fixture
+def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
+    (tmp_path / "open_agent.py").write_text(GRAPH)
+    config = tmp_path / "aion.yaml"
+    config.write_text(AION_YAML % (MOST, jwt_scheme(issuer).rstrip("\n")))
+    environ = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test"}
+    return build_app(Settings.from_environ(environ))
+
+
+def sending(text: str, name: str, context: str = "", **more: Any) -> dict[str, Any]:
+    message = {"messageId": name, "role": "ROLE_USER", "parts": [{"text": text}], **more}
+    if context:
+        message["contextId"] = context
+    return {"message": message, "configuration": {"returnImmediately": text == "work"}}
+
+
+async def begin(caller: Ask, text: str, name: str, context: str = "", at: str = "/", **more: Any) -> httpx.Response:
+    answer: httpx.Response = await caller("POST", at, rpc("SendMessage", **sending(text, name, context, **more)))
+    return answer
+
+
+def task_of(answer: httpx.Response) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    task: dict[str, Any] = answer.json()["result"]["task"]
+    return task
+
+
+async def cancel_all(caller: Ask) -> None:
+    for at in ("/", "/agents/two/"):
+        for task in (await caller("POST", at, rpc("ListTasks"))).json()["result"]["tasks"]:
+            await caller("POST", at, rpc("CancelTask", id=task["id"]))
+
+
+async def test_a_task_too_many_is_refused_by_every_way_to_begin_one_and_no_other_callers(
+    app: FastAPI, issuer: Issuer
+) -> None:
+    """R97: 88: over all agents and tenants of a caller's; one that ends makes room."""
+    alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
+    first = task_of(await begin(alice, "work", "m-1"))
+    task_of(await begin(alice, "work", "m-2", at="/agents/two/"))
+    red = (await alice("POST", "/red/message:send", sending("work", "m-3"))).json()["task"]
+    ways = [
+        ("POST", "/", rpc("SendMessage", **sending("x", "m-4"))),
+        ("POST", "/", rpc("SendStreamingMessage", **sending("x", "m-4"))),
+        ("POST", "/agents/two/", rpc("SendMessage", **sending("work", "m-4"))),
+        ("POST", "/message:send", sending("x", "m-4")),
+        ("POST", "/message:stream", sending("x", "m-4")),
+        ("POST", "/blue/message:send", sending("x", "m-4")),
+    ]
+    old = {"message": {"messageId": "m-4", "role": 1, "content": [{"text": "x"}]}}
+    ways += [("POST", "/v1/message:send", old), ("POST", "/v1/message:stream", old)]
+    for method, path, body in ways:
+        refused = await alice(method, path, body)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10"), (path, refused.text)
+        assert "TOO_MANY_REQUESTS" in refused.text
+        assert "3 tasks that have not ended" in refused.text
+    assert (await alice("GET", "/tasks")).json()["totalSize"] == 1
+    task_of(await begin(bob, "hello", "m-1"))
+    # Reading and canceling are no new tasks.
+    assert (await alice("GET", f"/tasks/{first['id']}")).status_code == 200
+    assert "result" in (await alice("POST", "/", rpc("CancelTask", id=first["id"]))).json()
+    for n in range(2 * MOST):
+        assert task_of(await begin(alice, "hello", f"m-5-{n}"))["status"]["state"] == "TASK_STATE_COMPLETED"
+    task_of(await begin(alice, "work", "m-6"))
+    assert (await begin(alice, "hello", "m-7")).status_code == 429
+    assert "result" in (await alice("POST", "/", rpc("CancelTask", id=red["id"], tenant="red"))).json()
+    task_of(await begin(alice, "hello", "m-7"))
+    await cancel_all(alice)
+
+
+async def test_with_no_room_what_begins_no_task_is_taken(app: FastAPI, issuer: Issuer) -> None:
+    """R97, R110: a repeat gets its task, a question its answer, a task at work one more word."""
+    alice = asking(app, issuer, "alice")
+    asks = [task_of(await begin(alice, "ask", f"m-{n}", f"c-{n}")) for n in range(2)]
+    works = task_of(await begin(alice, "work", "m-2", "c-2"))
+    assert {task["status"]["state"] for task in asks} == {"TASK_STATE_INPUT_REQUIRED"}
+    assert (await begin(alice, "hello", "m-9", "c-9")).status_code == 429
+    assert task_of(await begin(alice, "ask", "m-0", "c-0"))["id"] == asks[0]["id"], "a repeat"
+    assert task_of(await begin(alice, "work", "m-4", taskId=works["id"]))["id"] == works["id"]
+    answered = task_of(await begin(alice, "yes", "m-3", taskId=asks[0]["id"]))
+    assert (answered["id"], answered["status"]["state"]) == (asks[0]["id"], "TASK_STATE_COMPLETED")
+    task_of(await begin(alice, "ask", "m-5", "c-5"))
+    assert (await begin(alice, "hello", "m-9", "c-9")).status_code == 429
+    # Without a taskId, in the context whose task asks: the answer, and no new task.
+    answered = task_of(await begin(alice, "yes", "m-6", "c-1"))
+    assert (answered["id"], answered["status"]["state"]) == (asks[1]["id"], "TASK_STATE_COMPLETED")
+    await cancel_all(alice)
+
+
+async def test_an_idempotency_key_gets_its_task_with_no_room(app: FastAPI, issuer: Issuer) -> None:
+    """R97: D17."""
+    token = issuer.token(sub="alice")
+
+    async def send(text: str, key: str, name: str) -> httpx.Response:
+        headers = {
+            "authorization": f"Bearer {token}",
+            "content-type": "application/json",
+            "idempotency-key": key,
+        }
+        import json
+
+        return await ask(app, "POST", "/", headers, json.dumps(rpc("SendMessage", **sending(text, name))).encode())
+
+    made = [task_of(await send("work", f"k-{n}", f"m-{n}")) for n in range(MOST)]
+    assert (await send("work", "k-9", "m-9")).status_code == 429
+    assert task_of(await send("work", "k-1", "m-1"))["id"] == made[1]["id"]
+    await cancel_all(asking(app, issuer, "alice"))
+
+
+async def test_what_turns_out_to_begin_no_task_takes_no_room(app: FastAPI, issuer: Issuer) -> None:
+    alice = asking(app, issuer, "alice")
+    task_of(await begin(alice, "work", "m-1", "c-1", at="/agents/two/"))
+    for n in range(2 * MOST):
+        refused = await begin(alice, "hello", f"m-2-{n}", "c-1", at="/agents/two/")
+        assert refused.json()["error"]["code"] == -32004, "the agent takes no message while it is at work"
+        again = await begin(alice, "work", "m-1", "c-1", at="/agents/two/")
+        assert again.status_code == 200
+    for n in range(MOST - 1):
+        task_of(await begin(alice, "work", f"m-3-{n}"))
+    assert (await begin(alice, "work", "m-4")).status_code == 429
+    await cancel_all(alice)
+
+
+async def test_of_many_that_are_begun_at_once_as_many_are_as_may_be(app: FastAPI, issuer: Issuer) -> None:
+    """R97: 88: though none of them can be found yet when the next one looks."""
+    alice = asking(app, issuer, "alice")
+    answers = await asyncio.gather(*(begin(alice, "work", f"m-{n}") for n in range(5 * MOST)))
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(200), statuses.count(429)) == (MOST, 4 * MOST)
+    await cancel_all(alice)

@@ -1,0 +1,271 @@
+"""`aion doctor`, run as a person runs it: here, on a stack of the emulator, and on servers that are and are not well."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from aion_core.aws.health import INDEXES, TTL
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from infra.local_stack import LocalStack
+from infra.template import Place, Template
+from tests.support import operating
+from tests.support.issuer import issuing
+from tests.support.operating import Run
+
+OPEN = "aion: {agents: {helper: {path: agent.py, name: Helper}}}"
+AGENT = """
+from langgraph.graph import START, MessagesState, StateGraph
+graph = StateGraph(MessagesState).add_node("a", lambda state: {}).add_edge(START, "a")
+"""
+
+
+@pytest.fixture
+def run() -> Run:
+    run = operating.runs({})
+    return lambda *arguments, **options: run("doctor", *arguments, **options)
+
+
+def looked(run: Run, *arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit code, and what was said of each thing."""
+    ran = run(*arguments, "--json")
+    assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
+    return ran.exit_code, {each["name"]: each for each in json.loads(ran.stdout)}
+
+
+def written(folder: Path, text: str, **files: str) -> Path:
+    config = folder / "aion.yaml"
+    config.write_text(text, encoding="utf-8")
+    for name, code in files.items():
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    return config
+
+
+def test_here_each_agent_is_loaded_in_turn_and_its_framework_named(run: Run, tmp_path: Path) -> None:
+    config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=f"print('noise')\n{AGENT}")
+    with operating.taken_port() as taken:
+        code, said = looked(run, "--config", config, "--no-template", "--port", taken)
+    assert code == 0
+    assert "is a LangGraph graph, loaded in" in said["agent helper"]["said"]
+    assert said["port"]["status"] == "warning"
+    ran = run("--config", config, "--no-template", "--port", 0)
+    assert ran.stdout.splitlines()[-1].endswith(", 0 FAILED.")
+    assert "noise" not in ran.stdout
+
+
+def test_here_one_agent_that_does_not_load_fails_and_the_others_are_looked_at(run: Run, tmp_path: Path) -> None:
+    text = "aion: {agents: {bad: {path: bad_agent.py}, good: {path: good_agent.py}}}"
+    config = written(tmp_path, text, bad_agent="import no_such_module\n", good_agent=AGENT)
+    code, said = looked(run, "--config", config, "--no-template")
+    assert code == 1
+    assert said["agent bad"]["status"] == "FAILED"
+    assert "no_such_module" in said["agent bad"]["said"]
+    assert said["agent good"]["status"] == "ok"
+
+
+def test_here_every_mistake_in_aion_yaml_is_said_with_its_key(run: Run, tmp_path: Path) -> None:
+    config = written(tmp_path, "aion: {agents: {a: {path: 7, nmae: x}, b: {}}}")
+    ran = run("--config", config, "--no-template")
+    assert ran.exit_code == 1
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
+    assert len(lines) == 3
+    for key in ("aion.agents.a.path", "aion.agents.a.nmae", "aion.agents.b.path is missing"):
+        assert any(key in line for line in lines), key
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[LocalStack]:
+    # Broken here and there: nobody else's.
+    with LocalStack.start("template.yaml") as stack:
+        yield stack
+
+
+def test_a_deployments_resources_are_looked_at_and_what_is_wrong_with_each_is_said(own: LocalStack) -> None:
+    name = operating.registered(
+        own, BasicUsersSecret="arn:aws:secretsmanager:us-east-1:123456789012:secret:none-AbCdEf"
+    )
+    table, dynamodb = own.physical_id("Table"), own.client("dynamodb")
+    recovery = {"PointInTimeRecoveryEnabled": True}
+    dynamodb.update_continuous_backups(TableName=table, PointInTimeRecoverySpecification=recovery)
+    run = operating.runs(operating.environ_of(own))
+
+    def looked_at() -> tuple[int, dict[str, dict[str, str]]]:
+        return looked(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", "/nowhere.yaml")
+
+    code, said = looked_at()
+    assert {each: said[each]["status"] for each in said} == {
+        "table": "ok",
+        "table's backup": "ok",
+        "bucket": "ok",
+        "task queue": "ok",
+        "push queue": "ok",
+        "key": "ok",
+        "users": "FAILED",
+    }
+    assert code == 1
+    dynamodb.update_table(TableName=table, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "by_agent"}}])
+    dynamodb.update_time_to_live(
+        TableName=table, TimeToLiveSpecification={"AttributeName": "expires", "Enabled": False}
+    )
+    dynamodb.update_continuous_backups(
+        TableName=table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": False}
+    )
+    own.client("s3").put_bucket_versioning(
+        Bucket=own.physical_id("Blobs"), VersioningConfiguration={"Status": "Suspended"}
+    )
+    kms = own.client("kms")
+    kms.disable_key(
+        KeyId=kms.describe_key(KeyId=own.environment("ApiFunction")["AION_KMS_KEY"])["KeyMetadata"]["KeyId"]
+    )
+    own.client("sqs").send_message(QueueUrl=own.physical_id("TaskDeadLetters"), MessageBody="x")
+    own.client("sqs").delete_queue(QueueUrl=own.physical_id("PushQueue"))
+    code, said = looked_at()
+    assert code == 1
+    assert {each: said[each]["status"] for each in said if each != "users"} == {
+        "table": "FAILED",
+        "table's backup": "warning",
+        "bucket": "warning",
+        "task queue": "warning",
+        "push queue": "FAILED",
+        "key": "FAILED",
+    }
+    for words in ("no index 'by_agent'", "time to live"):
+        assert words in said["table"]["said"]
+    assert "1 lie in its dead letters" in said["task queue"]["said"]
+    assert "aion dlq list" in said["task queue"]["do"]
+
+
+def test_what_is_asked_of_the_table_is_what_the_template_makes() -> None:
+    template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
+    table = template.resolved("Table")
+    assert table["TimeToLiveSpecification"] == {"AttributeName": TTL, "Enabled": True}
+    made = {
+        each["IndexName"]: tuple(key["AttributeName"] for key in each["KeySchema"])
+        for each in table["GlobalSecondaryIndexes"]
+    }
+    assert made == INDEXES
+
+
+def test_a_stack_that_is_not_there_is_said(own: LocalStack) -> None:
+    failed = operating.runs(operating.environ_of(own))("doctor", "--stack", "nobodys")
+    assert "no stack 'nobodys'" in operating.refusal(failed)
+
+
+# ── By its URL ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Uvicorn:
+    """The app, under uvicorn in a thread."""
+
+    def __init__(self, folder: Path, text: str, **environ: str) -> None:
+        with operating.taken_port() as port:
+            self.url = f"http://127.0.0.1:{port}"
+        given = {
+            "AION_STORE": "memory",
+            "AION_CONFIG": str(written(folder, text)),
+            "AION_BASE_URL": self.url,
+            **environ,
+        }
+        app = build_app(Settings.from_environ(given))
+        self._server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical"))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        while not self._server.started:
+            self._thread.join(0.02)
+        return self.url
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def test_a_server_that_is_well_is_said_to_be_at_both_paths_of_its_card(run: Run, tmp_path: Path) -> None:
+    with _Uvicorn(tmp_path, OPEN) as url:
+        code, said = looked(run, "--url", url, "--config", "/nowhere.yaml")
+    assert (code, {each["status"] for each in said.values()}) == (0, {"ok"})
+    assert "Helper" in said["card at /.well-known/agent-card.json"]["said"]
+    assert url in said["card at /.well-known/agent.json"]["said"]
+    assert "Nobody is asked" in said["callers"]["said"]
+
+
+def test_a_card_that_names_another_place_fails_and_it_is_said_what_to_deploy(run: Run, tmp_path: Path) -> None:
+    with _Uvicorn(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
+        code, said = looked(run, "--url", url, "--config", "/nowhere.yaml")
+    assert code == 1
+    wrong = said["card at /.well-known/agent-card.json"]
+    assert wrong["said"] == f"It names http://127.0.0.1:8000, and this is {url}."
+    assert f"BaseUrl={url}" in wrong["do"]
+
+
+def test_what_callers_are_asked_for_is_said_and_an_issuers_keys_are_read(run: Run, tmp_path: Path) -> None:
+    with issuing() as issuer:
+        issuer.add("k-1")
+        schemes = (
+            f"{{login: {{type: bearer-jwt, issuer: '{issuer.url}', audience: a, jwks_url: '{issuer.url}/jwks.json'}}}}"
+        )
+        text = f"aion: {{security: {{schemes: {schemes}}}, agents: {{helper: {{path: agent.py}}}}}}"
+        with _Uvicorn(tmp_path, text) as url:
+            code, said = looked(run, "--url", url, "--config", tmp_path / "aion.yaml")
+            assert code == 0
+            assert said["callers"]["said"].startswith("Callers are asked for Bearer")
+            assert said[f"keys of {issuer.url}"]["status"] == "ok"
+            issuer.says["/jwks.json"] = {"no": "keys"}
+            code, said = looked(run, "--url", url, "--config", tmp_path / "aion.yaml")
+    assert code == 1
+    assert "no JWK set" in said[f"keys of {issuer.url}"]["said"]
+
+
+@pytest.fixture
+def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Answers as API Gateway with IAM does: 403 to who has not signed, else the card of another place."""
+    seen: list[str] = []
+    headers: dict[str, str] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization", ""))
+            signed = seen[-1].startswith("AWS4-HMAC-SHA256")
+            body = json.dumps({"name": "x", "url": url} if signed else {"message": "Missing Authentication Token"})
+            self.send_response_only(200 if signed else 403)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield url, seen, headers
+        server.shutdown()
+
+
+def test_behind_iam_it_asks_by_signed_requests(gateway: tuple[str, list[str], dict[str, str]]) -> None:
+    url, seen, headers = gateway
+    headers["Date"] = "Mon, 01 Jan 2024 00:00:00 GMT"
+    signing = {"AWS_ACCESS_KEY_ID": "AKIAME", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
+    run = operating.runs(signing | {"AWS_DEFAULT_REGION": "eu-west-1"})
+    code, said = looked(lambda *a: run("doctor", *a), "--url", url, "--config", "/nowhere.yaml")
+    assert said["card at /.well-known/agent-card.json"]["status"] == "ok"
+    assert "signed for AWS IAM" in said["callers"]["said"]
+    assert "Credential=AKIAME/" in seen[-1]
+    assert "/eu-west-1/execute-api/aws4_request" in seen[-1]
+    # And this machine's clock is years off.
+    assert (code, said["clock"]["status"]) == (1, "FAILED")
+
+
+def test_a_url_where_nobody_answers_fails_in_a_sentence(run: Run) -> None:
+    with operating.taken_port() as port:
+        pass
+    code, said = looked(run, "--url", f"http://127.0.0.1:{port}", "--config", "/nowhere.yaml")
+    assert (code, list(said)) == (1, ["reachability"])

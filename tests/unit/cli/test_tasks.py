@@ -1,0 +1,180 @@
+"""`aion tasks`, run as an operator runs it, on an emulated table."""
+
+import asyncio
+import json
+
+import pytest
+
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.aws import keys
+from aion_core.ports import ContextKey
+from aion_core.web.tenants import owner_in
+from infra.local_stack import LocalStack
+from tests.support import operating, pushes
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
+from tests.support.operating import Run, refusal
+from tests.support.pushes import a_config
+from tests.support.stores import dynamodb_store
+
+
+@pytest.fixture
+def run(moto: LocalStack) -> Run:
+    run = operating.runs(moto.environment("ApiFunction"))
+    return lambda *arguments, **options: run("tasks", *arguments, **options)
+
+
+@pytest.fixture
+def chat(moto: LocalStack, clock: ManualClock) -> Conversation:
+    return Conversation(dynamodb_store(moto, clock), clock)
+
+
+def test_an_owners_tasks_are_listed_newest_first_by_agent_context_and_state(run: Run, chat: Conversation) -> None:
+    async def two() -> None:
+        await chat.ends(await chat.starts("m-1"))
+        chat.clock.move(1)
+        await chat.starts("m-2")
+
+    asyncio.run(two())
+    owner = ("--owner", chat.context.owner, "--agent", "echo")
+    listed = run("list", *owner)
+    assert [line.split("\t")[:2] for line in listed.stdout.splitlines()] == [
+        ["t-m-2", "working"],
+        ["t-m-1", "completed"],
+    ]
+    assert [each["task"] for each in json.loads(run("list", *owner, "--state", "working", "--json").stdout)] == [
+        "t-m-2"
+    ]
+    assert len(run("list", *owner, "--context", "c-1").stdout.splitlines()) == 2
+    assert run("list", *owner, "--context", "c-2").stdout == ""
+
+
+def test_a_subject_is_as_good_as_the_owner_that_is_made_of_it(run: Run, chat: Conversation) -> None:
+    owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
+    hers = Conversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
+    asyncio.run(hers.starts("m-1", task_id="t-hers"))
+    subject = ("--subject", "alice@example.com", "--tenant", "red")
+    assert run("list", *subject, "--agent", "echo").stdout.startswith("t-hers\t")
+    assert owner in run("show", "t-hers", *subject).stdout
+    assert "no task t-hers of this owner" in refusal(run("show", "t-hers", "--subject", "alice@example.com"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("list", "--owner", "o"),
+        ("list", "--owner", "o", "--scan"),
+        ("list", "--overdue", "--context", "c"),
+        ("list", "--owner", "o", "--subject", "s", "--agent", "a"),
+        ("list", "--tenant", "t", "--scan"),
+        ("show", "t-1"),
+        ("show", "t-1", "--owner", "o", "--scan"),
+        ("cancel", "t-1", "--yes"),
+    ],
+)
+def test_the_table_is_scanned_only_where_that_is_asked_for(run: Run, arguments: tuple[str, ...]) -> None:
+    failed = run(*arguments)
+    assert failed.exit_code == 2
+    assert failed.stderr.startswith("Usage: ")
+
+
+def test_a_scan_finds_a_task_whosever_it_is(run: Run, chat: Conversation) -> None:
+    task_id = f"t-{chat.context.owner}"
+    asyncio.run(chat.starts("m-1", task_id=task_id))
+    assert f"owner       {chat.context.owner}" in run("show", task_id, "--scan").stdout
+    listed = run("list", "--scan", "--state", "working", "--limit", "1000").stdout.splitlines()
+    assert [line.split("\t")[0] for line in listed if chat.context.owner == line.split("\t")[3]] == [task_id]
+    assert "no task t-never;" in refusal(run("show", "t-never", "--scan"))
+
+
+def test_a_task_is_shown_with_its_log_its_lease_its_line_and_what_is_due(run: Run, chat: Conversation) -> None:
+    async def busy() -> None:
+        begun = await chat.starts("m-1", text="a private word")
+        await chat.store.append(begun.lease, begun.head, chat.says(begun.head, text="a private answer"))
+        await chat.waits("m-2")
+
+    asyncio.run(busy())
+    owner = ("--owner", chat.context.owner)
+    shown = run("show", "t-m-1", *owner).stdout
+    assert "state       working since " in shown
+    assert "events      3, recorded under fence 1" in shown
+    assert "Task t-m-1 is at work, and its lease lives" in shown
+    assert "lease       of holder-1, until " in shown
+    assert "running     turn turn-m-1 of task t-m-1: begun 1 times" in shown
+    assert "waiting     turn turn-m-2 of task t-m-2: begun 0 times" in shown
+    assert [line.split()[0] for line in shown.split("log:\n")[1].splitlines()] == ["1", "2", "3"]
+    assert "private" not in shown
+    whole = run("show", "t-m-1", *owner, "--content").stdout
+    assert "a private word" in whole
+    assert "a private answer" in whole
+    (document,) = json.loads(run("show", "t-m-1", *owner, "--json").stdout)
+    assert document["atWork"]["holder"] == "holder-1"
+    assert [turn["task"] for turn in document["atWork"]["waiting"]] == ["t-m-2"]
+    assert "private" not in json.dumps(document)
+
+
+def test_a_task_whose_worker_is_gone_is_called_overdue_and_said_to_want_a_bell(run: Run, chat: Conversation) -> None:
+    # The command's clock is the machine's: this turn was begun long ago.
+    chat.clock.move(-3600)
+    asyncio.run(chat.starts("m-1"))
+    listed = [line.split("\t") for line in run("list", "--overdue", "--limit", "1000").stdout.splitlines()]
+    assert [line[0] for line in listed if line[3] == chat.context.owner] == ["t-m-1"]
+    shown = run("show", "t-m-1", "--owner", chat.context.owner).stdout
+    assert "The worker of task t-m-1 is gone (begun 1 times)" in shown
+    assert "ran out" in shown
+    assert "(overdue)" in shown
+
+
+def test_the_webhooks_of_a_task_are_shown_without_what_is_secret(run: Run, moto: LocalStack) -> None:
+    push = pushes.on_dynamodb(moto, ManualClock())
+    task_id = f"t-{push.chat.context.owner}"
+
+    async def told() -> None:
+        new = push.chat.message("m-1", task_id=task_id)
+        begun = await push.chat.store.create(new, holder="holder-1")
+        await push.configs.put(new.key, a_config("mine"))
+        head = await push.chat.head(task_id)
+        await push.chat.store.append(begun.lease, head, push.chat.says(head))  # type: ignore[union-attr]
+
+    asyncio.run(told())
+    shown = run("show", task_id, "--owner", push.chat.context.owner).stdout
+    assert "webhook mine:\n" in shown
+    assert "to be posted: events 3" in shown
+    assert "hidden" not in shown
+
+
+def test_a_task_is_canceled_when_that_is_confirmed_and_what_waits_goes_on(
+    run: Run, chat: Conversation, moto: LocalStack
+) -> None:
+    async def busy() -> None:
+        await chat.starts("m-1")
+        await chat.waits("m-2")
+
+    asyncio.run(busy())
+    owner = ("--owner", chat.context.owner)
+    refused = run("cancel", "t-m-1", *owner, input="n\n")
+    assert refused.exit_code == 1
+    assert asyncio.run(chat.state("t-m-1")) == "working"
+    assert run("cancel", "t-m-1", *owner, input="y\n").stdout == "The task t-m-1 is canceled.\n"
+    assert asyncio.run(chat.state("t-m-1")) == "canceled"
+    sqs, queue = moto.client("sqs"), moto.physical_id("TaskQueue")
+    messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+    assert any(chat.context.owner in message["Body"] for message in messages), "a bell is rung for what waits"
+    for message in messages:
+        sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    assert "nothing left to cancel" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
+
+
+def test_what_a_cancel_records_is_kept_as_long_as_the_deployment_keeps_tasks(
+    chat: Conversation, moto: LocalStack
+) -> None:
+    asyncio.run(chat.starts("m-1"))
+    name = operating.registered(moto, "aion-kept", RetentionDays="365")
+    run = operating.runs(operating.environ_of(moto))
+    assert run("tasks", "cancel", "t-m-1", "--owner", chat.context.owner, "--yes", "--stack", name).exit_code == 0
+    item = moto.client("dynamodb").get_item(
+        TableName=moto.physical_id("Table"), Key=keys.event_key(chat.key("t-m-1"), 3)
+    )["Item"]
+    days = (int(item["expires"]["N"]) - chat.clock.now().timestamp()) / 86400
+    assert 364 < days < 366

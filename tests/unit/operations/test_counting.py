@@ -1,0 +1,139 @@
+"""What is counted of turns and sweeps: the right numbers, once, by the clock that the engine has."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from aion_core.memory.metrics import MemoryMetrics
+from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.ports import Asked, Begun, Chunk, Emission, Metric, Paused, Reply
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks.sweep import Sweep
+from tests.support.clock import ManualClock
+from tests.support.conversation import MANY
+from tests.support.pushes import a_config, in_memory
+from tests.support.service import Parts, http, parts, send
+
+
+def said(text: str) -> Message:
+    return Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
+
+
+class Speaks:
+    """Thinks for two seconds, says three chunks, a second after the other, and answers."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def load(self) -> None:
+        pass
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        for seconds, word in ((2, "a"), (1, "b"), (1, "c")):
+            self._clock.move(seconds)
+            yield Chunk(word, "m-1")
+        self._clock.move(0.5)
+        yield Reply(said("abc"))
+
+
+class Fails:
+    def load(self) -> None:
+        pass
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        raise RuntimeError("no")
+        yield Reply(None)
+
+
+class HandsOn:
+    """Is asked to drain at its first try, and answers at the second."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock, self.runs = clock, 0
+
+    def load(self) -> None:
+        pass
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        self.runs += 1
+        self._clock.move(40)
+        yield Paused() if self.runs == 1 else Reply(said("done"))
+
+
+async def answered(made: Parts) -> None:
+    """Send a message for which nobody waits, and let its turn come to rest."""
+    request = send("hi")
+    request["params"]["configuration"] = {"returnImmediately": True}
+    async with asyncio.timeout(20), http(made.app()) as client:
+        answer = (await client.post("/", json=request)).json()
+        assert "result" in answer, answer
+        await made.bells.quiet()
+
+
+async def test_a_turn_is_counted_once_however_many_chunks_it_speaks(clock: ManualClock) -> None:
+    """D9: never a value for each chunk."""
+    metrics = MemoryMetrics()
+    await answered(parts(Speaks(clock), clock=clock, metrics=metrics))
+    # A message's time is known to the millisecond.
+    assert metrics.values.pop(Metric.TURN_LAG) == [pytest.approx(0, abs=1)]
+    assert dict(metrics.values) == {
+        Metric.STREAM_DELTAS: [3],
+        Metric.FIRST_TOKEN_TIME: [2000.0],
+        Metric.TURNS: [1],
+        Metric.TURN_DURATION: [4500.0],
+    }
+    assert set().union(*metrics.agents.values()) == {"test"}
+
+
+async def test_a_turn_that_fails_is_a_turn_and_a_failure(clock: ManualClock) -> None:
+    """R36."""
+    metrics = MemoryMetrics()
+    await answered(parts(Fails(), clock=clock, metrics=metrics))
+    assert (metrics.total(Metric.TURNS), metrics.total(Metric.TURNS_FAILED)) == (1, 1)
+    assert Metric.FIRST_TOKEN_TIME not in metrics.values
+
+
+async def test_a_turn_that_is_handed_on_is_one_turn_and_lasts_from_its_message_on(clock: ManualClock) -> None:
+    metrics, agent = MemoryMetrics(), HandsOn(clock)
+    made = parts(agent, clock=clock, metrics=metrics)
+    await answered(made)
+    assert agent.runs == 2
+    assert metrics.values[Metric.TURNS] == [1]
+    assert metrics.values[Metric.TURN_DURATION] == [pytest.approx(80_000, abs=1)]
+    assert len(metrics.values[Metric.TURN_LAG]) == 1, "it began once"
+    assert Metric.TURN_RETRIES not in metrics.values, "whoever hands on has not failed"
+
+
+async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(clock: ManualClock) -> None:
+    """R94: or the alarm would ring for each webhook that is down for an hour."""
+    push, metrics = in_memory(clock), MemoryMetrics()
+    begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
+    assert isinstance(begun, Begun)
+    claim = await push.claimed()
+    due = clock.now() + timedelta(hours=1)
+    await push.configs.fail(claim, failure="HTTP 500", next_at=due, due_at=due)
+    sweep = Sweep(push.chat.store, MemoryBells(clock), push.configs, MemoryPushBells(clock), metrics=metrics)
+    clock.move(30)
+    await push.chat.store.pause(begun.lease, got_on=True)
+    for generation in await push.due_events():
+        await push.configs.clear(push.key(), generation)
+    await sweep.once()
+    before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_RUNG)
+    clock.move(3600)
+    for overdue in await push.chat.store.overdue(limit=MANY):
+        assert await push.chat.store.claim(overdue)
+    await sweep.once()
+    assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_RUNG)) == (before[0], before[1] + 1)
+
+
+async def test_nobody_counts_where_nobody_is_told_to(clock: ManualClock) -> None:
+    await answered(parts(Speaks(clock), clock=clock))
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_each_metric_is_a_time_or_a_number_of_things(metric: Metric) -> None:
+    times = {"TurnDuration", "FirstTokenTime", "TurnLag", "PushLag"}
+    assert metric.in_milliseconds == (metric.value in times)

@@ -1,0 +1,32 @@
+"""What docs/observability.md says is said, and counted, is."""
+
+import re
+from pathlib import Path
+
+from aion_core.ports import Metric
+
+ROOT = Path(__file__).parents[3]
+GUIDE = (ROOT / "docs" / "observability.md").read_text()
+POWERTOOLS = "Record processing exception; skipping this record"
+
+
+def rows(headline: str) -> list[list[str]]:
+    """The cells of the table below the headline row."""
+    table = GUIDE[GUIDE.index(headline) :].split("\n\n")[0]
+    return [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in table.splitlines()[2:]]
+
+
+def test_every_metric_is_in_the_guide_with_its_unit_and_no_other() -> None:
+    told = {row[0].strip("`"): row[1] for row in rows("| metric |")}
+    assert told == {metric.value: "ms" if metric.in_milliseconds else "count" for metric in Metric}
+
+
+def test_every_message_of_the_guide_is_one_that_the_code_says() -> None:
+    code = "".join(path.read_text() for folder in ("aion_core", "handlers") for path in (ROOT / folder).rglob("*.py"))
+    messages = [message for row in rows("| message |") for message in re.findall(r"`([^`]+)`", row[0])]
+    assert len(messages) > 15
+    for message in messages:
+        # internal:* is put together.
+        said = f'"{message.partition(":")[2]}' if message.startswith("internal:") else message
+        assert said in code or message == POWERTOOLS, message
+    assert "internal:%s" in code

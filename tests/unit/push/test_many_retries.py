@@ -1,0 +1,142 @@
+"""Ten thousand webhooks that are tried again at the same time, in a small scale: whose turn it is, and what becomes of the day.
+
+A hundredth of them, and a hundredth of what one sweep rings for: the proportion is what counts.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from aion_core.memory.push_configs import MemoryPushConfigs
+from aion_core.memory.queues import MemoryBells
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import ContextKey, Delivered, Outcome, OverduePush, PushBell, PushConfig, Refused, TaskKey
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.push import schedule
+from aion_core.push.delivery import PushDelivery
+from aion_core.push.posts import render
+from aion_core.tasks import ingress, sweep
+from aion_core.tasks.sweep import Sweep
+from tests.support.clock import ManualClock
+
+MANY, SMALL = 10_000, 100
+HOURS_DOWN = 12
+
+
+class Rung:
+    """A queue of bells, each of which is answered when it is time."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.bells: list[tuple[float, int, PushBell]] = []
+        self.owners: list[str] = []
+
+    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
+        """See `ports.PushBells.ring`."""
+        self.owners.append(bell.task.owner)
+        self.bells.append((self.clock.now().timestamp() + delay, len(self.owners), bell))
+
+    def heard(self) -> list[PushBell]:
+        """Those that are to be heard by now."""
+        now = self.clock.now().timestamp()
+        due = sorted(each for each in self.bells if each[0] <= now)
+        self.bells = [each for each in self.bells if each[0] > now]
+        return [bell for _, _, bell in due]
+
+
+class Receivers:
+    """Webhooks that refuse everything until a time, and count what is posted."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock, self.up_at = clock, clock.now() + timedelta(hours=HOURS_DOWN)
+        self.tries: Counter[str] = Counter()
+        self.told: dict[str, float] = {}
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+        """See `ports.WebhookClient.post`."""
+        self.tries[url] += 1
+        if self.clock.now() < self.up_at:
+            return Refused(503)
+        self.told.setdefault(url, (self.clock.now() - self.up_at).total_seconds())
+        return Delivered()
+
+
+class Deployment:
+    """What delivers and what sweeps, over one store in memory; minutes pass as the test says."""
+
+    def __init__(self, *, pushes_at_once: int) -> None:
+        self.clock = ManualClock()
+        self.tasks = MemoryTaskStore(self.clock)
+        self.configs = MemoryPushConfigs(self.tasks, self.clock)
+        self.bells, self.receivers = Rung(self.clock), Receivers(self.clock)
+        parts = self.tasks, self.configs, self.bells, self.receivers, render, self.clock
+        self.delivery = PushDelivery(*parts, chance=lambda: 0.5)
+        self.sweep = Sweep(self.tasks, MemoryBells(self.clock), self.configs, self.bells)
+        self.pushes_at_once = pushes_at_once
+
+    async def listens(self, owner: str, number: int) -> TaskKey:
+        """A task with an event of which its owner's webhook is to be told."""
+        message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
+        context = ContextKey(owner, "echo", f"c-{number}")
+        new = ingress.new_task(
+            message, context, task_id=f"t-{number}", turn_id=f"u-{number}", at=self.clock.now(), context_is_new=True
+        )
+        config = PushConfig("p", f"https://hooks.example.org/{owner}/{number}", secrets=("s",))
+        await self.tasks.create(replace(new, push=config), holder="holder")
+        return new.key
+
+    async def a_minute(self) -> int:
+        """One passes, with its sweep, and every bell of it is answered; how many that sweep has rung for."""
+        self.clock.move(60)
+        swept = await self.sweep.once(at_once=0, pushes_at_once=self.pushes_at_once)
+        for bell in self.bells.heard():
+            await self.delivery.answer(bell)
+        return swept.rung
+
+
+async def test_ten_thousand_webhooks_that_are_down_for_half_a_day_keep_to_the_schedule() -> None:
+    """R94: a round of retries takes ten minutes, all of them get their tries, and each is told when it is up again."""
+    number, at_once = MANY // SMALL, sweep.PUSHES_AT_ONCE // SMALL
+    deployment = Deployment(pushes_at_once=at_once)
+    for each in range(number):
+        await deployment.bells.ring(PushBell(await deployment.listens(f"o-{each % 7}", each), 2))
+    busiest = most_in_a_row = row = 0
+    for _ in range(22 * 60):
+        rung = await deployment.a_minute()
+        busiest, row = max(busiest, rung), row + 1 if rung == at_once else 0
+        most_in_a_row = max(most_in_a_row, row)
+    assert busiest == at_once
+    assert most_in_a_row <= number / at_once
+    assert len(deployment.receivers.told) == number
+    # 5 s, 5 and 30 minutes, 2, 5 and 10 hours: the seventh try is the first that finds them up.
+    assert set(deployment.receivers.tries.values()) == {7}
+    by_schedule = sum(schedule.RETRY_SECONDS[:6]) * (1 + schedule.JITTER / 2) - HOURS_DOWN * 3600
+    late = max(deployment.receivers.told.values()) - by_schedule
+    # Each of the four tries that sweeps ring for may have waited for its round, and for its minute.
+    assert late <= 4 * (number / at_once + 2) * 60
+    assert await deployment.configs.overdue(limit=MANY) == []
+
+
+async def test_who_has_one_webhook_does_not_wait_behind_who_has_thousands() -> None:
+    """R94: rung for in the first sweep, though it was the last to be due."""
+    deployment = Deployment(pushes_at_once=10)
+    for each in range(MANY // SMALL):
+        await deployment.listens("many", each)
+    deployment.clock.move(5)
+    await deployment.listens("one", 1)
+    deployment.clock.move(60)
+    await deployment.sweep.once(at_once=0, pushes_at_once=10)
+    assert sorted(deployment.bells.owners) == [*["many"] * 9, "one"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"), [(0, []), (1, ["a1"]), (3, ["a1", "b1", "c1"]), (9, ["a1", "b1", "c1", "a2", "b2", "a3"])]
+)
+def test_owners_have_their_turns_and_of_each_the_longest_overdue_is_first(limit: int, found: list[str]) -> None:
+    now = ManualClock().now()
+    ages = {"a3": 1, "b2": 2, "a1": 9, "c1": 3, "b1": 8, "a2": 7}
+    overdue = [OverduePush(TaskKey(name[0], name), now - timedelta(seconds=age)) for name, age in ages.items()]
+    assert [each.task.task_id for each in schedule.by_turns(overdue, limit)] == found

@@ -1,0 +1,81 @@
+"""A server that keeps everything in memory finds what is overdue by itself: nobody else looks into its memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from aion_core.bootstrap import build_app
+from aion_core.memory import each_minute
+from aion_core.push import delivery
+from aion_core.push.delivery import PushDelivery
+from aion_core.settings import Settings
+from tests.support.clock import ManualClock
+from tests.support.receiver import answers, receiving
+from tests.support.service import http
+from tests.unit.push.pushing import ids
+
+GRAPH = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+graph = StateGraph(MessagesState).add_node("says", lambda _: {"messages": [AIMessage("hi")]}).add_edge(START, "says")
+"""
+AGENT = """
+aion:
+  agents:
+    echo: {path: "retried.py:graph", name: Echo, capabilities: {push_notifications: true}}
+"""
+
+
+async def test_a_retry_for_which_no_bell_can_be_rung_is_made_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """R94: as those are that are further ahead than a bell may be; with minutes, and a schedule, of no length."""
+    monkeypatch.setattr(each_minute, "SECONDS", 0.05)
+    monkeypatch.setattr(delivery, "LONGEST_BELL_SECONDS", 0.0)
+    monkeypatch.setitem(PushDelivery.__init__.__kwdefaults__, "retry_seconds", (0.1, 0.1, 0.1))
+    (tmp_path / "retried.py").write_text(GRAPH)
+    (tmp_path / "aion.yaml").write_text(AGENT)
+    here = {"AION_STORE": "memory", "AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.1/32"}
+    app = build_app(Settings.from_environ({**here, "AION_CONFIG": str(tmp_path / "aion.yaml"), "AION_AUTH": "off"}))
+    async with receiving(answers(503), answers(503), answers(200)) as receiver, http(app) as client:
+        async with app.router.lifespan_context(app):
+            message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+            config = {"id": "p", "url": receiver.url()}
+            params = {"message": message, "configuration": {"taskPushNotificationConfig": config}}
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
+            answer = (await client.post("http://localhost/", json=asked)).json()
+            task = answer["result"]["task"]
+            await receiver.heard(4)
+        await asyncio.sleep(0.2)
+    assert receiver.ids == ids(task, 2, 2, 2, 3)
+
+
+async def test_a_sweep_that_fails_is_made_again_a_minute_later_and_ends_with_its_server() -> None:
+    clock, made = ManualClock(), list[float]()
+
+    def sweep() -> Awaitable[object]:
+        made.append(clock.now().timestamp())
+        raise RuntimeError("not now")
+
+    began = clock.now().timestamp()
+    running = asyncio.create_task(each_minute.each_minute(sweep, clock))
+    await _until(clock, 30, lambda: False)
+    assert made == []
+    for _ in range(3):
+        await _until(clock, 60, lambda: False)
+    assert [round(at - began) for at in made] == [90, 150, 210]
+    running.cancel()
+    await _until(clock, 60, running.done)
+    assert len(made) == 3
+
+
+async def _until(clock: ManualClock, seconds: float, done: Callable[[], bool]) -> None:
+    await asyncio.sleep(0)
+    clock.move(seconds)
+    for _ in range(5):
+        if done():
+            return
+        await asyncio.sleep(0)

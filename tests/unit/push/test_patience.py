@@ -1,0 +1,126 @@
+"""A receiver that keeps us waiting, and those of others: what is tried, what is spared, and what that costs whom."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from aion_core.ports import Blocked, Delivered, Gone, Outcome, Refused, Unreachable
+from aion_core.push.delivery import SPARED
+from aion_core.push.patience import IN_VAIN_SECONDS, MOST_RECEIVERS, SPARED_SECONDS, STRIKES, Patience
+from tests.support.receiver import Behaviour, Post, answers, receiving
+from tests.unit.push.pushing import Pushing, ids
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+HOOK = "https://Hooks.example.org/a?b"
+SILENT = Unreachable("no answer in time")
+
+
+def waits_for_nothing(patience: Patience, times: int, *, owner: str = "ann", url: str = HOOK) -> None:
+    for _ in range(times):
+        patience.note(owner, url, SILENT, 20.0, NOW)
+
+
+def test_a_receiver_that_was_waited_for_in_vain_is_spared_for_a_while() -> None:
+    """R94: at all its paths; then one post is made, and those beside it are spared."""
+    patience = Patience()
+    waits_for_nothing(patience, STRIKES - 1)
+    assert not patience.spares("ann", HOOK, NOW)
+    waits_for_nothing(patience, 1)
+    assert patience.spares("ann", "https://hooks.example.org/another", NOW)
+    later = NOW + timedelta(seconds=SPARED_SECONDS)
+    assert [patience.spares("ann", HOOK, later) for _ in range(3)] == [False, True, True]
+    patience.note("ann", HOOK, Delivered(), 0.1, later)
+    assert not patience.spares("ann", HOOK, later)
+
+
+@pytest.mark.parametrize(
+    ("owner", "url"),
+    [("bob", HOOK), ("ann", "https://other.example.org/a?b"), ("ann", "https://hooks.example.org:8443/a?b")],
+)
+def test_nobody_else_is_spared_for_it(owner: str, url: str) -> None:
+    """R94: neither another client's webhook at the same host, nor another host or port."""
+    patience = Patience()
+    waits_for_nothing(patience, STRIKES)
+    assert not patience.spares(owner, url, NOW)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "seconds"),
+    [(Delivered(), 19.0), (Gone(), 19.0), (Refused(500), 0.1), (Unreachable("no connection"), IN_VAIN_SECONDS - 0.1), (Blocked("why"), 0.0)],
+)  # fmt: skip
+def test_what_keeps_nobody_waiting_or_is_heard_begins_the_count_anew(outcome: Outcome, seconds: float) -> None:
+    patience = Patience()
+    waits_for_nothing(patience, STRIKES - 1)
+    patience.note("ann", HOOK, outcome, seconds, NOW)
+    waits_for_nothing(patience, STRIKES - 1)
+    assert not patience.spares("ann", HOOK, NOW)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    patience = Patience()
+    for number in range(3 * MOST_RECEIVERS):
+        waits_for_nothing(patience, 1, url=f"https://h{number}.example.org/")
+    assert len(patience._receivers) == MOST_RECEIVERS
+
+
+def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
+    """Never answer, which takes so long by the service's clock."""
+
+    async def behave(_: Post, reader: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        pushing[0].clock.move(seconds)
+        # Until the other side has had enough.
+        await reader.read()
+
+    return behave
+
+
+async def test_a_receiver_that_hangs_with_many_tasks_is_tried_a_few_times_and_keeps_nobody_else_waiting() -> None:
+    """R94: the tries that are spared are counted, the last one is made, and each event is told in the end."""
+    made: list[Pushing] = []
+    well = answers(200)
+    async with receiving(hangs(made)) as hung, receiving(well) as other:
+        pushing = Pushing(seconds=0.1)
+        made.append(pushing)
+        tasks = []
+        for number in range(4 * STRIKES):
+            tasks.append(await pushing.send({"id": "p", "url": hung.url(f"/{number}")}, f"{number}"))
+            await pushing.rests(tasks[-1], lambda delivery: delivery.tries >= 1)
+        # One that had begun before it was known is made.
+        in_vain = len(hung.posts)
+        assert STRIKES <= in_vain <= STRIKES + 1
+        assert {state.failure for state in await pushing.state(tasks[-1])} == {SPARED}
+        task = await pushing.send({"id": "p", "url": other.url()}, "other")
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+        assert other.ids == ids(task, 2, 3)
+        # It is well again.
+        hung.behaviours[:] = [well]
+        for task in tasks:
+            await pushing.later(3 * 3600, task)
+            state = await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+            assert state.dead == 0
+        heard = [id_ for task in tasks for id_ in ids(task, 2, 3)]
+        assert sorted(set(hung.ids)) == sorted(heard)
+        assert len(hung.posts) == in_vain + len(heard)
+
+
+async def test_nothing_is_given_up_without_a_last_try_that_was_made() -> None:
+    """R94: though its host has just kept others waiting."""
+    made: list[Pushing] = []
+    async with receiving(hangs(made)) as hung:
+        pushing = Pushing(seconds=0.1)
+        made.append(pushing)
+        task = await pushing.send({"id": "p", "url": hung.url()}, "first")
+        state = await pushing.rests(task, lambda delivery: delivery.tries == 1)
+        while state.next_at is not None:
+            for number in range(STRIKES):
+                more = await pushing.send({"id": "p", "url": hung.url()}, f"{state.tries}-{number}")
+                await pushing.rests(more, lambda delivery: delivery.tries == 1)
+            before, tries = len(hung.posts), state.tries
+            pushing.clock._now = max(pushing.clock.now(), state.next_at)
+            await pushing.later(0, task)
+            state = await pushing.rests(
+                task, lambda delivery, tries=tries: delivery.tries > tries or delivery.cursor == 3
+            )
+    assert (state.cursor, state.dead, state.dead_from) == (3, 2, 2)
+    assert [id_ for id_ in hung.ids[before:] if id_.startswith(task["id"])] == ids(task, 2, 3)

@@ -1,0 +1,52 @@
+"""docs/cost.md says what is counted today."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from infra.metering import _of_index, size
+from tests.support.server import ROOT
+
+INDEX = {
+    "KeySchema": [{"AttributeName": "due_shard"}, {"AttributeName": "due_at"}],
+    "Projection": {"ProjectionType": "KEYS_ONLY"},
+}
+DUE = {"pk": {"S": "a"}, "sk": {"S": "b"}, "due_shard": {"S": "DUE#01"}, "due_at": {"N": "1"}}
+
+
+def test_the_page_has_the_counts_of_today() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "infra.cost", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=200
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_an_index_costs_a_write_where_its_entry_changes_and_two_where_its_key_does() -> None:
+    moved = {**DUE, "due_at": {"N": "2"}}
+    assert [_of_index(INDEX, *change) for change in (({}, {}), ({}, DUE), (DUE, DUE), (DUE, moved), (DUE, {}))] == [
+        0, 1, 0, 2, 1,
+    ]  # fmt: skip
+    assert _of_index(INDEX, DUE, {**DUE, "state": {"S": "not in it"}}) == 0
+
+
+def test_an_items_size_is_that_of_its_names_and_contents() -> None:
+    assert size({"pk": {"S": "ab"}, "content": {"B": "QUJD"}}) == len("pkabcontent") + 3
+    assert size({"n": {"N": "1234"}}) == 1 + 4
+
+
+def test_the_page_names_each_scenario_once() -> None:
+    from infra.cost import PAGE, SCENARIOS, written
+
+    rows = Counter(row.split(" | ")[0] for row in written(Path(PAGE).read_text(encoding="utf-8")).splitlines())
+    assert all(rows[f"| {scenario.name}"] == 1 for scenario in SCENARIOS)
+
+
+def test_a_count_that_has_grown_is_no_chance() -> None:
+    from infra.cost import alike
+
+    row = "| a blocking turn | 13 | 40 | 4 | 0 | 0 | 0 | 2 | 56 |"
+    assert alike(row, row.replace("| 40 |", "| 42 |"))
+    assert not alike(row, row.replace("| 40 |", "| 48 |"))
+    assert not alike(row, row.replace("| 13 |", "| 16 |"))
+    assert not alike(row, "")
