@@ -107,6 +107,7 @@ OF_FUNCTIONS = [
     (('ResourcePath: "/*"', 'ResourcePath: "/card"'), "lets every flood through"),
     (("    AutoPublishAlias: live\n", ""), "requires AutoPublishAlias"),
     (("      AutoPublishAliasAllProperties: true\n", ""), "goes on with its old environment"),
+    ((re.compile(r" Configuration [$].*[.]\n"), "\n"), "its Description has to change"),
     (
         (re.compile(r"      VersionDescription: .*\n"), ""),
         "ApiFunction goes on with its old",
@@ -278,13 +279,11 @@ def configuration_of(template: Template) -> str:
 
 def test_a_version_is_described_by_the_number_of_its_configuration() -> None:
     """What CloudFormation makes a new version for is a new description: SAM's hash does not hold what parameters say."""
-    versions = [
-        resource["Properties"]
-        for resource in transformed(TEMPLATE, {})["Resources"].values()
-        if resource["Type"] == "AWS::Lambda::Version"
-    ]
-    assert len(versions) == 4
-    assert all("${State.Outputs.ConfigurationVersion}" in version["Description"]["Fn::Sub"] for version in versions)
+    resources = transformed(TEMPLATE, {})["Resources"].values()
+    for kind in ("AWS::Lambda::Version", "AWS::Lambda::Function"):
+        described = [each["Properties"]["Description"]["Fn::Sub"] for each in resources if each["Type"] == kind]
+        assert len(described) == 4
+        assert all("${State.Outputs.ConfigurationVersion}" in each for each in described)
 
 
 CONFIGS = tomllib.loads((ROOT / "samconfig.toml").read_text())
