@@ -24,6 +24,8 @@ DOCUMENT = ROOT / "docs" / "openapi.yaml"
 EXAMPLES = 250 if os.environ.get("SIMULATION_DEEP") else 25
 """How many requests it makes up for each operation, beside those at the limits of the schema."""
 
+WEBHOOK = "https://example.com/webhook"
+
 schema = schemathesis.openapi.from_path(DOCUMENT)
 
 
@@ -48,9 +50,10 @@ def url() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def task(url: str) -> str:
-    """The id of a task that has ended."""
+    """The id of a task that has ended, and has a push config `p`."""
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
-    task_id: str = httpx.post(f"{url}/message:send", json={"message": message}).json()["task"]["id"]
+    sent = {"message": message, "configuration": {"taskPushNotificationConfig": {"id": "p", "url": WEBHOOK}}}
+    task_id: str = httpx.post(f"{url}/message:send", json=sent).json()["task"]["id"]
     return task_id
 
 
@@ -74,9 +77,11 @@ def make_use_of_what_is_there(case: schemathesis.Case, task: str) -> None:
         case.path_parameters["id"] = task
     if len(case.path_parameters.get("taskId", "")) % 2:
         case.path_parameters["taskId"] = task
-    if case.operation.label.startswith("POST") and case.path.endswith("/pushNotificationConfigs"):
+        if case.method == "GET" and "id" in case.path_parameters:
+            case.path_parameters["id"] = "p"
+    if case.method == "POST" and case.path.endswith("/pushNotificationConfigs"):
         # In the place of the one before: there may be ten. Most URIs are no webhook's.
-        case.body |= {"id": "p", "url": "https://example.com/webhook"}
+        case.body |= {"id": "p", "url": WEBHOOK}
     case.query.pop("pageToken", None)
     # Used again with other content they are refused.
     if "Idempotency-Key" in case.headers:
