@@ -28,8 +28,7 @@ NOT_DEPLOYED = {
     "AWS_SAM_LOCAL": "SAM sets it, in the containers of `sam local`",
     "AWS_LAMBDA_LOG_LEVEL": "Lambda sets it, by LoggingConfig's ApplicationLogLevel",
     "POWERTOOLS_LOG_LEVEL": "LoggingConfig's ApplicationLogLevel is Lambda's own way",
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "for a project with a collector: it sets it, and ships the exporter, which is an extra",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the same, of traces alone",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT is set, and nothing but traces is sent",
 }
 
 

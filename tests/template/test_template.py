@@ -38,6 +38,7 @@ EVERYTHING = {
     "CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key",
     "Deployment": "AllAtOnce",
     "DomainName": "agents.example.com",
+    "OtlpEndpoint": "http://127.0.0.1:4318",
 }
 
 
@@ -124,6 +125,7 @@ OF_FUNCTIONS = [
     (("AION_CARD_KEY_ID: !Ref", "AION_CARD_KEY_NAME: !Ref"), "nothing reads AION_CARD_KEY_NAME"),
     (("          AION_CARD_KEY_ID: !Ref CardKeyId\n", ""), "settings.py reads AION_CARD_KEY_ID, which no function has"),
     (("AION_MAX_TRIES: !Ref MaxTries", "AION_STORE: memory"), "NOT_DEPLOYED has AION_STORE, and a function has it too"),
+    (("        OTEL_EXPORTER_OTLP_ENDPOINT: !Ref OtlpEndpoint\n", ""), "reads OTEL_EXPORTER_OTLP_ENDPOINT, which no"),
     (("POWERTOOLS_SERVICE_NAME: !Ref AWS::StackName", "POWERTOOLS_SERVICE_NAME: aion"), "is not the stack's name"),
 ]
 OF_ACCESS = [
@@ -172,6 +174,11 @@ OF_OPERATIONS = [
     (
         ("      LoggingConfig:\n        LogGroup: !Sub /aws/lambda/${AWS::StackName}-api\n", ""),
         "a group without retention",
+    ),
+    (("      LogFormat: JSON\n", ""), "ApiFunction: what Lambda itself logs would be no JSON"),
+    (
+        ("      LogFormat: JSON\n", "      LogFormat: JSON\n      ApplicationLogLevel: WARN\n"),
+        "PushFunction counts nothing",
     ),
     (("      AlarmActions: [!If [MakesTopic, !Ref Topic, !Ref GivenTopic]]\n", ""), "rings and tells nobody"),
     (("docs/runbook.md#taskdeadlettersalarm", "the runbook"), "TaskDeadLettersAlarm does not say where the operator"),
@@ -300,6 +307,8 @@ def test_what_samconfig_deploys_is_right(config: str) -> None:
         assert value in map(str, declared[name].get("AllowedValues", [value]))
     assert list(problems(TEMPLATE, parameters, lint=False)) == []
     assert deploy["stack_name"] in ("aion-dev", "aion-prod")
+    # Of a template with a transform and nested stacks AWS asks for both.
+    assert deploy["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
 
 
 def test_plain_sam_deploy_is_dev_and_prod_differs_where_it_matters() -> None:
