@@ -143,7 +143,8 @@ def test_distributions_can_still_be_asked_for_their_versions_and_entry_points() 
 def services_asked_for() -> set[str]:
     """The services that aion_core makes clients for, each named where it does."""
     asked = set()
-    for file in (ROOT / "aion_core").rglob("*.py"):
+    # What the operator's commands ask for, they do not ask for on Lambda.
+    for file in (file for file in (ROOT / "aion_core").rglob("*.py") if not {"cli", "operator.py"} & set(file.parts)):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Calls":
                 assert isinstance(node.args[0], ast.Constant), f"{file}:{node.lineno} does not name its service"
