@@ -43,6 +43,7 @@ class BasicVerifier:
         self._seal = secrets.token_bytes(32)
         self._right, self._wrong = _Remembered(), _Remembered()
         self._hashing = asyncio.Semaphore(AT_ONCE)
+        self._under_way: dict[tuple[bytes, str], asyncio.Task[bool]] = {}
 
     async def verify(self, presented: Presented) -> Principal | Unproven:
         """Return the user, or why there is none."""
@@ -64,16 +65,26 @@ class BasicVerifier:
             return Principal(BASIC_ISSUER, name)
         if self._wrong.holds(credential, hashed):
             return Unproven.INVALID
-        if not self._tries.take():
-            return Unproven.UNKNOWN
-        async with self._hashing:
-            is_theirs = await asyncio.to_thread(self._matches, hashed, password)
-        if is_theirs and name in hashes:
-            self._tries.give_back()
-            self._right.add(credential, hashed)
-            return Principal(BASIC_ISSUER, name)
-        self._wrong.add(credential, hashed)
-        return Unproven.INVALID
+        comparing = self._under_way.get((credential, hashed))
+        if comparing is None:
+            if not self._tries.take():
+                return Unproven.TOO_MANY
+            comparing = asyncio.create_task(self._compare(credential, hashed, password, is_user=name in hashes))
+            self._under_way[credential, hashed] = comparing
+        # Shielded: a request that is given up takes nobody else's answer along.
+        return Principal(BASIC_ISSUER, name) if await asyncio.shield(comparing) else Unproven.INVALID
+
+    async def _compare(self, credential: bytes, hashed: str, password: str, *, is_user: bool) -> bool:
+        """Return whether it is a user's password, and know it from now on."""
+        try:
+            async with self._hashing:
+                is_theirs = await asyncio.to_thread(self._matches, hashed, password) and is_user
+            if is_theirs:
+                self._tries.give_back()
+            (self._right if is_theirs else self._wrong).add(credential, hashed)
+            return is_theirs
+        finally:
+            del self._under_way[credential, hashed]
 
     def _matches(self, hashed: str, password: str) -> bool:
         try:

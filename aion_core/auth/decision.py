@@ -17,6 +17,12 @@ class Unproven(Enum):
     """They came, and prove nothing."""
     UNKNOWN = "unknown"
     """Whether they prove anything cannot be said now."""
+    TOO_MANY = "too many tries"
+    """They came, and are not looked at now: too many others have proven nothing."""
+
+
+_UNSAID = frozenset({Unproven.UNKNOWN, Unproven.TOO_MANY})
+"""Who is refused for one of these may be let in later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,8 @@ class Refused:
     """The caller may not; `status` is HTTP's word for why."""
 
     status: int
-    """401: nobody has proven anything. 403: it is not enough. 503: what would prove it cannot be read now."""
+    """401: nobody has proven anything. 403: it is not enough. 429: too many tries. 503: what would prove it cannot be read
+    now."""
     invalid: frozenset[str] = frozenset()
     """The schemes whose credentials came and prove nothing."""
     scopes: frozenset[str] = frozenset()
@@ -43,12 +50,12 @@ class Refused:
 def decide(security: Security, proven: Mapping[str, Principal | Unproven], agent_id: str) -> Allowed | Refused:
     """Return whether who has proven this may use the agent; `proven` has an answer for each scheme that is needed."""
     lacking: frozenset[str] | None = None
-    unknown = False
+    unsaid: set[Unproven] = set()
     for requirement in security.require:
         principals = [proven[name] for name in requirement]
         known = [principal for principal in principals if isinstance(principal, Principal)]
         if len(known) < len(principals):
-            unknown = unknown or Unproven.UNKNOWN in principals
+            unsaid |= _UNSAID.intersection(principals)
             continue
         missing = _missing(requirement, known)
         if not missing and all(_is_for(principal, agent_id) for principal in known) and _agree(known):
@@ -57,15 +64,15 @@ def decide(security: Security, proven: Mapping[str, Principal | Unproven], agent
             if skills or security.has_open_skill:
                 return Allowed(caller, skills)
             # There is nothing here that they may ask for, as far as can be said.
-            if Unproven.UNKNOWN in proven.values():
-                unknown = True
+            if later := _UNSAID.intersection(proven.values()):
+                unsaid |= later
                 continue
             missing = _least(security, proven)
         lacking = missing if lacking is None else lacking
     if lacking is not None:
         return Refused(403, scopes=lacking)
-    if unknown:
-        return Refused(503)
+    if unsaid:
+        return Refused(429 if Unproven.TOO_MANY in unsaid else 503)
     return Refused(401, frozenset(name for name, found in proven.items() if found is Unproven.INVALID))
 
 

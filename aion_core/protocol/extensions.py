@@ -16,13 +16,30 @@ ALLOWED_SKILLS = "aion:allowedSkills"
 """Where a request's metadata holds the ids of those skills that require more than the agent does, and that its caller may
 use: a message does not say which skill it asks for, so the agent has to know."""
 
+_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
+"""Categories of characters that show nothing of their own: of a name with them a reader sees the name without them."""
+_BLANK = "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}\N{BRAILLE PATTERN BLANK}"
+"""Letters and signs that show nothing either."""
+
 M = TypeVar("M", bound=AnyMessage)
 
 
 def is_reserved(name: object) -> bool:
     """Return whether the name is the server's: it begins with `aion:`, or with what reads like it."""
-    # NFKC makes one of what Unicode writes in several ways, such as a fullwidth colon.
-    return isinstance(name, str) and unicodedata.normalize("NFKC", name).casefold().startswith(RESERVED)
+    if not isinstance(name, str):
+        return False
+    left = RESERVED
+    for char in name:
+        # NFKD makes one of what Unicode writes in several ways, such as a fullwidth colon, and parts a letter's marks.
+        for shown in unicodedata.normalize("NFKD", char).casefold():
+            if shown in _BLANK or unicodedata.category(shown) in _UNSEEN:
+                continue
+            if not left.startswith(shown):
+                return False
+            left = left[1:]
+            if not left:
+                return True
+    return False
 
 
 @overload

@@ -17,6 +17,7 @@ from aion_core.auth.guard import Guard
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import Principal
 from aion_core.errors import StoreUnavailable
+from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.web.errors import RETRY_AFTER_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -27,12 +28,17 @@ CALLER = "aion.caller"
 _READING = frozenset({"GET", "HEAD"})
 
 _SAID = {
-    401: ("UNAUTHENTICATED", "Who calls is not known. Send the credentials that the agent's card asks for."),
-    403: ("PERMISSION_DENIED", "These credentials do not give access to this agent."),
-    500: ("INTERNAL", "Something went wrong on the server. The operator finds it in the log."),
-    503: ("UNAVAILABLE", "Credentials cannot be checked just now. Try again in a moment."),
+    401: (
+        "UNAUTHENTICATED",
+        "UNAUTHENTICATED",
+        "Who calls is not known. Send the credentials that the agent's card asks for.",
+    ),
+    403: ("PERMISSION_DENIED", "PERMISSION_DENIED", "These credentials do not give access to this agent."),
+    429: ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS", "Too many passwords are being tried. Try again in a moment."),
+    500: ("INTERNAL", "INTERNAL", "Something went wrong on the server. The operator finds it in the log."),
+    503: ("UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked just now. Try again in a moment."),
 }
-"""All that is ever said, whoever asks and whatever is wrong: google.rpc's name for it, and a sentence."""
+"""All that is ever said, whoever asks and whatever is wrong: google.rpc's name for it, the reason, and a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ def route_path(scope: Scope) -> str:
 
 def refusal(refused: Refused, guard: Guard) -> Response:
     """Return the answer: the same bytes for everybody who is refused with this status."""
-    status, sentence = _SAID[refused.status]
+    status, reason, sentence = _SAID[refused.status]
     body = {
         "error": {
             "code": refused.status,
@@ -105,9 +111,9 @@ def refusal(refused: Refused, guard: Guard) -> Response:
             "details": [
                 {
                     "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                    "reason": status,
+                    "reason": reason,
                     "domain": "a2a-protocol.org",
-                    "metadata": {},
+                    "metadata": {RETRY_AFTER: str(RETRY_AFTER_SECONDS)} if refused.status == 429 else {},
                 }
             ],
         }
@@ -115,6 +121,6 @@ def refusal(refused: Refused, guard: Guard) -> Response:
     headers = {"Cache-Control": "no-store"}
     if refused.status in (401, 403):
         headers["WWW-Authenticate"] = challenges(guard.security, refused)
-    if refused.status == 503:
+    if refused.status in (429, 503):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return JSONResponse(body, refused.status, headers)

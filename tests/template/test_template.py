@@ -38,6 +38,7 @@ EVERYTHING = {
     "CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key",
     "Deployment": "AllAtOnce",
     "DomainName": "agents.example.com",
+    "OtlpEndpoint": "http://127.0.0.1:4318",
 }
 
 
@@ -107,6 +108,7 @@ OF_FUNCTIONS = [
     (('ResourcePath: "/*"', 'ResourcePath: "/card"'), "lets every flood through"),
     (("    AutoPublishAlias: live\n", ""), "requires AutoPublishAlias"),
     (("      AutoPublishAliasAllProperties: true\n", ""), "goes on with its old environment"),
+    ((re.compile(r" Configuration [$].*[.]\n"), "\n"), "its Description has to change"),
     (
         (re.compile(r"      VersionDescription: .*\n"), ""),
         "ApiFunction goes on with its old",
@@ -123,6 +125,7 @@ OF_FUNCTIONS = [
     (("AION_CARD_KEY_ID: !Ref", "AION_CARD_KEY_NAME: !Ref"), "nothing reads AION_CARD_KEY_NAME"),
     (("          AION_CARD_KEY_ID: !Ref CardKeyId\n", ""), "settings.py reads AION_CARD_KEY_ID, which no function has"),
     (("AION_MAX_TRIES: !Ref MaxTries", "AION_STORE: memory"), "NOT_DEPLOYED has AION_STORE, and a function has it too"),
+    (("        OTEL_EXPORTER_OTLP_ENDPOINT: !Ref OtlpEndpoint\n", ""), "reads OTEL_EXPORTER_OTLP_ENDPOINT, which no"),
     (("POWERTOOLS_SERVICE_NAME: !Ref AWS::StackName", "POWERTOOLS_SERVICE_NAME: aion"), "is not the stack's name"),
 ]
 OF_ACCESS = [
@@ -224,6 +227,11 @@ OF_OPERATIONS = [
     (
         ("      LoggingConfig:\n        LogGroup: !Sub /aws/lambda/${AWS::StackName}-api\n", ""),
         "a group without retention",
+    ),
+    (("      LogFormat: JSON\n", ""), "ApiFunction: what Lambda itself logs would be no JSON"),
+    (
+        ("      LogFormat: JSON\n", "      LogFormat: JSON\n      ApplicationLogLevel: WARN\n"),
+        "PushFunction counts nothing",
     ),
     (("      AlarmActions: [!If [MakesTopic, !Ref Topic, !Ref GivenTopic]]\n", ""), "rings and tells nobody"),
     (("docs/runbook.md#taskdeadlettersalarm", "the runbook"), "TaskDeadLettersAlarm does not say where the operator"),
@@ -337,13 +345,11 @@ def configuration_of(template: Template) -> str:
 
 def test_a_version_is_described_by_the_number_of_its_configuration() -> None:
     """What CloudFormation makes a new version for is a new description: SAM's hash does not hold what parameters say."""
-    versions = [
-        resource["Properties"]
-        for resource in transformed(TEMPLATE, {})["Resources"].values()
-        if resource["Type"] == "AWS::Lambda::Version"
-    ]
-    assert len(versions) == 4
-    assert all("${State.Outputs.ConfigurationVersion}" in version["Description"]["Fn::Sub"] for version in versions)
+    resources = transformed(TEMPLATE, {})["Resources"].values()
+    for kind in ("AWS::Lambda::Version", "AWS::Lambda::Function"):
+        described = [each["Properties"]["Description"]["Fn::Sub"] for each in resources if each["Type"] == kind]
+        assert len(described) == 4
+        assert all("${State.Outputs.ConfigurationVersion}" in each for each in described)
 
 
 CONFIGS = tomllib.loads((ROOT / "samconfig.toml").read_text())
@@ -360,6 +366,8 @@ def test_what_samconfig_deploys_is_right(config: str) -> None:
         assert value in map(str, declared[name].get("AllowedValues", [value]))
     assert list(problems(TEMPLATE, parameters, lint=False)) == []
     assert deploy["stack_name"] in ("aion-dev", "aion-prod")
+    # Of a template with a transform and nested stacks AWS asks for both.
+    assert deploy["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
 
 
 def test_plain_sam_deploy_is_dev_and_prod_differs_where_it_matters() -> None:

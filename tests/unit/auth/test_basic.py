@@ -90,12 +90,18 @@ async def test_a_flood_of_wrong_passwords_costs_a_few_hashes_a_minute_and_keeps_
     hashed.clear()
     floods = await asyncio.gather(*(door.ask(basic_header(f"n-{n % 7}", f"guess-{n}")) for n in range(300)))
     statuses = [answer.status_code for answer in floods]
-    assert (statuses.count(401), statuses.count(503)) == (WRONG_A_MINUTE, 300 - WRONG_A_MINUTE)
+    assert (statuses.count(401), statuses.count(429)) == (WRONG_A_MINUTE, 300 - WRONG_A_MINUTE)
     assert len(hashed) == WRONG_A_MINUTE
     assert 1 <= hashed.most_at_once <= AT_ONCE
-    assert {answer.headers["retry-after"] for answer in floods if answer.status_code == 503} == {"2"}
+    refused = [answer for answer in floods if answer.status_code == 429]
+    assert {answer.headers["retry-after"] for answer in refused} == {"2"}
+    assert len({answer.content for answer in refused}) == 1, "one answer to all, whoever they say they are"
+    assert "www-authenticate" not in refused[0].headers, "it is no word on the credentials"
+    error = refused[0].json()["error"]
+    assert (error["status"], error["details"][0]["reason"]) == ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")
+    assert error["details"][0]["metadata"] == {"retryAfterSeconds": "2"}
     assert await status(door, "alice", "wonder:land") == 200
-    assert await status(door, "bob", "Ünïcode") == 503
+    assert await status(door, "bob", "Ünïcode") == 429
     clock.move(60 / WRONG_A_MINUTE + 0.01)
     assert await status(door, "bob", "Ünïcode") == 200
     clock.move(60)
@@ -103,6 +109,24 @@ async def test_a_flood_of_wrong_passwords_costs_a_few_hashes_a_minute_and_keeps_
     for n in range(2 * WRONG_A_MINUTE):
         await status(door, "bob", f"again-{n}")
     assert len(hashed) == WRONG_A_MINUTE, "the bucket has a rim"
+
+
+async def test_a_credential_that_comes_many_times_at_once_is_hashed_once_too(door: Door, hashed: Hashed) -> None:
+    """R96: R6: a client's first requests, all at one moment, cost one hash and not a bucket of tries."""
+    for password, told in (("wonder:land", 200), ("guess", 401)):
+        hashed.clear()
+        at_once = [status(door, "alice", password) for _ in range(2 * WRONG_A_MINUTE)]
+        assert await asyncio.gather(*at_once) == [told] * len(at_once)
+        assert hashed == [password]
+
+
+async def test_a_request_that_is_given_up_takes_nobody_elses_answer_along(door: Door, hashed: Hashed) -> None:
+    first, second = (asyncio.ensure_future(status(door, "alice", "wonder:land")) for _ in range(2))
+    while not hashed:
+        await asyncio.sleep(0)
+    first.cancel()
+    assert await second == 200
+    assert hashed == ["wonder:land"]
 
 
 async def test_many_who_are_right_wait_for_each_other_and_are_all_let_in(clock: ManualClock, hashed: Hashed) -> None:

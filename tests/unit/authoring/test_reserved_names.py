@@ -28,6 +28,19 @@ ITALIC = str.maketrans({char: chr(0x1D44E + ord(char) - ord("a")) for char in "a
         "aion:x".translate(ITALIC),
         "aion\N{SMALL COLON}x",
         "a\N{INFORMATION SOURCE}on:x",
+        "\N{ZERO WIDTH SPACE}aion:x",
+        "a\N{ZERO WIDTH JOINER}ion:x",
+        "aion\N{SOFT HYPHEN}:x",
+        "\N{ZERO WIDTH NO-BREAK SPACE}AION:x",
+        "ai\N{COMBINING GRAPHEME JOINER}on:x",
+        "aion\N{VARIATION SELECTOR-16}:x",
+        "aio\N{RIGHT-TO-LEFT MARK}n:x",
+        "a\N{HANGUL FILLER}ion:x",
+        " aion:x",
+        "aion\t:x",
+        "\0aion:x",
+        "a\N{TAG LATIN SMALL LETTER X}ion:x",
+        "\N{ZERO WIDTH SPACE}" * 9 + "aion:x".translate(WIDE),
     ],
 )
 def test_a_name_is_the_servers_however_it_is_written(name: str) -> None:
@@ -35,7 +48,10 @@ def test_a_name_is_the_servers_however_it_is_written(name: str) -> None:
     assert without_reserved_keys({name: 1, "own": {"list": [{name: 2, "kept": 3}]}}) == {"own": {"list": [{"kept": 3}]}}
 
 
-@pytest.mark.parametrize("name", ["", "aion", "aionx:", "my:aion:x", "x aion:y", "aio:n", 7, None])
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "\N{ZERO WIDTH SPACE}", "aion", "aion x:", "aionx:", "my:aion:x", "x aion:y", "aio:n", "a:ion:", 7, None],
+)
 def test_other_names_are_the_authors(name: Any) -> None:
     assert not is_reserved(name)
     assert without_reserved_keys({name: 1}) == {name: 1}
