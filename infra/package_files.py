@@ -20,7 +20,9 @@ EPOCH = 315532800
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 # Of what tells of an installed distribution libraries read the metadata and the entry points, and pip the rest.
-_KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses", "LICENSE"})
+_KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses"})
+# Who passes a distribution on passes these on with it.
+_LEGAL = ("LICEN", "NOTICE", "COPYING", "AUTHORS")
 # What a distribution was built from, or is tested with.
 _FOLDERS = frozenset({"tests", "__pycache__"})
 _SUFFIXES = frozenset({".pyc", ".pyo", ".a", ".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi"})
@@ -35,7 +37,7 @@ def tidy(target: Path) -> None:
     for entry in sorted(target.iterdir()):
         if entry.name.endswith(".dist-info"):
             for part in entry.iterdir():
-                if part.name not in _KEPT_OF_DIST_INFO:
+                if part.name not in _KEPT_OF_DIST_INFO and not part.name.upper().startswith(_LEGAL):
                     _remove(part)
         elif entry.is_dir():
             for path in [path for path in entry.rglob("*") if _is_needless(path)]:

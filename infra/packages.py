@@ -146,10 +146,17 @@ def _add_the_projects(planned: Plan, target: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        needless = shutil.ignore_patterns("__pycache__", "*.pyc")
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=needless, copy_function=_put)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target)
+        _put(source, target)
+
+
+def _put(source: str | Path, target: str | Path) -> None:
+    """Copy a file; what a dependency has there under the same name is left as it is for the packages that share it."""
+    Path(target).unlink(missing_ok=True)
+    shutil.copy(source, target)
 
 
 @contextmanager

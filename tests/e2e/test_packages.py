@@ -16,7 +16,7 @@ import pytest
 from infra import uv
 from infra.interpreters import interpreter
 from infra.package_check import ADK, CASES, Case, foreign, size
-from infra.package_files import files_of, keep_services, write_again, write_zip
+from infra.package_files import files_of, keep_services, tidy, write_again, write_zip
 from infra.package_load import load
 from infra.package_plan import ROOT, BuildError, Plan, plan
 from infra.packages import CACHE, SERVICES, build, dependencies, package
@@ -169,6 +169,17 @@ def test_distributions_can_still_be_asked_for_their_versions_and_entry_points() 
         "assert version('a2a-sdk').startswith('1.3.') and version('langgraph') and version('boto3')\n"
         "assert entry_points(group='opentelemetry_context')",
     )
+
+
+def test_what_a_distribution_says_of_its_license_is_passed_on_with_it(tmp_path: Path) -> None:
+    legal = ["LICENSE", "LICENSE.txt", "NOTICE", "COPYING.LESSER", "licenses/LICENSE.md"]
+    for name in (*legal, "METADATA", "RECORD", "WHEEL", "INSTALLER"):
+        file = tmp_path / "a-1.0.dist-info" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    tidy(tmp_path)
+    kept = {file.relative_to(tmp_path / "a-1.0.dist-info").as_posix() for file in files_of(tmp_path)}
+    assert kept == {*legal, "METADATA"}
 
 
 # --- boto3 ---
