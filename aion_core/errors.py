@@ -5,6 +5,7 @@ AionError
 │   ├── InvalidMessage           a field is missing, empty or contradicts another
 │   ├── TaskNotFound             no task has this id, or it is not the caller's to see
 │   ├── ContextNotFound          no context has this id, or it is not the caller's to see
+│   ├── PushConfigNotFound       the task, which is there, has no push config of this id
 │   ├── TaskFinished             the task is terminal and takes no more messages
 │   ├── TaskNotCancelable        the task is terminal and cannot be canceled
 │   ├── MessageIdReused          this messageId already carries other content in this context
@@ -62,6 +63,17 @@ class ContextNotFound(ClientError):
     def __init__(self, context_id: str) -> None:
         super().__init__("There is no context with this id. Check the id; GetContexts lists yours.")
         self.context_id = context_id
+
+
+class PushConfigNotFound(ClientError):
+    """The caller's task has no push config of this id (spec 3.1.8)."""
+
+    def __init__(self, config_id: str) -> None:
+        super().__init__(
+            "The task has no push notification config with this id. Check the id; ListTaskPushNotificationConfigs lists "
+            "those that it has."
+        )
+        self.config_id = config_id
 
 
 class TaskFinished(ClientError):

@@ -16,6 +16,9 @@ from aion_core.errors import ConfigurationError
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 """Where a server, or what it serves, is reached: an http or https URL without a query."""
 
+NOWHERE = "http://127.0.0.1:8000"
+"""Where a server is that nobody has told where it is: on the machine of whoever asks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -88,7 +91,7 @@ class Settings:
         needs_aws = store == "dynamodb"
         return cls(
             config=Path(read.text("AION_CONFIG", "aion.yaml")),
-            base_url=read.url("AION_BASE_URL", "http://127.0.0.1:8000").rstrip("/"),
+            base_url=read.url("AION_BASE_URL", NOWHERE).rstrip("/"),
             store=store,
             table=read.text("AION_TABLE", None if needs_aws else ""),
             bucket=read.text("AION_BUCKET", None if needs_aws else ""),

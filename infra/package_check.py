@@ -54,9 +54,11 @@ CASES = (
 _BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
 # What a first turn loads: every agent of the config, and its framework.
 _AGENTS = """
+from aion_core.bootstrap import build_operations
 from aion_core.bootstrap.engine import build_engine
 from aion_core.settings import Settings
-for agent in build_engine(Settings.from_environ()).agents.values(): agent.load()
+settings = Settings.from_environ()
+for agent in build_engine(settings, build_operations(settings)).agents.values(): agent.load()
 """
 
 

@@ -1,6 +1,6 @@
 """What an operator sees of the table beside the ports: a context and when it is due, and whatever only a scan can find."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -48,27 +48,29 @@ class Inspection:
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
         """Yield the heads of all tasks, or of those of this id, whosever they are; reads the whole table."""
-        async for item in self._scan("sk = :head", {":head": items.text(keys.HEAD)}):
+        heads = {"FilterExpression": "begins_with(pk, :tasks) AND sk = :sort"}
+        async for item in self._scan(heads, keys.HEAD):
             key = keys.task_of(item)
             if task_id in ("", key.task_id):
                 yield items.head_of(key, item)
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
         """Yield how far each push config has come, of the tasks of this id, or of all; reads the whole table."""
-        async for item in self._scan("begins_with(sk, :configs)", {":configs": items.text(keys.push_sort(""))}):
+        configs = {"FilterExpression": "begins_with(pk, :tasks) AND begins_with(sk, :sort)"}
+        async for item in self._scan(configs, keys.push_sort("")):
             task = keys.task_of(item)
             if task_id in ("", task.task_id):
                 yield delivery_of(task, item)
 
-    async def _scan(self, also: str, values: Item) -> AsyncIterator[Item]:
-        """Yield the living items of tasks that are also so."""
+    async def _scan(self, only: Mapping[str, str], sort: str) -> AsyncIterator[Item]:
+        """Yield the living items that pass this filter, of tasks and of this sort key, or of what begins with it."""
         start: dict[str, Any] = {}
         while True:
             page = await self._dynamodb(
                 "scan",
                 TableName=self._table,
-                FilterExpression=f"begins_with(pk, :tasks) AND {also}",
-                ExpressionAttributeValues={":tasks": items.text(keys.TASKS), **values},
+                ExpressionAttributeValues={":tasks": items.text(keys.TASKS), ":sort": items.text(sort)},
+                **only,
                 **start,
             )
             for item in filter(self._reads.lives, page["Items"]):

@@ -1,5 +1,7 @@
 """ApiFunction's parts: the app, its cards, and who may call it."""
 
+import logging
+
 from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
@@ -11,7 +13,7 @@ from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
-from aion_core.settings import Settings
+from aion_core.settings import NOWHERE, Settings
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
@@ -19,9 +21,13 @@ from aion_core.tasks.service import TaskService
 from aion_core.web.app import Counted, Served
 from aion_core.web.app import build_app as build_web_app
 
+logger = logging.getLogger(__name__)
+
 
 def build_app(settings: Settings, operations: Operations) -> FastAPI:
     """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
+    if settings.on_lambda and settings.base_url == NOWHERE:
+        logger.warning("AION_BASE_URL is empty: the cards name %s. Deploy again with BaseUrl.", NOWHERE)
     engine = build_engine(settings, operations)
     limits = engine.limits
     counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None

@@ -1,7 +1,6 @@
 """`aion push`: how far the notifications of tasks have come, and the given-up ones posted again. It opens no secret."""
 
 import asyncio
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -62,7 +61,7 @@ def show(task_id: str, owner: str, deployment: Deployment) -> None:
             "registered after event": delivery.after,
             "has passed event": delivery.cursor,
             "tries of the next": delivery.tries,
-            "tried again": _time(delivery.next_at),
+            "tried again": _next(delivery),
             "last failure": delivery.failure or "none",
             "given up": f"{delivery.dead}, from event {delivery.dead_from} on" if delivery.dead else "nothing",
         }
@@ -152,5 +151,10 @@ def _first(delivery: Delivery) -> int:
     return delivery.dead_from or delivery.cursor + 1
 
 
-def _time(at: datetime | None) -> str:
+def _next(delivery: Delivery) -> str:
+    if delivery.disabled:
+        return "never, but by `aion push redrive`"
+    if delivery.claimed_until is not None:
+        return "just now"
+    at = delivery.next_at or delivery.due_at
     return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "when there is something to post"

@@ -153,7 +153,7 @@ def _operator(deployment: Deployment) -> "Operator":
 
 
 async def _cancel(operator: "Operator", head: "Head") -> None:
-    from aion_core.tasks.service import Call
+    from aion_core.tasks.call import Call
 
     await operator.service.cancel(Call(head.key.owner, head.context.agent), head.key.task_id)
 

@@ -14,6 +14,7 @@ from aion_core.errors import (
     MessageIdReused,
     NoExtendedCard,
     NotSupported,
+    PushConfigNotFound,
     PushNotSupported,
     StoreUnavailable,
     TaskFinished,
@@ -41,6 +42,8 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
     TaskNotFound: a2a.TaskNotFoundError,
     # The protocol has no word for it; what is not there is a task of that context.
     ContextNotFound: a2a.TaskNotFoundError,
+    # The specification names this error for it.
+    PushConfigNotFound: a2a.TaskNotFoundError,
     TaskFinished: a2a.UnsupportedOperationError,
     TaskNotCancelable: a2a.TaskNotCancelableError,
     MessageIdReused: a2a.InvalidParamsError,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from a2a.types import a2a_pb2 as pb
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import InvalidMessage, StoreCorrupt, TaskNotFound
+from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, TaskNotFound
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
     Clock,
@@ -25,7 +25,7 @@ from aion_core.protocol.limits import is_id
 from aion_core.push.guard import Allowed
 from aion_core.push.registration import as_given, check_config, to_keep
 from aion_core.tasks import page_tokens
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from aion_core.tasks.waking import wake_delivery
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class PushRegistry:
     async def get(
         self, call: Call, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
-        """Return the config; in v0.3 the task's own where none is named. Raises TaskNotFound where it is not there."""
+        """Return the config; in v0.3 the task's own where none is named. Raises PushConfigNotFound."""
         if not request.id and version is PushVersion.V1:
             raise InvalidMessage("id is missing: it is the config's, from the answer to its creation.", field="id")
         key = await self._key(call, request.task_id)
@@ -97,7 +97,7 @@ class PushRegistry:
         if kept is None and not request.id:
             kept = next(iter(await self._configs.all(key)), None)
         if kept is None:
-            raise TaskNotFound(request.task_id)
+            raise PushConfigNotFound(request.id)
         return as_given(kept, request.task_id, request.tenant)
 
     async def list_configs(

@@ -10,7 +10,6 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from urllib.parse import quote
 
 from aion_core.errors import ClaimLost, StoreError, StoreUnavailable
 from aion_core.log import note
@@ -25,16 +24,13 @@ from aion_core.ports import (
     Log,
     Metric,
     Metrics,
-    Notification,
     Numbered,
     Outcome,
     PushBell,
     PushBells,
     PushConfigs,
-    PushVersion,
     Refused,
     Render,
-    SpanKind,
     TaskKey,
     TaskStore,
     Traces,
@@ -43,10 +39,9 @@ from aion_core.ports import (
     Untraced,
     WebhookClient,
 )
-from aion_core.protocol.types import Task
 from aion_core.push import schedule
-from aion_core.push.patience import Patience
-from aion_core.tasks import projection, pushed
+from aion_core.push.tries import Tries
+from aion_core.tasks import pushed
 from aion_core.tasks.counted import milliseconds, time_of
 from aion_core.tasks.waking import wake_delivery
 
@@ -74,10 +69,6 @@ ROUNDS = 50
 """How often one bell is answered by looking again, before another one is rung."""
 
 
-SPARED = "not tried: its host has just kept other posts of the same owner waiting"
-"""What went wrong with a try that was not made."""
-
-
 class PushDelivery:
     """Answers the bells of push notifications."""
 
@@ -97,10 +88,10 @@ class PushDelivery:
     ) -> None:
         """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter of `retry_seconds`."""
         self._retry_seconds = retry_seconds
-        self._metrics, self._traces = metrics or Uncounted(), traces or Untraced()
+        self._metrics = metrics or Uncounted()
         self._tasks, self._configs, self._bells = tasks, configs, bells
-        self._webhooks, self._render, self._clock, self._chance = webhooks, render, clock, chance
-        self._patience = Patience()
+        self._tries = Tries(tasks, webhooks, render, clock, traces or Untraced())
+        self._clock, self._chance = clock, chance
 
     async def answer(self, bell: PushBell, *, until: datetime | None = None) -> None:
         """Post what is to be posted for the bell's task; where there is nothing, nothing happens.
@@ -223,7 +214,9 @@ class PushDelivery:
             if not self._has_time(until):
                 await self._leave(claim, cursor)
                 return
-            outcome = await self._post(claim, entry)
+            # Nothing is given up but by a try that was made.
+            is_last = claim.delivery.tries >= len(self._retry_seconds)
+            outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)
             match outcome:
                 case Delivered():
                     cursor, delivered = entry.generation, True
@@ -264,50 +257,10 @@ class PushDelivery:
             await wake_delivery(self._bells, PushBell(claim.delivery.task), delay=wait.total_seconds())
         return None
 
-    async def _post(self, claim: Claim, entry: Numbered) -> Outcome:
-        task = claim.delivery.task
-        config = claim.config
-        if config is None:
-            return Unreachable("what is kept of the config cannot be read")
-        # Nothing is given up but by a try that was made.
-        is_last = claim.delivery.tries >= len(self._retry_seconds)
-        if self._patience.spares(task.owner, config.url, self._clock.now()) and not is_last:
-            return Unreachable(SPARED)
-        try:
-            snapshot = await self._snapshot(task, entry) if config.version is PushVersion.V03 else None
-            notification = Notification(
-                notification_id(task, entry.generation, config.id), task, entry.generation, entry.event, snapshot
-            )
-            request = self._render(config, notification, at=self._clock.now())
-        except StoreUnavailable:
-            raise
-        except Exception:
-            # It will be given up in the end, rather than keep the events behind it for ever.
-            logger.exception("A notification cannot be made.", extra=_labels(claim.delivery, entry.generation))
-            return Unreachable("it cannot be made")
-        began = self._clock.now()
-        with self._traces.span("push", SpanKind.CLIENT, attributes={"aion.task_id": task.task_id}) as span:
-            outcome = await self._webhooks.post(config.url, request.headers, request.body)
-            if not isinstance(outcome, Delivered):
-                span.failed(type(outcome).__name__)
-        now = self._clock.now()
-        self._patience.note(task.owner, config.url, outcome, (now - began).total_seconds(), now)
-        return outcome
-
     def _count_delivered(self, entry: Numbered) -> None:
         self._metrics.count(Metric.PUSH_DELIVERED)
         if (happened := time_of(entry.event)) is not None:
             self._metrics.count(Metric.PUSH_LAG, milliseconds(happened, self._clock.now()))
-
-    async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
-        """Return the task with this event; as it is later, where the log begins later."""
-        log = await self._tasks.log(task)
-        if log is not None and log.events[0].generation > entry.generation:
-            log = await self._tasks.every_event(task)
-        if log is None:
-            return None
-        upto = [each for each in log.events if each.generation <= entry.generation]
-        return projection.fold(upto or log.events[:1])
 
     def _claimed_until(self) -> datetime:
         return self._clock.now() + timedelta(seconds=CLAIM_SECONDS)
@@ -319,14 +272,6 @@ class PushDelivery:
 
     def _has_time(self, until: datetime) -> bool:
         return (until - self._clock.now()).total_seconds() > POST_SECONDS + LEAVE_SECONDS
-
-
-def notification_id(task: TaskKey, generation: int, config_id: str) -> str:
-    """Return what receivers tell repeats by; the same for all tries of an event for a config.
-
-    A dot parts the words of what is signed, and so may not be in it (Standard Webhooks).
-    """
-    return f"{task.task_id}_{generation}_{quote(config_id, safe='')}".replace(".", "%2E")
 
 
 def _words(outcome: Outcome) -> str:

@@ -9,8 +9,8 @@ from aion_core.errors import ContextNotFound, StoreCorrupt
 from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Artifact, Message, Task, TaskStatus
 from aion_core.tasks import answers, projection
+from aion_core.tasks.call import Call
 from aion_core.tasks.listing import LOADS, MAX_PAGE_BYTES, matches
-from aion_core.tasks.service import Call
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStor
 from aion_core.protocol.limits import ID_RULE, check_history_length, is_id
 from aion_core.protocol.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from aion_core.tasks import page_tokens, projection
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 
 logger = logging.getLogger(__name__)
 

@@ -1,102 +1,22 @@
 """The operations of A2A on an agent's tasks, in the domain's own terms: what a front calls, whatever its dialect."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-from uuid_utils.compat import uuid7
-
-from aion_core.errors import (
-    ClientError,
-    ContextBusy,
-    InvalidMessage,
-    LeaseLost,
-    TaskFinished,
-    TaskNotCancelable,
-    TaskNotFound,
-)
-from aion_core.ports import (
-    Begun,
-    Bell,
-    Bells,
-    Busy,
-    Clock,
-    ContextKey,
-    Cursor,
-    Head,
-    Interrupted,
-    Log,
-    NewTask,
-    Numbered,
-    PushConfig,
-    Repeated,
-    ReplyAs,
-    TaskKey,
-    TaskStore,
-    Waiting,
-    WhenBusy,
-)
+from aion_core.errors import TaskFinished
+from aion_core.ports import Bells, Clock, Cursor, Log, ReplyAs, TaskKey, TaskStore, WhenBusy
 from aion_core.protocol.types import Message, SendMessageRequest, Task
-from aion_core.tasks import ingress, lifecycle, projection, questions, replies, subscription
+from aion_core.tasks import lifecycle, projection, replies, subscription
+from aion_core.tasks.call import Call, log_of
+from aion_core.tasks.intake import Accepted, Intake
 from aion_core.tasks.quotas import OpenTasks
-from aion_core.tasks.run import Listen, Resumed, Run, Spoken
+from aion_core.tasks.run import Listen, Resumed, Spoken
 from aion_core.tasks.shared_reads import SharedReads
-from aion_core.tasks.time_up import TimeUp
-from aion_core.tasks.waking import wake
 from aion_core.tasks.worker import Worker
-
-logger = logging.getLogger(__name__)
-
-RETRIES = 5
-"""How often a message is looked at anew whose task goes on while it is being taken."""
 
 SETTLED_SECONDS = 1.0
 """How much longer a reader of the log waits, by `reply: auto`, than the turn has: what it records is read later."""
-
-CANCEL_RETRIES = 50
-"""How often a cancel is tried against an agent that speaks: each of its words may come in between."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Who asks, for which agent, and how."""
-
-    owner: str
-    agent: str
-    work: set[asyncio.Task[None]] = field(default_factory=set)
-    """What the call has set going; it may outlive the answer, so whoever made the call waits for it."""
-    time_up: TimeUp = field(default_factory=TimeUp)
-    """Until when this process serves the call."""
-    idempotency_key: str = ""
-    """What the client calls this request, in the place of a messageId in a context (D17)."""
-    last_heard: str = ""
-    """The SSE id that the client heard last, where it comes back to a stream."""
-    extensions: frozenset[str] = frozenset()
-    """The URIs of the extensions that the client says it knows; not all of them need be the agent's."""
-    caller: str = ""
-    """Whose limits the call counts against: its owner outside of any tenant, which a caller may choose."""
-    push: PushConfig | None = None
-    """Where the client wants to be told of the task by push notifications, where its message says so."""
-
-
-class _NothingAsked(Exception):
-    """The context's task, which asked something a moment ago, asks nothing any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Accepted:
-    key: TaskKey
-    run: Run | None = None
-    """The turn, where this call runs it; else somebody else does, and the log is read."""
-    task: Task | None = None
-    """The task as it was when the message was taken, where that is known."""
-    after: Cursor = Cursor()  # noqa: RUF009  # frozen
-    """Where in the log that is."""
-    continues: bool = False
-    """Whether the message goes to a task that its client knows."""
 
 
 class TaskService:
@@ -116,14 +36,13 @@ class TaskService:
     ) -> None:
         """`blocking_wait`: after so many seconds a blocking send answers with the task as it stands.
 
-        `double_texting`: what becomes of a message whose context is at work, for each agent; it waits where none is
-        said. `replies`: what a client gets for its message, for each agent; its task where none is said (R23).
-        `open_tasks` counts those of each caller, where they are limited.
+        `replies`: what a client gets for its message, for each agent; its task where none is said (R23). The rest is as
+        `Intake` has it.
         """
-        self._store, self._worker, self._bells, self._clock = store, worker, bells, clock
-        self._blocking_wait, self._double_texting = blocking_wait, double_texting or {}
-        self._replies, self._open_tasks = replies or {}, open_tasks
+        self._store, self._clock = store, clock
+        self._blocking_wait, self._replies = blocking_wait, replies or {}
         self._reads = SharedReads(store, clock)
+        self._intake = Intake(store, worker, bells, clock, double_texting=double_texting, open_tasks=open_tasks)
 
     # ── The operations ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -137,7 +56,7 @@ class TaskService:
         """
         reply = self._reply(call)
         at_once = not request.configuration.return_immediately or reply is ReplyAs.MESSAGE
-        accepted = await self._accept(call, request, Listen.NOT, at_once=at_once)
+        accepted = await self._intake.accept(call, request, Listen.NOT, at_once=at_once)
         if request.configuration.return_immediately and (reply is not ReplyAs.MESSAGE or accepted.continues):
             return await self._as_it_stands(call, accepted)
         await self._within(self._rested(accepted), self._patience(call))
@@ -145,7 +64,7 @@ class TaskService:
             task = accepted.run.task()
         else:
             # Somebody else has ended the turn: the log knows how.
-            task = _task(await self._log(accepted.key, call))
+            task = _task(await log_of(self._store, accepted.key.task_id, call))
         return task if reply is ReplyAs.TASK else replies.message_of(task) or task
 
     async def stream(self, call: Call, request: SendMessageRequest) -> AsyncGenerator[list[Spoken], None]:
@@ -156,7 +75,7 @@ class TaskService:
         event. Ends early, with what was said until then, when this process has no time left. Raises ClientError before
         the first batch.
         """
-        accepted = await self._accept(call, request, Listen.FROM_THE_FIRST, at_once=True)
+        accepted = await self._intake.accept(call, request, Listen.FROM_THE_FIRST, at_once=True)
         reply = self._reply(call)
         if reply is not ReplyAs.TASK and not accepted.continues:
             yield []
@@ -165,7 +84,7 @@ class TaskService:
                 return
             if reply is ReplyAs.MESSAGE:
                 # The task it is, then: all of it is in the log.
-                accepted = _Accepted(accepted.key)
+                accepted = Accepted(accepted.key)
         after = accepted.after
         if accepted.run is not None:
             async for batch in accepted.run.batches():
@@ -186,7 +105,7 @@ class TaskService:
         that is none of this task's is as none. Ends early, to be come back to, when this process has no time left.
         Raises TaskNotFound, and TaskFinished where nothing can follow any more.
         """
-        log = await self._log(TaskKey(call.owner, task_id), call)
+        log = await log_of(self._store, task_id, call)
         after = subscription.place_of(call.last_heard, log.head)
         if log.head.state in lifecycle.TERMINAL and (after is None or after.generation == log.head.generation):
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
@@ -200,7 +119,7 @@ class TaskService:
 
     async def get(self, call: Call, task_id: str) -> Task:
         """Return the task; raises TaskNotFound."""
-        return _task(await self._log(TaskKey(call.owner, task_id), call))
+        return _task(await log_of(self._store, task_id, call))
 
     async def cancel(self, call: Call, task_id: str) -> Task:
         """End the task as canceled, from wherever it is asked, and return it (spec 3.1.5).
@@ -208,177 +127,24 @@ class TaskService:
         Nothing that its agent says after this is recorded; whoever runs it stops within seconds. Raises TaskNotFound,
         and TaskNotCancelable where it has ended.
         """
-        key = TaskKey(call.owner, task_id)
-        await self._cancel(call, key, "Canceled.")
-        return _task(await self._log(key, call))
-
-    # ── A message comes in ────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _accept(self, call: Call, request: SendMessageRequest, listen: Listen, *, at_once: bool) -> _Accepted:
-        """Keep the message, once, and see to it that its turn runs: here, where it is to be answered `at_once`."""
-        message = request.message
-        if message.task_id:
-            return await self._continue(call, request, message.task_id, listen, at_once=at_once)
-        context = ContextKey(call.owner, call.agent, message.context_id or str(uuid7()))
-        new = ingress.new_task(
-            message,
-            context,
-            task_id=str(uuid7()),
-            turn_id=str(uuid7()),
-            at=self._clock.now(),
-            context_is_new=not message.context_id,
-            request=MessageToDict(request.metadata),
-            push=call.push,
-            idempotency_key="" if message.context_id else call.idempotency_key,
-        )
-        if self._open_tasks is None:
-            return await self._create(call, request, new, listen, at_once=at_once)
-        counted = await self._open_tasks.admit(call.caller, new)
-        try:
-            accepted = await self._create(call, request, new, listen, at_once=at_once)
-        except ClientError:
-            await self._open_tasks.forget(call.caller, counted)
-            raise
-        if accepted.key != new.key:
-            await self._open_tasks.forget(call.caller, counted)
-        return accepted
-
-    async def _create(
-        self, call: Call, request: SendMessageRequest, new: NewTask, listen: Listen, *, at_once: bool
-    ) -> _Accepted:
-        """Make the task, unless the message turns out to make none."""
-        context = new.context
-        policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
-        for attempt in range(RETRIES):
-            when_busy = WhenBusy.ENQUEUE if policy is WhenBusy.INTERRUPT and attempt + 1 == RETRIES else policy
-            outcome = await self._store.create(new, holder=_holder(at_once), when_busy=when_busy)
-            match outcome:
-                case Begun():
-                    run = Run(ingress.first_log(new), listen=listen)
-                    self._go(call, self._worker.run(outcome, run, call.time_up))
-                    return _Accepted(new.key, run)
-                case Waiting():
-                    await self._see_to(call, outcome, at_once=at_once)
-                    return _Accepted(new.key, task=projection.fold(ingress.first_log(new)))
-                case Repeated():
-                    return self._repeated(call, context, outcome.task_id, at_once=at_once)
-                case Interrupted():
-                    try:
-                        return await self._continue(call, request, outcome.task_id, listen, at_once=at_once)
-                    except _NothingAsked:
-                        # Another message has answered meanwhile: this one, which names no task, makes its own.
-                        continue
-                case Busy() if policy is WhenBusy.REJECT:
-                    raise _busy()
-                case Busy():
-                    await self._interrupt(call, outcome)
-        raise _busy()
-
-    async def _continue(
-        self, call: Call, request: SendMessageRequest, task_id: str, listen: Listen, *, at_once: bool
-    ) -> _Accepted:
-        """Take a message to a task that there is: the answer to its question, one more word, or a repeat of either."""
-        message = request.message
-        for _ in range(RETRIES):
-            log = await self._log(TaskKey(call.owner, task_id), call)
-            try:
-                return await self._follow_up(call, request, message, log, listen, at_once=at_once)
-            except LeaseLost:
-                # The task went on while the message was being looked at.
-                continue
-        raise ContextBusy("The task goes on faster than a message can be added to it. Send it again in a moment.")
-
-    async def _follow_up(
-        self, call: Call, request: SendMessageRequest, message: Message, log: Log, listen: Listen, *, at_once: bool
-    ) -> _Accepted:
-        context = log.head.context
-        if message.context_id and message.context_id != context.context_id:
-            raise InvalidMessage(
-                "This task belongs to another context. Leave contextId out, or give the task's own.",
-                field="message.contextId",
-            )
-        task = _task(log)
-        known = await self._store.known(context, message.message_id, ingress.content_hash(message))
-        if known is not None or ingress.is_in(task, message):
-            return self._repeated(call, context, task.id, at_once=at_once)
-        if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
-            raise _NothingAsked
-        questions.check_answer(task, message)
-        follow_up = ingress.follow_up(
-            message,
-            log.head,
-            task,
-            turn_id=str(uuid7()),
-            at=self._clock.now(),
-            request=MessageToDict(request.metadata),
-            push=call.push,
-        )
-        policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
-        outcome = await self._store.follow_up(follow_up, holder=_holder(at_once), when_busy=policy)
-        match outcome:
-            case Begun():
-                entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
-                run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
-                self._go(call, self._worker.run(outcome, run, call.time_up))
-                return _Accepted(log.head.key, run, continues=True)
-            case Waiting():
-                await self._see_to(call, outcome, at_once=at_once)
-                if outcome.head.generation != log.head.generation:
-                    log = await self._log(log.head.key, call)
-                return _Accepted(log.head.key, task=_task(log), after=Cursor(log.head.generation), continues=True)
-            case Busy():
-                raise _busy()
-        return self._repeated(call, context, outcome.task_id, at_once=at_once)
-
-    def _repeated(self, call: Call, context: ContextKey, task_id: str, *, at_once: bool) -> _Accepted:
-        """Follow a task that there is; should its turn have lost its holder, this call is as good a one as any."""
-        # Known by its Idempotency-Key, the message is in another context than the one that was made up for it.
-        if at_once and not call.idempotency_key:
-            self._go(call, self._worker.answer(Bell(context), until=call.time_up.until))
-        return _Accepted(TaskKey(call.owner, task_id))
-
-    async def _see_to(self, call: Call, waiting: Waiting, *, at_once: bool) -> None:
-        """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
-        context = waiting.head.context
-        if not at_once:
-            await wake(self._bells, context)
-        elif waiting.until is None or waiting.until <= self._clock.now():
-            self._go(call, self._worker.answer(Bell(context), until=call.time_up.until))
-
-    async def _interrupt(self, call: Call, busy: Busy) -> None:
-        """End what is at work, so that the new message can be answered; whoever else has ended it is as good."""
-        try:
-            await self._cancel(call, TaskKey(call.owner, busy.task_id), "Canceled by a newer message.")
-        except TaskNotCancelable:
-            logger.info("The task that was to be canceled has ended by itself.")
-
-    async def _cancel(self, call: Call, key: TaskKey, reason: str) -> None:
-        for _ in range(CANCEL_RETRIES):
-            head = await self._head(key, call)
-            if head.state in lifecycle.TERMINAL:
-                raise TaskNotCancelable(
-                    f"The task is {lifecycle.state_name(head.state)}: there is nothing left to cancel."
-                )
-            try:
-                ended = await self._store.cancel(head, ingress.canceled(head, self._clock.now(), reason))
-            except LeaseLost:
-                continue
-            if ended.waiting:
-                await wake(self._bells, head.context)
-            return
-        raise ContextBusy("The task goes on faster than it can be canceled. Try again in a moment.")
+        await self._intake.cancel(call, task_id, "Canceled.")
+        return _task(await log_of(self._store, task_id, call))
 
     # ── What is heard ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _reply(self, call: Call) -> ReplyAs:
         return self._replies.get(call.agent, ReplyAs.TASK)
 
-    async def _as_it_stands(self, call: Call, accepted: _Accepted) -> Task:
+    async def _as_it_stands(self, call: Call, accepted: Accepted) -> Task:
         if accepted.task is not None:
             return accepted.task
-        return accepted.run.task() if accepted.run is not None else _task(await self._log(accepted.key, call))
+        return (
+            accepted.run.task()
+            if accepted.run is not None
+            else _task(await log_of(self._store, accepted.key.task_id, call))
+        )
 
-    async def _message(self, call: Call, accepted: _Accepted, reply: ReplyAs) -> Message | None:
+    async def _message(self, call: Call, accepted: Accepted, reply: ReplyAs) -> Message | None:
         """Wait until it is known whether the client gets a Message; return it, None where it is told of its task."""
         run, left = accepted.run, self._left(call)
         if reply is ReplyAs.MESSAGE:
@@ -394,14 +160,14 @@ class TaskService:
             else:
                 run.tell_of_task()
         else:
-            log = await self._log(accepted.key, call)
+            log = await log_of(self._store, accepted.key.task_id, call)
             seconds = replies.seconds_left(log.events, self._clock.now()) + SETTLED_SECONDS
             await self._within(self._rested(accepted), seconds if left is None else min(seconds, left))
         if run is not None and run.rests_or_goes_on():
             return replies.message_of(run.task())
-        return replies.message_of(_task(await self._log(accepted.key, call)))
+        return replies.message_of(_task(await log_of(self._store, accepted.key.task_id, call)))
 
-    async def _rested(self, accepted: _Accepted) -> None:
+    async def _rested(self, accepted: Accepted) -> None:
         after = accepted.after
         if accepted.run is not None:
             await accepted.run.ended()
@@ -440,38 +206,6 @@ class TaskService:
         finally:
             timer.cancel()
             waiting.cancel()
-
-    async def _log(self, key: TaskKey, call: Call) -> Log:
-        log = await self._store.log(key)
-        # A task of another agent is as unknown as one that never was.
-        if log is None or log.head.context.agent != call.agent:
-            raise TaskNotFound(key.task_id)
-        return log
-
-    async def _head(self, key: TaskKey, call: Call) -> Head:
-        head = await self._store.head(key)
-        if head is None or head.context.agent != call.agent:
-            raise TaskNotFound(key.task_id)
-        return head
-
-    def _go(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        call.work.add(task)
-        task.add_done_callback(call.work.discard)
-        task.add_done_callback(_tell_operator)
-
-
-def _tell_operator(work: asyncio.Task[None]) -> None:
-    if not work.cancelled() and (error := work.exception()) is not None:
-        logger.error("Work in the background ended early; its turn is found by its lease.", exc_info=error)
-
-
-def _holder(at_once: bool) -> str | None:
-    return str(uuid7()) if at_once else None
-
-
-def _busy() -> ContextBusy:
-    return ContextBusy("The agent is at work in this context, and takes one message at a time. Send it afterwards.")
 
 
 def _task(log: Log) -> Task:

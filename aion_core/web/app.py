@@ -4,15 +4,15 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.auth.guard import Guard
 from aion_core.errors import ConfigurationError
@@ -22,9 +22,8 @@ from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
-from aion_core.tasks.time_up import TimeUp
 from aion_core.web.auth import Authentication
-from aion_core.web.calls import TIME_UP, WORK, CallContextBuilder
+from aion_core.web.calls import CallContextBuilder
 from aion_core.web.cards import card_routes, extended_card_route, server_routes
 from aion_core.web.context_methods import context_methods
 from aion_core.web.correlation import Observed
@@ -36,6 +35,7 @@ from aion_core.web.rate_limits import RateLimited
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.rest import RestV1
 from aion_core.web.rest_v03 import RestV03
+from aion_core.web.resting import RestsBeforeItReturns
 from aion_core.web.rpc import Dispatcher
 from aion_core.web.stream_limits import StreamLimits
 
@@ -43,13 +43,6 @@ logger = logging.getLogger(__name__)
 
 _V03 = re.compile(r"(/agents/[^/]+)?/v1/")
 """Where v0.3's REST binding is."""
-
-STREAMED = "aion.streamed"
-"""What the scope of a request holds whose answer leaves as it is written, on Lambda."""
-
-
-LAST_WORDS_SECONDS = 0.5
-"""How long a request that is stopped waits for the turns that it stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +108,17 @@ def build_app(
         telemetry={"tracing": False, "logs": False},
     )
     app.add_exception_handler(HTTPException, refuse_path)
-    own_methods = context_methods(conversations)
-    routes = app.router.routes
     # What a client reads before it can know how to say who it is (spec 8.2); all else asks.
     readable = [
         *server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since),
         *card_routes("", agents[at_root].card, since=since),
         *(route for id_ in agents for route in card_routes(f"/agents/{id_}", agents[id_].card, since=since)),
     ]
-    routes.extend(readable)
     streams = (
         StreamLimits(counted.counts, counted.limits, counted.clock) if counted and counted.limits.of_streams else None
     )
-    rpc_paths: set[str] = set()
+    own_methods, rpc_paths = context_methods(conversations), set[str]()
+    app.router.routes.extend(readable)
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
@@ -135,23 +126,22 @@ def build_app(
         handler = AionRequestHandler(
             service, lister, served.card, extended_card=extended, registry=registry, streams=streams
         )
-        routes.append(extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build))
         rpc = Dispatcher(handler, agent_id, served.card, own_methods).routes(prefix)
         rpc_paths |= {route.path for route in rpc}
-        routes.extend(rpc)
-        # Before v1.0's, where `v1` would be a tenant.
-        routes.extend(RestV03(handler, agent_id, served.card).routes(prefix))
-        routes.extend(RestV1(handler, agent_id, served.card).routes(prefix))
-    app.add_middleware(RestsBeforeItReturns)
+        app.router.routes.extend(
+            [
+                extended_card_route(prefix, handler, CallContextBuilder(agent_id, served.card).build),
+                *rpc,
+                # Before v1.0's, where `v1` would be a tenant.
+                *RestV03(handler, agent_id, served.card).routes(prefix),
+                *RestV1(handler, agent_id, served.card).routes(prefix),
+            ]
+        )
+    # The last that is added hears a request first.
     public = [route.path for route in readable]
-    if counted and counted.limits.requests_per_minute is not None:
-
-        def refuse(path: str, error: Exception) -> Response:
-            if path in rpc_paths:
-                return rpc_error(None, error)
-            return v03_rest_error(error) if _V03.match(path) else rest_error(error)
-
-        most = counted.limits.requests_per_minute
+    app.add_middleware(RestsBeforeItReturns)
+    if counted and (most := counted.limits.requests_per_minute) is not None:
+        refuse = partial(_refusal, rpc_paths)
         app.add_middleware(RateLimited, counts=counted.counts, per_minute=most, public=public, refuse=refuse)
     if guards is not None:
         app.add_middleware(Authentication, guards=guards, at_root=at_root, public=public)
@@ -161,62 +151,11 @@ def build_app(
     return app
 
 
-class RestsBeforeItReturns:
-    """Lets a request's app call return only when the turns that it set going have come to rest.
-
-    The answer is long gone by then. On Lambda the environment freezes when the next event is asked for, which our
-    runtime loop does once the call has returned; elsewhere nobody waits for the call.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, then rest."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        work: set[asyncio.Task[None]] = set()
-        time_up = TimeUp(_deadline(scope))
-
-        async def send_and_rest(message: Message) -> None:
-            if not message.get("more_body") and message["type"] == "http.response.body":
-                # Behind this front the answer leaves only when the call returns: what still runs is handed on.
-                time_up.now.set()
-                await _rest(work)
-            await send(message)
-
-        try:
-            await self._app(
-                {**scope, WORK: work, TIME_UP: time_up}, receive, send_and_rest if _is_buffered(scope) else send
-            )
-            await _rest(work)
-        except BaseException:
-            # The invocation's time is up: nothing of it may go on in the next one. The lease finds the turn an heir.
-            for task in work:
-                task.cancel()
-            if work:
-                # They still count what there was of them.
-                await asyncio.wait(set(work), timeout=LAST_WORDS_SECONDS)
-            raise
-
-
-async def _rest(work: set[asyncio.Task[None]]) -> None:
-    while work:
-        await asyncio.wait(set(work))
-
-
-def _deadline(scope: Scope) -> datetime | None:
-    """Return when Lambda ends the invocation; None where this is not Lambda."""
-    context = scope.get("aws.context")
-    if context is None:
-        return None
-    return datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
-
-
-def _is_buffered(scope: Scope) -> bool:
-    """Tell whether the answer leaves as a whole: Lambda's, and not by our own loop."""
-    return "aws.context" in scope and STREAMED not in scope
+def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:
+    """Return the error as the binding at this path says it."""
+    if path in rpc_paths:
+        return rpc_error(None, error)
+    return v03_rest_error(error) if _V03.match(path) else rest_error(error)
 
 
 async def _warm(agents: list[Agent]) -> None:

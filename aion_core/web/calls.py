@@ -9,7 +9,7 @@ from aion_core.ports import ANONYMOUS
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.extensions import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from aion_core.web.auth import CALLER, Caller
 from aion_core.web.extensions import negotiate
 from aion_core.web.request_handler import CALL, SPOKEN

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from aion_core.errors import InvalidMessage
 from aion_core.protocol.limits import ID_RULE, is_id
+from aion_core.tasks.call import Call
 from aion_core.tasks.conversations import Conversation, Conversations
-from aion_core.tasks.service import Call
 from aion_core.web.rpc import OwnMethod
 from aion_core.web.versions import V03, V1
 

@@ -22,9 +22,10 @@ from aion_core.protocol.limits import check_history_length, check_request, is_id
 from aion_core.protocol.media_types import modes_of, negotiate
 from aion_core.protocol.types import AgentCard, Event, Message, Task
 from aion_core.push.configs import PushRegistry
+from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
-from aion_core.tasks.service import Call, TaskService
+from aion_core.tasks.service import TaskService
 from aion_core.web.extended_card import ExtendedCard
 from aion_core.web.stream_limits import StreamLimits
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aion_core.protocol.types import AgentCard
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from aion_core.web.body import BodyRefused, StrictRequest, is_text
 from aion_core.web.calls import CallContextBuilder
 from aion_core.web.errors import error_body, rpc_error

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from aion_core.errors import StoreError, TooManyRequests
 from aion_core.ports import Clock, Limits, OpenStream, RateLimits
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 
 logger = logging.getLogger(__name__)
 

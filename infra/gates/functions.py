@@ -28,8 +28,7 @@ NOT_DEPLOYED = {
     "AWS_SAM_LOCAL": "SAM sets it, in the containers of `sam local`",
     "AWS_LAMBDA_LOG_LEVEL": "Lambda sets it, by LoggingConfig's ApplicationLogLevel",
     "POWERTOOLS_LOG_LEVEL": "LoggingConfig's ApplicationLogLevel is Lambda's own way",
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "for a project with a collector: it sets it, and ships the exporter, which is an extra",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the same, of traces alone",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT is set, and nothing but traces is sent",
 }
 
 
@@ -84,9 +83,11 @@ def _versions(deployed: Deployed) -> Iterator[str]:
             yield f"{function} has no alias: nothing can be rolled back"
         if properties.get("AutoPublishAliasAllProperties") is not True:
             yield f"{function} goes on with its old environment when a parameter changes: AutoPublishAliasAllProperties"
-        # SAM's hash of a function holds the names of parameters, not what they say.
-        if "State.Outputs.ConfigurationVersion" not in json.dumps(properties.get("VersionDescription")):
-            yield f"{function} goes on with its old environment when a parameter changes: its VersionDescription has to"
+        # SAM's hash of a function holds the names of parameters, not what they say; and of a function that is as it was
+        # Lambda publishes no version, which fails the deployment.
+        for described in ("VersionDescription", "Description"):
+            if "State.Outputs.ConfigurationVersion" not in json.dumps(properties.get(described)):
+                yield f"{function} goes on with its old environment when a parameter changes: its {described} has to change"
     yield from _configuration(template)
     for name, group in deployed.resources("AWS::CodeDeploy::DeploymentGroup"):
         properties = group["Properties"]

@@ -29,6 +29,8 @@ AWS_METRICS = {
         "WriteThrottleEvents",
     },
 }
+# Lambda takes a line without a level for INFO.
+METRICS_PASS = ("TRACE", "DEBUG", "INFO")
 Used = tuple[str, str, dict[str, str]]
 
 
@@ -99,6 +101,11 @@ def _logs(deployed: Deployed) -> Iterator[str]:
     for function in template.resources(FUNCTION):
         if template.resolved(function, "LoggingConfig").get("LoggingConfig", {}).get("LogGroup") not in groups:
             yield f"{function} logs to a group without retention"
+        logging = template.resolved(function, "LoggingConfig").get("LoggingConfig", {})
+        if logging.get("LogFormat") != "JSON":
+            yield f"{function}: what Lambda itself logs would be no JSON, as runbook and queries have it: LogFormat"
+        if logging.get("ApplicationLogLevel", "INFO") not in METRICS_PASS:
+            yield f"{function} counts nothing: a metric is a line without a level, which ApplicationLogLevel keeps back"
 
 
 class _Known:

@@ -15,7 +15,7 @@ from aion_core.aws.task_store import DynamoDBTaskStore
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, Delta
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking, Held
 from tests.support.engines import Stack

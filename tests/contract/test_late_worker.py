@@ -21,9 +21,10 @@ from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
+from aion_core.tasks.call import Call
 from aion_core.tasks.run import Run
 from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.service import Call, TaskService
+from aion_core.tasks.service import TaskService
 from aion_core.tasks.worker import Worker
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

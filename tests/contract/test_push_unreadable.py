@@ -19,7 +19,7 @@ from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.guard import Allowed
 from aion_core.push.posts import render
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED

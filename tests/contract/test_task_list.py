@@ -18,8 +18,8 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import ingress, lifecycle
+from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.service import Call
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, dynamodb_list, dynamodb_store, new_owner

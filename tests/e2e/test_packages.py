@@ -24,6 +24,8 @@ from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
 
 MACHINES = {"x86_64": 62, "arm64": 183}
 """What ELF calls Lambda's processors."""
+# Where no package has been built yet, and uv has nothing of what goes into one, a test waits for several.
+pytestmark = pytest.mark.timeout(900)
 runs_here = pytest.mark.skipif(sys.platform != "linux", reason="the packages are made for Linux")
 has_lambdas_python = pytest.mark.skipif(interpreter(LAMBDA_PYTHON) is None, reason=f"no Python {LAMBDA_PYTHON} here")
 
@@ -91,6 +93,36 @@ def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other() -> 
     assert not names & {"langgraph", "langchain_core", "langsmith"}
 
 
+def test_an_agents_own_code_is_shipped_wherever_it_lies_and_so_is_what_the_agents_group_names(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """R52, R109: an agent in the project's folder imports its neighbours, and theirs; what nobody imports stays away."""
+    project = checkout(tmp_path_factory.mktemp("own"))
+    files = {
+        "agent.py": "from langgraph.graph import StateGraph\nimport words\n",
+        "words.py": "def late():\n    from bank.money import euros\n",
+        "bank/money.py": "",
+        "other.py": "",
+    }
+    for name, text in files.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    (project / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
+    lock = project / "uv.lock"
+    # What `uv add --group agents click` writes, without a network.
+    groups = "[package.dev-dependencies]\n"
+    lock.write_text(lock.read_text().replace(groups, groups + 'agents = [{ name = "click" }]\n'))
+    asks = "from infra.package_plan import plan; p = plan('TaskFunction'); print(p.requirements, *p.sources, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", asks], cwd=project, capture_output=True, text=True)
+    told = done.stdout.splitlines()
+    sources = {line.removeprefix(f"{project}/") for line in told if line.startswith(str(project))}
+    assert (sources, done.stderr) == (
+        {"aion", "aion_core", "handlers", "agent.py", "words.py", "bank", "aion.yaml"},
+        "",
+    )
+    assert [line for line in told if line.startswith("click==")]
+
+
 def test_it_is_built_for_arm_unless_something_else_is_asked_for(copied: Path) -> None:
     assert (plan("ApiFunction").architecture, plan("ApiFunction").python) == ("arm64", LAMBDA_PYTHON)
     assert package("PushFunction").plan == plan("PushFunction", architecture="arm64", python=LAMBDA_PYTHON)
@@ -143,7 +175,8 @@ def test_distributions_can_still_be_asked_for_their_versions_and_entry_points() 
 def services_asked_for() -> set[str]:
     """The services that aion_core makes clients for, each named where it does."""
     asked = set()
-    for file in (ROOT / "aion_core").rglob("*.py"):
+    # What the operator's commands ask for, they do not ask for on Lambda.
+    for file in (file for file in (ROOT / "aion_core").rglob("*.py") if not {"cli", "operator.py"} & set(file.parts)):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Calls":
                 assert isinstance(node.args[0], ast.Constant), f"{file}:{node.lineno} does not name its service"
@@ -276,6 +309,22 @@ def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
     planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, (), ())
     with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
         build(planned, tmp_path / "code")
+
+
+def test_an_import_that_nothing_in_the_package_answers_is_named(copied: Path, tmp_path: Path) -> None:
+    """R52: on AWS every turn would fail by it."""
+    agent = copied / "examples" / "echo" / "agent.py"
+    right = agent.read_text()
+    shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(CACHE)}
+    try:
+        agent.write_text(f"import moto.core\n{right}")
+        done = run_build(copied, "TaskFunction", tmp_path, AION_PYTHON=lambda_python()[1], **shared)
+    finally:
+        agent.write_text(right)
+    assert done.returncode == 1
+    assert (
+        "examples/echo/agent.py imports moto.core, which is not in the package: `uv add --group agents" in done.stderr
+    )
 
 
 @has_lambdas_python

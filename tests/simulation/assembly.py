@@ -14,9 +14,10 @@ from aion_core.ports import Bell, Notification, PushBell, PushConfig, TaskKey, W
 from aion_core.protocol.types import Message
 from aion_core.push.delivery import SPARED as SPARED
 from aion_core.push.delivery import PushDelivery
+from aion_core.tasks.call import Call
 from aion_core.tasks.ringing import RingingStore
 from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.service import Call, TaskService
+from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
 from aion_core.tasks.time_up import TimeUp
 from aion_core.tasks.worker import Worker

@@ -12,6 +12,7 @@ from aion_core.push.delivery import PushDelivery
 from aion_core.push.patience import Patience
 from aion_core.tasks import contexts, deliveries, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
+from aion_core.tasks.intake import Intake
 from aion_core.tasks.ringing import RingingStore
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
@@ -78,13 +79,13 @@ BUGS = [
     bug(
         "forgets the bell of a turn that waits",
         "I16",
-        Edit(TaskService, "_see_to", "await wake(self._bells, context)", "pass"),
+        Edit(Intake, "_see_to", "await wake(self._bells, context)", "pass"),
         scenarios=("send and go",),
     ),
     bug(
         "forgets the bell of what a cancel leaves behind",
         "I16",
-        Edit(TaskService, "_cancel", "if ended.waiting:", "if False:"),
+        Edit(Intake, "cancel", "if ended.waiting:", "if False:"),
         scenarios=("cancel what waits",),
     ),
     bug(
@@ -282,7 +283,7 @@ BUGS = [
         "I4 I3",
         Edit(lifecycle, "advance", "if head.state in TERMINAL:", "if False:"),
         Edit(lifecycle, "advance", "if head.generation and not may_follow", "if False and not may_follow"),
-        Edit(TaskService, "_cancel", "if head.state in lifecycle.TERMINAL:", "if False:"),
+        Edit(Intake, "cancel", "if head.state in lifecycle.TERMINAL:", "if False:"),
         scenarios=("cancel",),
     ),
     bug(

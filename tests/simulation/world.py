@@ -28,7 +28,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.push.delivery import SPARED
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, State, text_of
 from tests.simulation.connections import Broken, Connection

@@ -1,5 +1,6 @@
 """Templates are read as CloudFormation reads them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,94 @@ def test_a_function_has_the_globals_beneath_its_own_properties(tmp_path: Path) -
     template = Template(tmp_path / "template.yaml", PLACE)
     assert template.resolved("Function", "Timeout", "Layers") == {"Timeout": 10, "Layers": ["one", "two"]}
     assert template.environment("Function") == {"BOTH": "own", "GLOBAL": "yes", "FLAG": "true", "COUNT": "3"}
+
+
+ABOVE = """
+Parameters:
+  Stage: {Type: String, Default: dev}
+Conditions:
+  IsProd: !Equals [!Ref Stage, prod]
+Resources:
+  Below:
+    Type: AWS::CloudFormation::Stack
+    Properties:
+      TemplateURL: infra/below.yaml
+      Parameters: {Name: !Sub "${Stage}-queue", Letters: !GetAtt Mine.Arn}
+  OnlyInProd:
+    Type: AWS::CloudFormation::Stack
+    Condition: IsProd
+    Properties: {TemplateURL: infra/prod.yaml}
+  Mine: {Type: "AWS::SQS::Queue"}
+  Value:
+    Type: Test::Value
+    Properties:
+      Value: %s
+"""
+BELOW = """
+Parameters:
+  Name: {Type: String}
+  Letters: {Type: String}
+  Known: {Type: CommaDelimitedList, Default: "a,b"}
+Conditions:
+  IsDev: !Equals [!Ref Name, dev-queue]
+Resources:
+  Named: {Type: "AWS::SQS::Queue", Properties: {QueueName: !Ref Name, RedrivePolicy: {to: !Ref Letters}}}
+  Unnamed: {Type: "AWS::SQS::Queue"}
+  InDev: {Type: "AWS::SQS::Queue", Condition: IsDev}
+Outputs:
+  Arn: {Value: !GetAtt Named.Arn}
+  Stack: {Value: !Ref AWS::StackName}
+  Last: {Value: !Select [1, !Ref Known]}
+"""
+
+
+def nest(value: str, folder: Path, **parameters: str) -> Template:
+    (folder / "infra").mkdir(exist_ok=True)
+    (folder / "infra" / "below.yaml").write_text(BELOW)
+    (folder / "infra" / "prod.yaml").write_text('Resources: {Other: {Type: "AWS::SQS::Queue"}}')
+    (folder / "template.yaml").write_text(ABOVE % value)
+    return Template(folder / "template.yaml", PLACE, parameters)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("!GetAtt Below.Outputs.Arn", "arn:aws:sqs:eu-west-1:111122223333:dev-queue"),
+        ('!Sub "${Below.Outputs.Stack}/${Below.Outputs.Last}"', "mine-Below/b"),
+    ],
+)
+def test_a_nested_stacks_outputs_are_what_its_own_file_makes_of_its_parameters(
+    written: str, meant: str, tmp_path: Path
+) -> None:
+    assert nest(written, tmp_path).resolved("Value")["Value"] == meant
+
+
+def test_what_lies_in_a_nested_stack_is_asked_for_by_its_name(tmp_path: Path) -> None:
+    template = nest("1", tmp_path)
+    assert template.resources("AWS::SQS::Queue") == ["Mine", "Named", "Unnamed", "InDev"]
+    assert template.attribute("Unnamed", "QueueName", "") == "mine-Below-Unnamed"
+    assert template.resolved("Named", "RedrivePolicy") == {
+        "RedrivePolicy": {"to": "arn:aws:sqs:eu-west-1:111122223333:mine-Mine"}
+    }
+    prod = nest("1", tmp_path, Stage="prod")
+    assert prod.resources("AWS::SQS::Queue") == ["Mine", "Named", "Unnamed", "Other"]
+
+
+@pytest.mark.parametrize(
+    ("value", "mend", "told"),
+    [
+        ("!GetAtt Below.Outputs.Colour", ("", ""), "below.yaml has no output Colour"),
+        ("!GetAtt OnlyInProd.Outputs.Arn", ("", ""), "OnlyInProd is not made"),
+        ("1", ("Name: !Sub", "Nome: !Sub"), "has no parameter Nome"),
+        ("1", ("  Mine:", "  Named:"), "there is another resource Named"),
+        ("1", ("infra/below.yaml", "infra/nowhere.yaml"), "cannot read"),
+    ],
+)
+def test_a_nested_stack_that_cannot_be_read_is_named(
+    value: str, mend: tuple[str, str], told: str, tmp_path: Path
+) -> None:
+    nest(value, tmp_path)
+    wrong = tmp_path / "template.yaml"
+    wrong.write_text(wrong.read_text().replace(*mend))
+    with pytest.raises(TemplateError, match=re.escape(told)):
+        Template(wrong, PLACE).resolved("Value")

@@ -4,10 +4,14 @@ import json
 import math
 import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from aion_core.bootstrap.app import build_app
+from aion_core.bootstrap.operations import Operations
+from aion_core.ports import Uncounted, Untraced
 from aion_core.settings import Settings
 from infra.package_plan import NOWHERE
 from infra.template import FUNCTION, Template
@@ -34,6 +38,7 @@ EVERYTHING = {
     "CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key",
     "Deployment": "AllAtOnce",
     "DomainName": "agents.example.com",
+    "OtlpEndpoint": "http://127.0.0.1:4318",
 }
 
 
@@ -103,6 +108,7 @@ OF_FUNCTIONS = [
     (('ResourcePath: "/*"', 'ResourcePath: "/card"'), "lets every flood through"),
     (("    AutoPublishAlias: live\n", ""), "requires AutoPublishAlias"),
     (("      AutoPublishAliasAllProperties: true\n", ""), "goes on with its old environment"),
+    ((re.compile(r" Configuration [$].*[.]\n"), "\n"), "its Description has to change"),
     (
         (re.compile(r"      VersionDescription: .*\n"), ""),
         "ApiFunction goes on with its old",
@@ -119,6 +125,7 @@ OF_FUNCTIONS = [
     (("AION_CARD_KEY_ID: !Ref", "AION_CARD_KEY_NAME: !Ref"), "nothing reads AION_CARD_KEY_NAME"),
     (("          AION_CARD_KEY_ID: !Ref CardKeyId\n", ""), "settings.py reads AION_CARD_KEY_ID, which no function has"),
     (("AION_MAX_TRIES: !Ref MaxTries", "AION_STORE: memory"), "NOT_DEPLOYED has AION_STORE, and a function has it too"),
+    (("        OTEL_EXPORTER_OTLP_ENDPOINT: !Ref OtlpEndpoint\n", ""), "reads OTEL_EXPORTER_OTLP_ENDPOINT, which no"),
     (("POWERTOOLS_SERVICE_NAME: !Ref AWS::StackName", "POWERTOOLS_SERVICE_NAME: aion"), "is not the stack's name"),
 ]
 OF_ACCESS = [
@@ -168,6 +175,11 @@ OF_OPERATIONS = [
         ("      LoggingConfig:\n        LogGroup: !Sub /aws/lambda/${AWS::StackName}-api\n", ""),
         "a group without retention",
     ),
+    (("      LogFormat: JSON\n", ""), "ApiFunction: what Lambda itself logs would be no JSON"),
+    (
+        ("      LogFormat: JSON\n", "      LogFormat: JSON\n      ApplicationLogLevel: WARN\n"),
+        "PushFunction counts nothing",
+    ),
     (("      AlarmActions: [!If [MakesTopic, !Ref Topic, !Ref GivenTopic]]\n", ""), "rings and tells nobody"),
     (("docs/runbook.md#taskdeadlettersalarm", "the runbook"), "TaskDeadLettersAlarm does not say where the operator"),
     (
@@ -201,7 +213,7 @@ OF_OPERATIONS = [
 OF_FILES = [
     # The alias waits for the alarms: what they are of may not wait for the alias.
     (("        ApiFunction: !Ref ApiFunction\n", "        ApiFunction: !Ref ApiFunction.Alias\n"), "template.yaml waits for itself"),
-    (("Outputs:\n  ApiUrl:", "# on and on\n" * 200 + "Outputs:\n  ApiUrl:"), "template.yaml has more than 500 lines"),
+    (("Outputs:\n  StillToDo:", "# on and on\n" * 200 + "Outputs:\n  StillToDo:"), "template.yaml has more than 500 lines"),
     (("Resources:\n  # --- A2A", "Metadata:\n  cfn-lint: { config: { ignore_checks: [W3002] } }\nResources:\n  # --- A2A"),
      "keeps the linter quiet without a reason"),
     (("AlarmName: !Sub ${Service}-", "AlarmName: !Sub ${AWS::StackName}-"), "AWS::StackName is the nested stack's own"),
@@ -274,13 +286,69 @@ def configuration_of(template: Template) -> str:
 
 def test_a_version_is_described_by_the_number_of_its_configuration() -> None:
     """What CloudFormation makes a new version for is a new description: SAM's hash does not hold what parameters say."""
-    versions = [
-        resource["Properties"]
-        for resource in transformed(TEMPLATE, {})["Resources"].values()
-        if resource["Type"] == "AWS::Lambda::Version"
-    ]
-    assert len(versions) == 4
-    assert all("${State.Outputs.ConfigurationVersion}" in version["Description"]["Fn::Sub"] for version in versions)
+    resources = transformed(TEMPLATE, {})["Resources"].values()
+    for kind in ("AWS::Lambda::Version", "AWS::Lambda::Function"):
+        described = [each["Properties"]["Description"]["Fn::Sub"] for each in resources if each["Type"] == kind]
+        assert len(described) == 4
+        assert all("${State.Outputs.ConfigurationVersion}" in each for each in described)
+
+
+CONFIGS = tomllib.loads((ROOT / "samconfig.toml").read_text())
+
+
+@pytest.mark.parametrize("config", ["default", "dev", "prod"])
+def test_what_samconfig_deploys_is_right(config: str) -> None:
+    """A parameter that the template does not have, or a value that it does not take, fails only at AWS."""
+    declared = transformed(TEMPLATE, {})["Parameters"]
+    deploy = CONFIGS[config]["deploy"]["parameters"]
+    parameters = dict(each.split("=", 1) for each in deploy["parameter_overrides"])
+    for name, value in parameters.items():
+        assert name in declared
+        assert value in map(str, declared[name].get("AllowedValues", [value]))
+    assert list(problems(TEMPLATE, parameters, lint=False)) == []
+    assert deploy["stack_name"] in ("aion-dev", "aion-prod")
+    # Of a template with a transform and nested stacks AWS asks for both.
+    assert deploy["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
+
+
+def test_plain_sam_deploy_is_dev_and_prod_differs_where_it_matters() -> None:
+    assert CONFIGS["default"] == CONFIGS["dev"]
+    dev, prod = (CONFIGS[config]["deploy"]["parameters"] for config in ("dev", "prod"))
+    assert dev["stack_name"] != prod["stack_name"]
+    assert "Deployment=AllAtOnce" in dev["parameter_overrides"]
+    assert any(each.startswith("Deployment=Canary") for each in prod["parameter_overrides"])
+    assert prod["confirm_changeset"]
+
+
+def test_every_parameter_is_in_a_group_and_described() -> None:
+    plain = transformed(TEMPLATE, {})
+    groups = plain["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    assert sorted(name for group in groups for name in group["Parameters"]) == sorted(plain["Parameters"])
+    assert all(parameter["Description"] for parameter in plain["Parameters"].values())
+
+
+def test_a_stack_that_was_not_told_where_it_is_says_what_is_still_to_do() -> None:
+    """R18: never from the Host header, so from whoever deploys."""
+    told = Template(TEMPLATE, NOWHERE, {"DomainName": "agents.example.com"})
+    assert told.environment("ApiFunction")["AION_BASE_URL"] == "https://agents.example.com"
+    given = Template(TEMPLATE, NOWHERE, {"DomainName": "agents.example.com", "BaseUrl": "https://other.example.com"})
+    assert given.environment("ApiFunction")["AION_BASE_URL"] == "https://other.example.com"
+    assert Template(TEMPLATE, NOWHERE).environment("ApiFunction")["AION_BASE_URL"] == ""
+    plain = transformed(TEMPLATE, {})
+    assert plain["Outputs"]["StillToDo"]["Condition"] == "IsNowhere"
+    assert plain["Outputs"]["StillToDo"]["Value"]["Fn::Sub"].startswith("BaseUrl=https://${Api}.")
+
+
+def test_a_deployed_function_that_was_not_told_where_it_is_says_so_when_it_starts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    environ = {"AION_STORE": "memory", "AION_FRONTS": "AWS_IAM", "AWS_LAMBDA_FUNCTION_NAME": "aion-api"}
+    operations = Operations(Uncounted(), Untraced())
+    build_app(Settings.from_environ({**environ, "AION_BASE_URL": "https://agents.example.com"}), operations)
+    assert "AION_BASE_URL" not in caplog.text
+    build_app(Settings.from_environ(environ), operations)
+    assert "AION_BASE_URL is empty: the cards name http://127.0.0.1:8000. Deploy again with BaseUrl." in caplog.text
 
 
 def test_a_stack_deployed_without_a_word_answers_signed_requests_only() -> None:
@@ -289,7 +357,8 @@ def test_a_stack_deployed_without_a_word_answers_signed_requests_only() -> None:
     methods = [method for path in paths.values() for method in path.values()]
     assert len(methods) == 2
     assert all(method["security"] == [{"AWS_IAM": []}] for method in methods)
-    for resource in plain["Resources"].values():
+    fronts = Template(TEMPLATE, NOWHERE).owner("FunctionUrl").document["Resources"]
+    for resource in [*plain["Resources"].values(), *fronts.values()]:
         if resource["Type"] == "AWS::Lambda::Url" or '"Principal": "*"' in json.dumps(resource):
             # A bucket policy says nobody, a Function URL is made only when it is asked for.
             is_refusal = '"Effect": "Deny"' in json.dumps(resource)

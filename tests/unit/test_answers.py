@@ -12,8 +12,8 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import AnswerAs, Asked, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore
 from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks import answers
+from aion_core.tasks.call import Call
 from aion_core.tasks.history import ContextHistory
-from aion_core.tasks.service import Call
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

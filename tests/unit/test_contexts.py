@@ -13,8 +13,8 @@ from aion_core.memory.task_list import MemoryTaskList
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import AnswerAs, Log, Place, ReplyAs, TaskFilter, TaskKey
 from aion_core.tasks import conversations
+from aion_core.tasks.call import Call
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.service import Call
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

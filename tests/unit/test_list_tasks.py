@@ -18,8 +18,8 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Asked, Asks, ContextKey, Emission, Emitted, Reply
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.tasks import ingress, listing
+from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.service import Call
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 

@@ -19,9 +19,10 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Head, Lease, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
+from aion_core.tasks.call import Call
 from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.run import Spoken
-from aion_core.tasks.service import SETTLED_SECONDS, Call
+from aion_core.tasks.service import SETTLED_SECONDS
 from aion_core.tasks.time_up import TimeUp
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock

@@ -13,7 +13,7 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Asked, Begun, Chunk, Cursor, Emission, Reply, TaskKey
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle, subscription
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from aion_core.tasks.shared_reads import SharedReads
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send

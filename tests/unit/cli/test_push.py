@@ -69,6 +69,9 @@ def test_a_tasks_notifications_are_shown_without_what_is_secret(run: Run, push: 
     shown = run("show", task_id(push))
     assert shown.exit_code == 0
     assert "1, from event 3 on" in shown.output
+    tried = [line.split(maxsplit=2)[2] for line in shown.stdout.splitlines() if line.startswith("tried again")]
+    at_ease = "when there is something to post"
+    assert tried == [at_ease, "never, but by `aion push redrive`", at_ease]
     assert "hidden" not in shown.output
 
 
@@ -83,6 +86,8 @@ def test_what_was_given_up_is_posted_again_and_somebody_is_woken_for_it(
     ]
     found = {each.config_id: each for each in asyncio.run(push.configs.deliveries(push.key(task_id(push))))}
     assert (found["dead"].cursor, found["dead"].dead, found["gone"].disabled) == (2, 0, False)
+    shown = run("show", task_id(push)).stdout
+    assert shown.count(f"tried again             {push.clock.now():%Y-%m-%d %H:%M}") == 2
     queue = moto.client("sqs").receive_message(
         QueueUrl=moto.physical_id("PushQueue"), MaxNumberOfMessages=10, WaitTimeSeconds=1
     )

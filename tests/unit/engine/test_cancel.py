@@ -10,7 +10,7 @@ from aion_core.errors import TaskNotCancelable, TaskNotFound
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import TaskKey
 from aion_core.protocol.types import Task, TaskState
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Asking, Held, Stubborn
 from tests.support.requests import request
 from tests.support.service import http, parts, send

@@ -11,7 +11,7 @@ from aion_core.errors import ContextBusy
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Asking, Held
 from tests.support.requests import request
 from tests.support.service import Parts, parts

@@ -34,8 +34,8 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import ingress, lifecycle, subscription
+from aion_core.tasks.call import Call
 from aion_core.tasks.run import Run
-from aion_core.tasks.service import Call
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.sweep import Sweep
 from aion_core.tasks.time_up import TimeUp

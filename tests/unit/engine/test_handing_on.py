@@ -10,7 +10,7 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, ContextKey, TaskKey
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.time_up import TimeUp, margins
 from tests.support.agents.scripted import Held, Sour, Stepping

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Cursor, DeltaBatch, Log, TaskKey
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request

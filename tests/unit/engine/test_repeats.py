@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from aion_core.errors import MessageIdReused
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Held
 from tests.support.requests import request
 from tests.support.service import http, parts, send

@@ -7,7 +7,7 @@ from aion_core.memory.queues import MemoryBells
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, Bell, ContextKey
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import Held
 from tests.support.clock import ManualClock

@@ -409,7 +409,7 @@ async def test_a_stream_delta_of_its_own_is_a_preview_and_no_artifact() -> None:
 
 
 def _call(owner: str = "owner") -> Any:
-    from aion_core.tasks.service import Call
+    from aion_core.tasks.call import Call
 
     return Call(owner, "test")
 

@@ -14,7 +14,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Ended, Head, Lease
 from aion_core.protocol.types import Event, Task, TaskState
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.support.executors import Doing, said, served, text
 from tests.support.requests import request
 from tests.support.service import parts

@@ -9,7 +9,7 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.inbound import CONFIGURATION
 from aion_core.protocol.types import Role, TaskState
-from aion_core.tasks.service import Call
+from aion_core.tasks.call import Call
 from tests.support.executors import Doing, said, served, text
 from tests.support.requests import request
 from tests.support.service import http, send

@@ -97,7 +97,7 @@ class Pushing:
 
     async def rests(self, task: dict[str, Any], which: Callable[[Delivery], bool]) -> Delivery:
         """The state of the task's one config, once it is such, and nobody posts for it."""
-        for _ in range(1000):
+        for _ in range(4000):
             deliveries = await self.state(task)
             if deliveries and deliveries[0].claimed_until is None and which(deliveries[0]):
                 return deliveries[0]
@@ -106,7 +106,7 @@ class Pushing:
 
     async def all_rest(self, task: dict[str, Any], cursor: int) -> None:
         """Wait until every config has passed that event."""
-        for _ in range(1000):
+        for _ in range(4000):
             if all(each.cursor == cursor and each.claimed_until is None for each in await self.state(task)):
                 return
             await asyncio.sleep(0.005)

@@ -85,6 +85,20 @@ async def test_a_config_of_v03_that_names_no_id_is_the_tasks_own() -> None:
     assert (await pushing.rpc(GET_OLD, {"id": task}))["pushNotificationConfig"]["id"] == "another"
 
 
+async def test_a_config_that_the_task_has_not_is_told_from_a_task_that_there_is_not() -> None:
+    """R92: by the same code, and a sentence that helps; in both versions."""
+    pushing = Pushing()
+    task = (await pushing.send())["id"]
+    await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK})
+    for unknown in (
+        await pushing.rpc(GET, {"taskId": task, "id": "q"}),
+        await pushing.rpc(GET_OLD, {"id": task, "pushNotificationConfigId": "q"}),
+    ):
+        assert unknown["code"] == NOT_FOUND
+        assert "push notification config" in unknown["message"]
+    assert "no task" in (await pushing.rpc(GET, {"taskId": "nope", "id": "p"}))["message"]
+
+
 async def test_one_of_its_id_takes_its_place_and_keeps_its_key() -> None:
     """R92: who registers again without a token has not changed it."""
     pushing = Pushing()
