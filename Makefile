@@ -79,7 +79,7 @@ $(UV):
 
 # What the server needs, and nothing more; a stamp says that it is there.
 $(VENV)/.runs: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --quiet --inexact --no-default-groups --extra api --extra queue --extra langgraph --extra adk --extra local
+	$(UV) sync --frozen --quiet --inexact --no-default-groups --group agents --extra api --extra queue --extra langgraph --extra adk --extra local
 	@touch $@
 
 $(VENV)/.tests: pyproject.toml uv.lock | $(UV)

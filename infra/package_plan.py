@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from infra import uv
+from infra.agent_code import imports
 from infra.frameworks import frameworks_of
 from infra.interpreters import interpreter
 from infra.template import Place, Template
@@ -51,6 +52,8 @@ class Plan:
     """The project's folders and files, each in the root."""
     agents: tuple[Path, ...]
     """The file of each agent, in one of the sources."""
+    roots: tuple[Path, ...] = ()
+    """The folders in which the agents' code finds the project's own."""
 
     @property
     def dependencies_digest(self) -> str:
@@ -89,9 +92,12 @@ def plan(
     agents = {file: config.parent for config in configs for file in agent_files(config)}
     frameworks = {framework for file, folder in agents.items() for framework in frameworks_of(file, folder)}
     groups = [_group(function), *(f"{framework}-agents" for framework in sorted(frameworks))]
+    groups += ["agents"] if agents else []
     requirements = exported(groups, LEFT_OUT.get(function, ()))
-    sources = tuple(dict.fromkeys(_sources(configs, list(agents))))
-    return Plan(function, architecture, python, requirements, sources, tuple(agents))
+    roots = tuple(dict.fromkeys([*agents.values(), *(file.parent for file in agents)]))
+    code = [file for agent in agents for file in (agent, *_imported(agent, roots))]
+    sources = tuple(dict.fromkeys(_sources(configs, code)))
+    return Plan(function, architecture, python, requirements, sources, tuple(agents), roots)
 
 
 def code_of(source: Path) -> Iterator[Path]:
@@ -138,12 +144,18 @@ def exported(groups: Sequence[str], without: Sequence[str]) -> str:
     return run([*command, "--no-emit-project"])
 
 
-def _sources(configs: Sequence[Path], agents: Sequence[Path]) -> Iterator[Path]:
-    """Yield what a function may import or read; of an agent that is the outermost folder that its file lies in."""
+def _sources(configs: Sequence[Path], code: Sequence[Path]) -> Iterator[Path]:
+    """Yield what a function may import or read; of the agents' code those are the outermost folders that it lies in."""
     yield from (ROOT / name for name in OWN_CODE if (ROOT / name).is_dir())
-    outermost = sorted({ROOT / file.relative_to(ROOT).parts[0] for file in agents})
+    outermost = sorted({ROOT / file.relative_to(ROOT).parts[0] for file in code})
     yield from outermost
     yield from (config for config in configs if not any(folder in config.parents for folder in outermost))
+
+
+def _imported(agent: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield the project's files that the agent's code imports."""
+    for each in imports(agent, roots):
+        yield from (file for file in each.found if ROOT in file.parents)
 
 
 def _agent_file(path: str, folder: Path) -> Path:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra import uv
+from infra.agent_code import missing
 from infra.interpreters import interpreter
 from infra.package_files import (
     compile_all,
@@ -124,6 +125,12 @@ def _add_the_projects(planned: Plan, target: Path) -> None:
     copies = [target / source.relative_to(ROOT) for source in planned.sources]
     for source, copy in zip(planned.sources, copies, strict=True):
         _copy(source, copy)
+    places = [target, *(target / root.relative_to(ROOT) for root in planned.roots)]
+    for lost in missing(planned.agents, planned.roots, places):
+        raise BuildError(
+            f"{lost.file.relative_to(ROOT)} imports {lost.name}, which is not in the package: "
+            f"`uv add --group agents …` brings what agents need besides their framework (docs/packages.md)"
+        )
     keep_services(target, SERVICES)
     if compile_all(target, planned.python, copies) is None:
         for agent in planned.agents:

@@ -21,7 +21,19 @@ REQUIREMENTS = ROOT / "infra" / "audit-requirements.txt"
 SBOM = CACHE / "sbom.cdx.json"
 
 # What a deployment may carry; what tests and builds need is no part of it, but is audited too.
-_SHIPPED = ["--no-default-groups", "--extra", "api", "--extra", "queue", "--extra", "adk", "--extra", "langgraph"]
+_SHIPPED = [
+    "--no-default-groups",
+    "--group",
+    "agents",
+    "--extra",
+    "api",
+    "--extra",
+    "queue",
+    "--extra",
+    "adk",
+    "--extra",
+    "langgraph",
+]
 _ALL = ["--all-extras", "--all-groups"]
 
 SERVICES = ("pypi", "osv")

@@ -24,6 +24,9 @@ PARAMETERS = {
 URLS = {"ApiUrl": "AION_API_URL", "FunctionUrl": "AION_FUNCTION_URL"}
 """Outputs that no function reads: where the deployment is reached."""
 
+DOMAIN = "DomainName"
+"""The parameter that says where the deployment is where BaseUrl does not."""
+
 
 def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
     """Return the environment of the stack's functions; raises ConfigurationError where there is no such stack.
@@ -42,6 +45,8 @@ def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
     outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", [])}
     parameters = {each["ParameterKey"]: each.get("ParameterValue", "") for each in stack.get("Parameters", [])}
     found = {**_named(PARAMETERS, parameters), **_named(URLS, outputs), **_named(OUTPUTS, outputs)}
+    if domain := parameters.get(DOMAIN):
+        found.setdefault("AION_BASE_URL", f"https://{domain}")
     if "AION_TABLE" not in found:
         raise ConfigurationError(f"The stack {name!r} is none of aion's: it has no output TableName.")
     return found

@@ -21,7 +21,13 @@ from aion_core.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
 
-CHOSEN = ("AION_LEASE_SECONDS", "AION_MAX_TRIES", "AION_BLOCKING_WAIT", "AION_RETENTION_DAYS")
+CHOSEN = (
+    "AION_LEASE_SECONDS",
+    "AION_MAX_TRIES",
+    "AION_BLOCKING_WAIT",
+    "AION_RETENTION_DAYS",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+)
 """Parameters of the template that a developer may replace by setting them."""
 
 GRACE_SECONDS = 3

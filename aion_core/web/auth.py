@@ -17,6 +17,7 @@ from aion_core.auth.guard import Guard
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import Principal
 from aion_core.errors import StoreUnavailable
+from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.web.errors import RETRY_AFTER_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,11 @@ CALLER = "aion.caller"
 _READING = frozenset({"GET", "HEAD"})
 
 _SAID = {
-    401: ("UNAUTHENTICATED", "UNAUTHENTICATED", "Who calls is not known. Send the credentials that the agent's card asks for."),
+    401: (
+        "UNAUTHENTICATED",
+        "UNAUTHENTICATED",
+        "Who calls is not known. Send the credentials that the agent's card asks for.",
+    ),
     403: ("PERMISSION_DENIED", "PERMISSION_DENIED", "These credentials do not give access to this agent."),
     429: ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS", "Too many passwords are being tried. Try again in a moment."),
     500: ("INTERNAL", "INTERNAL", "Something went wrong on the server. The operator finds it in the log."),
@@ -108,7 +113,7 @@ def refusal(refused: Refused, guard: Guard) -> Response:
                     "@type": "type.googleapis.com/google.rpc.ErrorInfo",
                     "reason": reason,
                     "domain": "a2a-protocol.org",
-                    "metadata": {},
+                    "metadata": {RETRY_AFTER: str(RETRY_AFTER_SECONDS)} if refused.status == 429 else {},
                 }
             ],
         }

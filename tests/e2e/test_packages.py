@@ -24,6 +24,8 @@ from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
 
 MACHINES = {"x86_64": 62, "arm64": 183}
 """What ELF calls Lambda's processors."""
+# Where no package has been built yet, and uv has nothing of what goes into one, a test waits for several.
+pytestmark = pytest.mark.timeout(900)
 runs_here = pytest.mark.skipif(sys.platform != "linux", reason="the packages are made for Linux")
 has_lambdas_python = pytest.mark.skipif(interpreter(LAMBDA_PYTHON) is None, reason=f"no Python {LAMBDA_PYTHON} here")
 
@@ -89,6 +91,36 @@ def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other() -> 
     assert names >= {"aion_core", "handlers", "examples", "a2a", "google", "cryptography", "boto3"}
     assert (code / "google" / "adk" / "runners.py").is_file()
     assert not names & {"langgraph", "langchain_core", "langsmith"}
+
+
+def test_an_agents_own_code_is_shipped_wherever_it_lies_and_so_is_what_the_agents_group_names(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """R52, R109: an agent in the project's folder imports its neighbours, and theirs; what nobody imports stays away."""
+    project = checkout(tmp_path_factory.mktemp("own"))
+    files = {
+        "agent.py": "from langgraph.graph import StateGraph\nimport words\n",
+        "words.py": "def late():\n    from bank.money import euros\n",
+        "bank/money.py": "",
+        "other.py": "",
+    }
+    for name, text in files.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    (project / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
+    lock = project / "uv.lock"
+    # What `uv add --group agents click` writes, without a network.
+    groups = "[package.dev-dependencies]\n"
+    lock.write_text(lock.read_text().replace(groups, groups + 'agents = [{ name = "click" }]\n'))
+    asks = "from infra.package_plan import plan; p = plan('TaskFunction'); print(p.requirements, *p.sources, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", asks], cwd=project, capture_output=True, text=True)
+    told = done.stdout.splitlines()
+    sources = {line.removeprefix(f"{project}/") for line in told if line.startswith(str(project))}
+    assert (sources, done.stderr) == (
+        {"aion", "aion_core", "handlers", "agent.py", "words.py", "bank", "aion.yaml"},
+        "",
+    )
+    assert [line for line in told if line.startswith("click==")]
 
 
 def test_it_is_built_for_arm_unless_something_else_is_asked_for(copied: Path) -> None:
@@ -277,6 +309,22 @@ def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
     planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, (), ())
     with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
         build(planned, tmp_path / "code")
+
+
+def test_an_import_that_nothing_in_the_package_answers_is_named(copied: Path, tmp_path: Path) -> None:
+    """R52: on AWS every turn would fail by it."""
+    agent = copied / "examples" / "echo" / "agent.py"
+    right = agent.read_text()
+    shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(CACHE)}
+    try:
+        agent.write_text(f"import moto.core\n{right}")
+        done = run_build(copied, "TaskFunction", tmp_path, AION_PYTHON=lambda_python()[1], **shared)
+    finally:
+        agent.write_text(right)
+    assert done.returncode == 1
+    assert (
+        "examples/echo/agent.py imports moto.core, which is not in the package: `uv add --group agents" in done.stderr
+    )
 
 
 @has_lambdas_python

@@ -28,7 +28,11 @@ TEMPLATE = ROOT / "template.yaml"
 SAM_API = ROOT / "tests" / "support" / "sam_api.py"
 TEXT = "Grüße, \u05e9\u05dc\u05d5\u05dd \U0001f642 and back"
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
+    # The first test waits for SAM, where it is not installed yet, and for four packages.
+    pytest.mark.timeout(900),
+]
 
 
 @pytest.fixture(scope="module")

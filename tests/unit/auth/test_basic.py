@@ -99,6 +99,7 @@ async def test_a_flood_of_wrong_passwords_costs_a_few_hashes_a_minute_and_keeps_
     assert "www-authenticate" not in refused[0].headers, "it is no word on the credentials"
     error = refused[0].json()["error"]
     assert (error["status"], error["details"][0]["reason"]) == ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")
+    assert error["details"][0]["metadata"] == {"retryAfterSeconds": "2"}
     assert await status(door, "alice", "wonder:land") == 200
     assert await status(door, "bob", "Ünïcode") == 429
     clock.move(60 / WRONG_A_MINUTE + 0.01)

@@ -138,6 +138,11 @@ SPELLINGS = [
     "/redoc",
     "/favicon.ico",
     "/%F0%9F%92%A9",
+    # RFC 9112, 3.2: a target as proxies are asked, and that of a server as a whole.
+    "http://evil.example.com/.well-known/agent-card.json",
+    "http://x.test/health",
+    "*",
+    "tasks",
 ]
 
 

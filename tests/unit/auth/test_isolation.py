@@ -1,4 +1,4 @@
-"""Another caller's things are exactly as unknown as things that never were, by every operation there is."""
+"""Whose a context, a page, and a tenant are; that ids of another's are unknown to every operation see test_foreign_ids."""
 
 from pathlib import Path
 from typing import Any
@@ -7,55 +7,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from aion_core.web.operations import OPERATIONS
-from aion_core.web.rest import RestV1
-from aion_core.web.rest_v03 import RestV03
-from aion_core.web.rpc_v03 import V03Adapter
 from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
-
-NEVER_WAS = "00000000-0000-4000-8000-000000000000"
-
-CONFIG = {"id": "c-1", "url": "https://example.com/hook"}
-OF_A_TASK = {
-    "GetTask": lambda id_: {"id": id_},
-    "CancelTask": lambda id_: {"id": id_},
-    "SubscribeToTask": lambda id_: {"id": id_},
-    "SendMessage": lambda id_: send(taskId=id_)["params"],
-    "SendStreamingMessage": lambda id_: send(taskId=id_)["params"],
-    "CreateTaskPushNotificationConfig": lambda id_: {"taskId": id_, **CONFIG},
-    "GetTaskPushNotificationConfig": lambda id_: {"taskId": id_, "id": "c-1"},
-    "ListTaskPushNotificationConfigs": lambda id_: {"taskId": id_},
-    "DeleteTaskPushNotificationConfig": lambda id_: {"taskId": id_, "id": "c-1"},
-    "message/send": lambda id_: send(taskId=id_, method="message/send")["params"],
-    "message/stream": lambda id_: send(taskId=id_, method="message/stream")["params"],
-    "tasks/get": lambda id_: {"id": id_},
-    "tasks/cancel": lambda id_: {"id": id_},
-    "tasks/resubscribe": lambda id_: {"id": id_},
-    "tasks/pushNotificationConfig/set": lambda id_: {"taskId": id_, "pushNotificationConfig": CONFIG},
-    "tasks/pushNotificationConfig/get": lambda id_: {"id": id_, "pushNotificationConfigId": "c-1"},
-    "tasks/pushNotificationConfig/list": lambda id_: {"id": id_},
-    "tasks/pushNotificationConfig/delete": lambda id_: {"id": id_, "pushNotificationConfigId": "c-1"},
-}
-"""What each method that is about a task asks of it."""
-
-ABOUT_NO_TASK = {"ListTasks", "GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"}
-
-POSTED = {
-    "/message:send": lambda id_: send(taskId=id_)["params"],
-    "/message:stream": lambda id_: send(taskId=id_)["params"],
-    "/v1/message:send": lambda id_: {"message": {"messageId": "m", "role": 1, "taskId": id_, "content": [{"text": "x"}]}},
-    "/v1/message:stream": lambda id_: {"message": {"messageId": "m", "role": 1, "taskId": id_, "content": [{"text": "x"}]}},
-    "/v1/tasks/{id}/pushNotificationConfigs": lambda id_: {"config": {"pushNotificationConfig": CONFIG}},
-    "/tasks/{taskId}/pushNotificationConfigs": lambda id_: CONFIG,
-}  # fmt: skip
-NO_TASK_IN_PATH = {"/tasks", "/v1/tasks", "/extendedAgentCard", "/v1/card", "/v1/agent/authenticatedExtendedCard"}
-
-
-def test_every_method_there_is_is_tried() -> None:
-    """A new operation without a line here fails."""
-    assert set(OF_A_TASK) | ABOUT_NO_TASK == {*OPERATIONS, *V03Adapter.METHOD_TO_MODEL}
+from tests.unit.auth.foreign import NEVER_WAS
 
 
 @pytest.fixture
@@ -70,50 +25,6 @@ async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
     assert (await client.get(f"/tasks/{task['id']}")).status_code == 200
     client.headers["Authorization"] = f"Bearer {issuer.token(sub='alice')}"
     return task
-
-
-async def test_a_task_of_another_is_unknown_to_every_method(app: FastAPI, issuer: Issuer) -> None:
-    """R96: 70: the same bytes as of a task that never was."""
-    async with http(app) as client:
-        bobs = (await of_bob(client, issuer))["id"]
-        for method, params in OF_A_TASK.items():
-            theirs, nobodys = [
-                await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params(id_)})
-                for id_ in (bobs, NEVER_WAS)
-            ]
-            assert theirs.json()["error"]["code"] in (-32001, -32003), method
-            assert (theirs.status_code, theirs.content) == (nobodys.status_code, nobodys.content), method
-            assert theirs.headers == nobodys.headers
-
-
-async def test_a_task_of_another_is_unknown_at_every_path(app: FastAPI, issuer: Issuer) -> None:
-    """R96: 70."""
-    tried = 0
-    async with http(app) as client:
-        bobs = (await of_bob(client, issuer))["id"]
-        for path, by_method in {**RestV1.paths, **RestV03.paths}.items():
-            plain = path.removeprefix("/{tenant}")
-            if plain in NO_TASK_IN_PATH:
-                continue
-            for method in by_method:
-                answers = []
-                for id_ in (bobs, NEVER_WAS):
-                    filled = path.replace("{tenant}", "red").replace("{taskId}", id_)
-                    for name in ("{id:path}", "{config_id:path}"):
-                        filled = filled.replace(name, "c-1")
-                    filled = filled.replace("{id}", id_)
-                    body = POSTED[plain](id_) if plain in POSTED and method == "POST" else None
-                    answers.append(await client.request(method, filled, json=body))
-                    assert "{" not in filled
-                theirs, nobodys = answers
-                assert theirs.status_code in (404, 400), (method, path, theirs.text)
-                assert theirs.status_code == 404 or "PUSH_NOTIFICATION_NOT_SUPPORTED" in theirs.text, (
-                    path,
-                    theirs.text,
-                )
-                assert theirs.content == nobodys.content, path
-                tried += 1
-    assert tried >= 30
 
 
 async def test_a_context_of_another_is_empty_and_ones_own(app: FastAPI, issuer: Issuer) -> None:

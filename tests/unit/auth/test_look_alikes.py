@@ -66,7 +66,7 @@ ANOTHER = OURS.replace("a", "\N{CYRILLIC SMALL LETTER A}", 1)
 def lies(depth: int = 4) -> dict[str, Any]:
     """Metadata with each of the names, at every depth, in objects and in lists."""
     below = {"held": lies(depth - 1), "listed": [[lies(depth - 1)]]} if depth else {}
-    return {**dict.fromkeys(READ_LIKE_OURS, ["refund"]), ANOTHER: "kept", "own": "kept", **below}
+    return {**{name: ["refund"] for name in READ_LIKE_OURS}, ANOTHER: "kept", "own": "kept", **below}
 
 
 @pytest.mark.parametrize("dialect", [Rpc(), RpcV03(), Rest(), RestV03()], ids=lambda dialect: dialect.name)

@@ -1,6 +1,7 @@
 """How many tasks a caller may have that have not ended: no more are begun, and whatever begins none is never refused."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +150,6 @@ async def test_an_idempotency_key_gets_its_task_with_no_room(app: FastAPI, issue
             "content-type": "application/json",
             "idempotency-key": key,
         }
-        import json
-
         return await ask(app, "POST", "/", headers, json.dumps(rpc("SendMessage", **sending(text, name))).encode())
 
     made = [task_of(await send("work", f"k-{n}", f"m-{n}")) for n in range(MOST)]

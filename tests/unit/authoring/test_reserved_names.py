@@ -48,7 +48,10 @@ def test_a_name_is_the_servers_however_it_is_written(name: str) -> None:
     assert without_reserved_keys({name: 1, "own": {"list": [{name: 2, "kept": 3}]}}) == {"own": {"list": [{"kept": 3}]}}
 
 
-@pytest.mark.parametrize("name", ["", " ", "\N{ZERO WIDTH SPACE}", "aion", "aion x:", "aionx:", "my:aion:x", "x aion:y", "aio:n", "a:ion:", 7, None])
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "\N{ZERO WIDTH SPACE}", "aion", "aion x:", "aionx:", "my:aion:x", "x aion:y", "aio:n", "a:ion:", 7, None],
+)
 def test_other_names_are_the_authors(name: Any) -> None:
     assert not is_reserved(name)
     assert without_reserved_keys({name: 1}) == {name: 1}

@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 
 from aion_core.aws.health import INDEXES, TTL
+from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from infra.local_stack import LocalStack
@@ -150,6 +151,20 @@ def test_what_is_asked_of_the_table_is_what_the_template_makes() -> None:
         for each in table["GlobalSecondaryIndexes"]
     }
     assert made == INDEXES
+
+
+def test_what_a_stack_is_asked_for_it_has() -> None:
+    template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
+    assert {*OUTPUTS, *URLS} <= template.document["Outputs"].keys()
+    assert {*PARAMETERS, DOMAIN} <= template.document["Parameters"].keys()
+
+
+def test_a_stack_with_a_domain_is_asked_there(own: LocalStack) -> None:
+    """As its function says where it is: the card names the domain, and the API's own address is nobody's."""
+    run = operating.runs(operating.environ_of(own))
+    name = operating.registered(own, "aion-domain", BaseUrl="", DomainName="agents.example.invalid")
+    _, said = looked(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", "/nowhere.yaml")
+    assert said["reachability"]["said"].startswith("https://agents.example.invalid does not answer")
 
 
 def test_a_stack_that_is_not_there_is_said(own: LocalStack) -> None:

@@ -26,11 +26,11 @@ class Counted(MemoryTaskStore):
         return await super().deltas(key, since=since)
 
 
-async def reads_of(readers: int) -> int:
-    """How often the store is read while so many follow a task of twenty steps."""
+async def reads_of(readers: int, steps: int = 20) -> int:
+    """How often the store is read while so many follow a task of these steps."""
     clock = ManualClock()
     store = Counted(clock)
-    made = parts(Stepping(20, 1.0, clock), store, clock, lease_seconds=10_000)
+    made = parts(Stepping(steps, 1.0, clock), store, clock, lease_seconds=10_000)
     task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
     heard: list[list[str]] = [[] for _ in range(readers)]
 
@@ -49,7 +49,7 @@ async def reads_of(readers: int) -> int:
             break
     await asyncio.gather(*following)
     for ids in heard:
-        assert ids == [str(n) for n in range(int(ids[0]), 24)], "each hears every event once"
+        assert ids == [str(n) for n in range(int(ids[0]), steps + 4)], "each hears every event once"
     await made.bells.quiet()
     return store.reads
 
@@ -57,6 +57,12 @@ async def reads_of(readers: int) -> int:
 async def test_a_hundred_readers_cost_about_as_one() -> None:
     one, hundred = await reads_of(1), await reads_of(100)
     assert hundred <= 2 * one, f"{hundred} reads for a hundred, {one} for one"
+
+
+async def test_a_thousand_readers_are_served_by_one_process() -> None:
+    """R97: 88: where nothing limits them, they share the reads, and each hears all."""
+    one, thousand = await reads_of(1, steps=3), await reads_of(1000, steps=3)
+    assert thousand <= 2 * one, f"{thousand} reads for a thousand, {one} for one"
 
 
 async def test_a_reader_that_leaves_takes_nobody_elses_read_along() -> None:

@@ -1,0 +1,138 @@
+"""Files leave in the answers of their owner's requests only: no URL that this server gives opens anything (76)."""
+
+import base64
+import importlib
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import httpx
+import pytest
+from botocore.signers import RequestSigner
+from starlette.types import ASGIApp
+
+import handlers
+from infra.local_stack import LocalStack
+from tests.support.asgi import ask
+from tests.support.guarded import jwt_scheme
+from tests.support.issuer import Issuer
+from tests.unit.auth.foreign import HOOK, requests
+
+GRAPH = """
+from typing import Any
+
+from a2a.types.a2a_pb2 import Message, Part, Role
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+
+class State(MessagesState):
+    a2a_inbox: Any
+    a2a_outbox: Any
+
+
+async def act(state):
+    interrupt("really?")
+    return {"a2a_outbox": state["a2a_inbox"].message}
+
+
+graph = StateGraph(State).add_node("act", act).add_edge(START, "act")
+"""
+
+AION_YAML = """
+aion:
+  security:
+    schemes:
+%s
+  agents:
+    one:
+      path: files_agent.py:graph
+      capabilities: {extended_agent_card: true}
+      extended_card: {description: More.}
+"""
+
+FILE = base64.b64encode(random.Random(7).randbytes(50_000)).decode()
+"""So large, however it is packed, that it lies in the bucket."""
+
+ENDS = {"SendMessage", "SendStreamingMessage", "CancelTask"}
+"""After these the task asks no more."""
+
+OPENS = ("X-Amz-", "Signature=", "AWSAccessKeyId", "amazonaws.com", "s3://")
+"""What stands in each URL by which S3 gives an object to whoever has it."""
+
+
+@pytest.fixture
+def app(tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[ASGIApp]:
+    """ApiFunction's app, as its handler has it; what it keeps is on the emulator."""
+    (tmp_path / "files_agent.py").write_text(GRAPH)
+    config = tmp_path / "aion.yaml"
+    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    environ = {**moto.environment("ApiFunction"), "AION_CONFIG": str(config), "AION_FRONTS": "NONE,OFF"}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delitem(sys.modules, "handlers.api", raising=False)
+    monkeypatch.delattr(handlers, "api", raising=False)
+    yield importlib.import_module("handlers.api").app
+    sys.modules.pop("handlers.api", None)
+
+
+def objects(bucket: str) -> dict[str, int]:
+    """The sizes of what lies in the bucket."""
+    s3: Any = boto3.client("s3")
+    return {found["Key"]: found["Size"] for found in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
+
+
+async def test_no_operation_gives_a_url_that_opens_a_file(
+    app: ASGIApp, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R96: 76: a file that lies in the bucket is in the answer itself, and nothing in it says where it lies."""
+    signed: list[str] = []
+    real = RequestSigner.generate_presigned_url
+
+    def presigns(self: RequestSigner, *given: Any, **more: Any) -> Any:
+        signed.append(str(given))
+        return real(self, *given, **more)
+
+    monkeypatch.setattr(RequestSigner, "generate_presigned_url", presigns)
+    bucket = moto.environment("ApiFunction")["AION_BUCKET"]
+    boto3.client("s3").generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "x"})
+    assert len(signed) == 1, "it would be seen here"
+    before = objects(bucket)
+    headers = {"authorization": f"Bearer {issuer.token(sub='alice')}", "content-type": "application/json"}
+    parts = [{"text": "this file"}, {"raw": FILE, "filename": "a.bin", "mediaType": "application/octet-stream"}]
+
+    async def rpc(method: str, **params: Any) -> httpx.Response:
+        body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+        return await ask(app, "POST", "/", headers, json.dumps(body).encode())
+
+    answers: list[httpx.Response] = []
+    task: dict[str, Any] | None = None
+    # In a tenant the operations are the same.
+    for request in (request for request in requests() if "{tenant}" not in request.path):
+        if request.names("task"):
+            if task is None:
+                message = {"messageId": f"m-{len(answers)}", "role": "ROLE_USER", "parts": parts}
+                answers.append(await rpc("SendMessage", message=message))
+                task = answers[-1].json()["result"]["task"]
+            answers.append(await rpc("CreateTaskPushNotificationConfig", taskId=task["id"], id="c-1", url=HOOK))
+        made = {"task": task["id"], "context": task["contextId"]} if task and request.names("task") else {}
+        method, target, body = request.to(**made)
+        answers.append(await ask(app, method, target, headers, body))
+        assert answers[-1].status_code < 400, (request.name, answers[-1].text[:500])
+        if request.operation in ENDS:
+            task = None
+    large = [size for key, size in objects(bucket).items() if key not in before]
+    assert max(large, default=0) > 30_000, "the file lies in the bucket"
+    assert sum(FILE in answer.text for answer in answers) > 10, "and comes back in the answers"
+    for answer in answers:
+        everything = answer.text.replace(FILE, "") + str(answer.headers)
+        assert not [sign for sign in (*OPENS, bucket) if sign in everything], answer.text[:500]
+        assert not 300 <= answer.status_code < 400
+    assert len(signed) == 1, "nobody has signed a URL"
