@@ -122,7 +122,28 @@ def compile_all(target: Path, python: str, within: Sequence[Path]) -> str | None
     subprocess.run(  # noqa: S603 - our own words
         [*command, "-s", str(target), "-p", TASK_ROOT, *map(str, within)], capture_output=True, env=environ
     )
+    made = [file for each in within for file in (each.rglob("*.pyc") if each.is_dir() else [compiled(each, python)])]
+    write_again(program, [file for file in made if file.is_file()])
     return None
+
+
+# What is written tells of each object whether anything else held it, be it garbage of the file that was compiled before:
+# which files one process compiles, and when it collects, is chance. Read back, an object is held by its own code alone.
+_WRITES_AGAIN = """
+import marshal, sys
+for name in sys.stdin.read().split("\\n"):
+    with open(name, "rb") as file:
+        header, code = file.read(16), marshal.loads(file.read())
+    with open(name, "wb") as file:
+        file.write(header + marshal.dumps(code))
+"""
+
+
+def write_again(program: str, compiled_files: Sequence[Path]) -> None:
+    """Write compiled files as this Python writes what it has just read: the same code gives the same bytes."""
+    if compiled_files:
+        names = "\n".join(map(str, compiled_files))
+        subprocess.run([program, "-I", "-c", _WRITES_AGAIN], input=names, text=True, check=True)  # noqa: S603 - our own
 
 
 def no_compiler(python: str) -> str:

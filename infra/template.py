@@ -119,6 +119,11 @@ class Template:
             if event["Type"] in kinds:
                 yield name, event["Type"], self.resolve(event.get("Properties") or {}, f"{function}.Events.{name}")
 
+    def written_events(self, function: str, *kinds: str) -> dict[str, dict[str, Any]]:
+        """Return the properties of the function's events of these types as they are written, by their names."""
+        events = self.properties(function).get("Events") or {}
+        return {name: event.get("Properties") or {} for name, event in events.items() if event["Type"] in kinds}
+
     # --- References ---
 
     def resolve(self, value: Any, where: str) -> Any:

@@ -15,7 +15,7 @@ import cfnlint.api  # type: ignore[import-untyped]
 from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 from samtranslator.model.exceptions import InvalidDocumentException
 
-from infra.gates import access, files, functions, operations, state
+from infra.gates import access, exposure, files, functions, operations, state, streams
 from infra.gates.deployed import REGION, Deployed, packaged
 from infra.gates.deployed import transformed as transformed
 from infra.template import TemplateError
@@ -30,7 +30,7 @@ def problems(path: Path, parameters: Mapping[str, str] | None = None, *, lint: b
     """Yield what is wrong with the template when it is deployed with these parameters; the slow linter is heard last."""
     try:
         deployed = Deployed.of(path, parameters or {})
-        for gate in (files, functions, access, state, operations):
+        for gate in (files, streams, functions, access, exposure, state, operations):
             yield from gate.problems(deployed)
         for file, document in deployed.documents.items() if lint else ():
             for told in _linted(json.dumps(packaged(document), default=str)):

@@ -8,6 +8,8 @@ from infra.template import FUNCTION, ROLE, Template
 
 # Actions that AWS grants only on more than one thing, and why.
 NEEDS_A_STAR = {"cloudwatch:DescribeAlarms": "CloudWatch checks it against all of the account's alarms"}
+# What gives rights besides a role's own policies, which are all that is looked at here.
+ELSEWHERE = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy", "AWS::IAM::UserPolicy")
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 HEARS = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"}
 
@@ -18,8 +20,13 @@ def problems(deployed: Deployed) -> Iterator[str]:
     for name, role in deployed.resources(ROLE):
         if role["Properties"].get("ManagedPolicyArns"):
             yield f"{name} has policies of AWS's own, which give more than one function's things"
+    for name, _ in deployed.resources(*ELSEWHERE):
+        yield f"{name} gives rights besides the functions' roles: they belong into a role's own Policies"
     for name in template.resources(ROLE):
         for statement in statements(template, name):
+            if not {"Action", "Resource"} <= statement.keys():
+                yield f"{name} says what it may not do, or where not, and may all else: {statement}"
+                continue
             actions, resources = listed(statement["Action"]), listed(statement["Resource"])
             wide = [what for what in resources if "*" in what and not _is_of_this_stack(what)]
             if any("*" in action for action in actions) or (wide and not set(actions) <= NEEDS_A_STAR.keys()):
@@ -61,7 +68,7 @@ def _own_things(template: Template, function: str) -> Iterator[str]:
     may_log: set[str] = set()
     heard: set[str] = set()
     for statement in statements(template, roles[0]):
-        actions, resources = set(listed(statement["Action"])), set(listed(statement["Resource"]))
+        actions, resources = set(listed(statement.get("Action", []))), set(listed(statement.get("Resource", [])))
         if any(action.startswith("logs:") for action in actions):
             if not actions <= LOGS or resources != {own_log}:
                 yield f"{function} may log elsewhere than to its own log group"

@@ -1,4 +1,4 @@
-"""How the functions are reached, deployed and set up: what they stream, which code they name, which variables they have."""
+"""How the functions are deployed and set up: which versions, which code they name, which variables they have."""
 
 import ast
 import json
@@ -11,7 +11,6 @@ from typing import Any
 from infra.gates.deployed import Deployed
 from infra.template import FUNCTION, STACK, Template
 
-LONGEST_RESPONSE = 900_000
 OWN = "AION_"
 # Those of others too that settings.py reads.
 READ = re.compile(r"(AION|AWS|OTEL|POWERTOOLS)_[A-Z_]+")
@@ -34,45 +33,10 @@ NOT_DEPLOYED = {
 
 
 def problems(deployed: Deployed) -> Iterator[str]:
-    """Yield which functions cannot be reached, cannot start, or would run the wrong code."""
-    yield from _streams(deployed)
-    yield from _throttles(deployed)
+    """Yield which functions cannot start, or would run the wrong code."""
     yield from _versions(deployed)
     yield from _code(deployed.template)
     yield from _variables(deployed.template)
-
-
-def _streams(deployed: Deployed) -> Iterator[str]:
-    """Every answer is streamed, for as long as a stream may take."""
-    for _, api in deployed.resources("AWS::ApiGateway::RestApi"):
-        if api["Properties"].get("EndpointConfiguration", {}).get("Types") != ["REGIONAL"]:
-            yield "an edge-optimised API cuts a stream that is silent for 30 s: its endpoint has to be REGIONAL"
-        for path, methods in api["Properties"]["Body"]["paths"].items():
-            for method in methods.values():
-                integration = method["x-amazon-apigateway-integration"]
-                is_invoked_streaming = "/response-streaming-invocations" in json.dumps(integration["uri"])
-                if integration.get("responseTransferMode") != "STREAM" or not is_invoked_streaming:
-                    yield f"{path} is buffered: its event needs ResponseTransferMode: RESPONSE_STREAM"
-                if not 50 <= int(integration.get("timeoutInMillis", 0)) <= LONGEST_RESPONSE:
-                    yield f"{path}: TimeoutInMillis has to be at most {LONGEST_RESPONSE}"
-    for name, url in deployed.resources("AWS::Lambda::Url"):
-        if url["Properties"].get("InvokeMode") != "RESPONSE_STREAM":
-            yield f"{name} is buffered: its InvokeMode has to be RESPONSE_STREAM"
-    for name, domain in deployed.resources("AWS::ApiGateway::DomainName"):
-        if domain["Properties"].get("EndpointConfiguration", {}).get("Types") != ["REGIONAL"]:
-            yield f"{name}: an edge-optimised domain cuts a stream that is silent for 30 s; it has to be REGIONAL"
-
-
-def _throttles(deployed: Deployed) -> Iterator[str]:
-    """What nobody has let in yet costs no invocation."""
-    for name, stage in deployed.resources("AWS::ApiGateway::Stage"):
-        everywhere = [
-            settings
-            for settings in stage["Properties"].get("MethodSettings", [])
-            if (settings.get("ResourcePath"), settings.get("HttpMethod")) == ("/*", "*")
-        ]
-        if not any("ThrottlingRateLimit" in each and "ThrottlingBurstLimit" in each for each in everywhere):
-            yield f"{name} lets every flood through: MethodSettings need ThrottlingRateLimit and ThrottlingBurstLimit"
 
 
 def _versions(deployed: Deployed) -> Iterator[str]:
@@ -89,6 +53,8 @@ def _versions(deployed: Deployed) -> Iterator[str]:
         for described in ("VersionDescription", "Description"):
             if "State.Outputs.ConfigurationVersion" not in json.dumps(properties.get(described)):
                 yield f"{function} goes on with its old environment when a parameter changes: its {described} has to change"
+        if f"{function}DeploymentGroup" not in plain:
+            yield f"{function} is given all requests at once, and no alarm is asked: DeploymentPreference"
     yield from _configuration(template)
     for name, group in deployed.resources("AWS::CodeDeploy::DeploymentGroup"):
         properties = group["Properties"]
@@ -157,8 +123,8 @@ def _variables(template: Template) -> Iterator[str]:
         everywhere |= environment.keys()
         for name in sorted(given - settings.keys() - runtime):
             yield f"{function}: nothing reads {name}"
-        for name in sorted(needed - given):
-            yield f"{function}: {name} is missing, and has no default"
+        for name in sorted(needed - {name for name in given if environment[name]}):
+            yield f"{function}: {name} is missing, or empty, and has no default"
         if environment.get("POWERTOOLS_SERVICE_NAME") != template.place.stack_name:
             yield f"{function}: POWERTOOLS_SERVICE_NAME is not the stack's name, by which alarms find its metrics"
     for name in sorted(settings.keys() - everywhere - NOT_DEPLOYED.keys()):

@@ -54,10 +54,14 @@ def _alarms(template: Template, known: "_Known") -> Iterator[str]:
     sections = set(
         re.findall(r"^#+ +`?(\w+)`?", runbook.read_text(encoding="utf-8") if runbook.is_file() else "", re.M)
     )
+    for name in sorted({name for name in sections if name.endswith("Alarm")} - {*template.resources(ALARM)}):
+        yield f"{RUNBOOK} has a section {name}, and there is no such alarm"
     for name in template.resources(ALARM):
         raw = template.properties(name)
-        if not raw.get("AlarmActions"):
+        if not raw.get("AlarmActions") or raw.get("ActionsEnabled", True) is not True:
             yield f"{name} rings and tells nobody: AlarmActions"
+        if not str(raw.get("ComparisonOperator")).startswith("GreaterThan"):
+            yield f"{name} rings while all is well: each of these counts what there is too much of"
         if "TreatMissingData" not in raw:
             yield f"{name} does not say what it means when nothing is counted: TreatMissingData"
         if not str(raw.get("AlarmDescription", "")).rstrip().endswith(f" {RUNBOOK}#{name.lower()}"):

@@ -7,16 +7,24 @@ from infra.gates.deployed import Deployed
 from infra.template import BUCKET, FUNCTION, QUEUE, TABLE, Template
 
 LONGEST_RETENTION = 14 * 24 * 3600
+# What AWS itself says of queues that call functions, and keeps of a queue that says nothing.
+FEWEST_TRIES = 5
+SHORTEST_WAIT = 4 * 24 * 3600
 RETENTION = "AION_RETENTION_DAYS"
 # Days: a row goes some time after it has expired, and what it names has to be there as long as it is.
 LONGER_THAN_ITS_ROW = 15
 # A turn may take two days and a webhook is tried for more than one; a task that is gone by then cannot be finished.
 SHORTEST_RETENTION = 7
+# What is promised, and forgotten by everybody, is found within this time.
+SWEPT = "rate(1 minute)"
+# The attribute by which rows end.
+ENDS = "expires"
 
 
 def problems(deployed: Deployed) -> Iterator[str]:
     """Yield what would be lost too soon."""
     yield from _queues(deployed.template)
+    yield from _calls(deployed)
     yield from _state(deployed)
     yield from _payloads(deployed.template)
     for choice in deployed.plain["Parameters"].get("RetentionDays", {}).get("AllowedValues", []):
@@ -33,10 +41,8 @@ def _queues(template: Template) -> Iterator[str]:
     }
     consumers: dict[str, list[int]] = {arn: [] for arn in queues}
     for function, timeout in timeouts.items():
-        for name, _, event in template.events(function, "SQS"):
+        for _, _, event in template.events(function, "SQS"):
             consumers.setdefault(event["Queue"], []).append(timeout)
-            if event.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
-                yield f"{function}.{name}: one message that fails takes its batch along without ReportBatchItemFailures"
             if template.properties(function).get("RecursiveLoop") != "Allow":
                 yield f"{function} rings its own queue, which Lambda ends after 16 times without RecursiveLoop: Allow"
     for arn, name in queues.items():
@@ -50,8 +56,33 @@ def _queues(template: Template) -> Iterator[str]:
         longest = max(consumers[arn] or timeouts.values(), default=0)
         if int(properties[name].get("VisibilityTimeout", 30)) < longest:
             yield f"{name} shows a message again before the {longest} s are over that its function may take"
-        if properties[name].get("RedrivePolicy", {}).get("deadLetterTargetArn") not in queues:
+        redrive = properties[name].get("RedrivePolicy", {})
+        if redrive.get("deadLetterTargetArn") not in queues:
             yield f"{name} has no dead letter queue of this template"
+        if int(redrive.get("maxReceiveCount", FEWEST_TRIES)) < FEWEST_TRIES:
+            yield f"{name}: a throttled function is a try too: maxReceiveCount has to be at least {FEWEST_TRIES}"
+        if int(properties[name].get("MessageRetentionPeriod", SHORTEST_WAIT)) < SHORTEST_WAIT:
+            yield f"{name} forgets messages before they have been tried: MessageRetentionPeriod is 4 days by itself"
+
+
+def _calls(deployed: Deployed) -> Iterator[str]:
+    """Every function is called, for every message, and by the clock as often as what is overdue may wait."""
+    for name, mapping in deployed.resources("AWS::Lambda::EventSourceMapping"):
+        properties = mapping["Properties"]
+        if properties.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
+            yield f"{name}: one message that fails takes its batch along without ReportBatchItemFailures"
+        if properties.get("Enabled", True) is not True or "FilterCriteria" in properties:
+            yield f"{name} leaves messages in the queue, or drops them: neither Enabled nor FilterCriteria may be there"
+    for function in deployed.template.resources(FUNCTION):
+        if not deployed.template.written_events(function, "Api", "SQS", "Schedule"):
+            yield f"nothing calls {function}: it has no event"
+        for name, _, event in deployed.template.events(function, "Schedule"):
+            if (
+                event.get("Schedule") != SWEPT
+                or event.get("Enabled", True) is not True
+                or event.get("State") == "DISABLED"
+            ):
+                yield f"{function}.{name}: what is overdue waits for it, and it has to come by {SWEPT}"
 
 
 def _state(deployed: Deployed) -> Iterator[str]:
@@ -65,10 +96,10 @@ def _state(deployed: Deployed) -> Iterator[str]:
                 yield f"{name} cannot be brought back to what it was: PointInTimeRecoveryEnabled"
             if not properties.get("SSESpecification", {}).get("SSEEnabled"):
                 yield f"{name} is not encrypted under a key of KMS"
-            if not properties.get("TimeToLiveSpecification", {}).get("Enabled"):
-                yield f"{name} keeps everything for ever: TimeToLiveSpecification"
-        elif "BucketEncryption" not in properties or "PublicAccessBlockConfiguration" not in properties:
-            yield f"{name} is not encrypted, or may be opened to the public"
+            if properties.get("TimeToLiveSpecification") != {"AttributeName": ENDS, "Enabled": True}:
+                yield f"{name} keeps everything for ever: TimeToLiveSpecification has to be enabled, of {ENDS}"
+        elif "BucketEncryption" not in properties:
+            yield f"{name} is not encrypted"
     # What is sealed under a key that is gone is gone too; what is not kept, such as a mail, is not.
     sealing = deployed.template.environment_values("AION_KMS_KEY")
     for name in deployed.template.resources("AWS::KMS::Key"):

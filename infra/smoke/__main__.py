@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -9,6 +10,7 @@ from functools import partial
 
 import httpx
 from a2a.client.errors import A2AClientError
+from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
 from infra.smoke import checks, options, push
 from infra.smoke.credentials import Credentials, NoCredentials
@@ -24,7 +26,7 @@ CHECKS: dict[str, Callable[..., Awaitable[str]]] = {
     "push": push.delivery,
 }
 HINTS = {
-    401: "the credentials are not taken; see docs/security.md",
+    401: "TOKEN=…, API_KEY=… or BASIC=… has to be what the agent's card asks for; see docs/security.md",
     403: "whoever asks may not: is it signed, and may the signer call it?",
     404: "nothing is there: does the URL hold the stage (/dev), and is AGENT in aion.yaml?",
     429: "more was asked for than aion.limits of aion.yaml allows",
@@ -69,8 +71,10 @@ async def check(given: argparse.Namespace, credentials: Credentials) -> int:
     async with httpx.AsyncClient(auth=credentials, timeout=given.patience) as http:
         try:
             card = await read_card(url, http, credentials)
+            if not card.supported_interfaces:
+                raise ValueError("it offers no interface")
         except (A2AClientError, NoCredentials, ValueError) as error:
-            report.say("FAILED", "card", f"{explained(error)}. Nothing else was checked")
+            report.say("FAILED", "card", f"{_why_no_card(error, url)}. Nothing else was checked")
             return 2
         agent = reached(url, deployment, card, http, text=given.text, patience=given.patience)
         for name in given.only:
@@ -86,11 +90,21 @@ def _made(name: str, agent: Deployment, given: argparse.Namespace) -> Awaitable[
     return made(agent)
 
 
+def _why_no_card(error: BaseException, url: str) -> str:
+    """Return why there is no card of an agent there."""
+    cause, card = error.__cause__, f"{url}{AGENT_CARD_WELL_KNOWN_PATH}"
+    if isinstance(error, NoCredentials):
+        return str(error)
+    if isinstance(cause, httpx.TransportError):
+        return f"nothing answers at {card}: {cause}"
+    if not isinstance(cause, httpx.HTTPStatusError):
+        return f"there is no agent card at {card}: {cause or error}"
+    return explained(error)
+
+
 def explained(error: BaseException) -> str:
     """Return what went wrong, with what the server answered and what is mostly behind it."""
     cause = error.__cause__
-    if isinstance(error, NoCredentials):
-        return str(error)
     if not isinstance(cause, httpx.HTTPStatusError):
         return f"{type(error).__name__}: {error}"
     status, body = cause.response.status_code, _body(cause.response)
@@ -99,10 +113,15 @@ def explained(error: BaseException) -> str:
 
 
 def _body(response: httpx.Response) -> str:
+    """Return what the answer says: the message of an error of ours, nothing of a page for people."""
     try:
-        return response.text[:200]
+        text = response.text
     except httpx.ResponseNotRead:
         return ""
+    try:
+        return str(json.loads(text)["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return "" if text.lstrip().startswith("<") else text[:200]
 
 
 def main(arguments: list[str] | None = None) -> int:

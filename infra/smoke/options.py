@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Mapping, Sequence
 
+import httpx
+
 TEXT = "Say hello, and count from one to twenty in words, slowly, one to a line."
 CREDENTIALS = """\
 credentials, by the environment or make's variables:
@@ -13,7 +15,7 @@ credentials, by the environment or make's variables:
                     that boto3 finds (AWS_PROFILE, ...); who signs needs execute-api:Invoke, or
                     lambda:InvokeFunctionUrl and lambda:InvokeFunction
 
-The exit code is 1 if a check failed, 2 if nothing could be checked. What is skipped was not checked: its line says why.
+The exit code is 1 if a check failed, 2 if nothing could be checked (make's own is 2 for both). What is skipped was not checked: its line says why.
 """
 
 
@@ -41,9 +43,17 @@ def read(
     option("--only", "", f"only these checks, by commas: {', '.join(checks)}")
     option("--patience", "300", "how many seconds a check may take; 300 where nothing is said", float)
     given = parser.parse_args(arguments)
-    if not given.url.startswith(("https://", "http://")):
+    if not _is_url(given.url):
         parser.error("URL=… has to say where the deployment is, as https://…")
     given.only = [name for name in given.only.split(",") if name] or list(checks)
     if unknown := sorted(set(given.only) - set(checks)):
         parser.error(f"there is no check {', '.join(unknown)}; there are {', '.join(checks)}")
     return given
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        return False
+    return url.scheme in ("https", "http") and bool(url.host)

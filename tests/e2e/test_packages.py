@@ -1,6 +1,7 @@
 """The functions' packages: what is in them, what is not, and that they are the same whenever they are built."""
 
 import ast
+import marshal
 import os
 import shutil
 import struct
@@ -8,13 +9,14 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
 from infra import uv
 from infra.interpreters import interpreter
 from infra.package_check import ADK, CASES, Case, foreign, size
-from infra.package_files import files_of, keep_services, write_zip
+from infra.package_files import files_of, keep_services, write_again, write_zip
 from infra.package_load import load
 from infra.package_plan import ROOT, BuildError, Plan, plan
 from infra.packages import CACHE, SERVICES, build, dependencies, package
@@ -222,6 +224,22 @@ def test_built_again_elsewhere_it_is_the_same_to_the_byte(function: str, tmp_pat
     with zipfile.ZipFile(first.zip()) as archive:
         assert archive.namelist() == sorted(archive.namelist())
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_a_compiled_file_does_not_tell_what_its_compiler_was_busy_with(tmp_path: Path) -> None:
+    """Whoever holds a constant while it is written, such as garbage that is yet to be collected, is seen in the bytes."""
+    code = compile("def told(name):\n    return name in {'llm', 'retriever', 'chat_model'}\n", "told.py", "exec")
+    alone = marshal.dumps(code)
+    (function,) = (each for each in code.co_consts if isinstance(each, CodeType))
+    held = [each for each in function.co_consts if isinstance(each, frozenset)]
+    assert held
+    files = {tmp_path / "alone.pyc": alone, tmp_path / "held.pyc": marshal.dumps(code)}
+    assert len(set(files.values())) == 2
+    for file, written in files.items():
+        file.write_bytes(bytes(16) + written)
+    write_again(sys.executable, list(files))
+    assert len({file.read_bytes() for file in files}) == 1
+    assert marshal.loads((tmp_path / "held.pyc").read_bytes()[16:]) == code  # noqa: S302 - our own
 
 
 def test_a_change_of_the_projects_code_is_another_package_of_the_same_dependencies(copied: Path) -> None:

@@ -147,6 +147,13 @@ OF_ACCESS = [
         "PushRole has policies of AWS's own",
     ),
     (("Role: !GetAtt Roles.Outputs.PushRole", "Role: !GetAtt Roles.Outputs.TaskRole"), "two functions share a role"),
+    (("Action: [dynamodb:GetItem, dynamodb:Query, dynamodb:UpdateItem]", "NotAction: dynamodb:PutItem"), "may all else"),
+    ((re.compile(r"(- Sid: Due\n.*\n.*\n +)Resource: .*"), r"\1NotResource: arn:aws:s3:::x"), "may all else"),
+    (
+        ("  DeploymentRole:\n",
+         "  More:\n    Type: AWS::IAM::Policy\n    Properties: { PolicyName: More, Roles: [!Ref PushRole] }\n\n  DeploymentRole:\n"),
+        "More gives rights besides the functions' roles",
+    ),
     (("Resource: !GetAtt PushLogGroup.Arn", "Resource: !GetAtt TaskLogGroup.Arn"), "elsewhere than to its own log group"),
     (("[logs:CreateLogStream, logs:PutLogEvents]", "[logs:CreateLogGroup, logs:PutLogEvents]"), "may log elsewhere"),
     (("[logs:CreateLogStream, logs:PutLogEvents]", "logs:PutLogEvents"), "ApiFunction may not log"),
@@ -169,11 +176,57 @@ OF_STATE = [
     (("SSEEnabled: true", "SSEEnabled: false"), "is not encrypted under a key of KMS"),
     (("        AttributeName: expires\n        Enabled: true", "        AttributeName: expires\n        Enabled: false"),
      "keeps everything for ever"),
-    ((re.compile(r"      BucketEncryption:\n(        .*\n)+"), ""), "is not encrypted, or may be opened"),
+    ((re.compile(r"      BucketEncryption:\n(        .*\n)+"), ""), "Blobs is not encrypted"),
     (('"30": { Kept: 45,', '"30": { Kept: 44,'), "what-no-task-needs-any-more takes payloads away"),
     (("AllowedValues: [7, 14,", "AllowedValues: [3, 7, 14,"), "RetentionDays may be 3"),
 ]  # fmt: skip
+OF_STREAMS = [
+    (
+        ("      Handler: handlers.api.handler\n", "      Handler: handlers.api.handler\n      Timeout: 60\n"),
+        "may take 60 s",
+    ),
+    (("TimeoutInMillis: 900000", "TimeoutInMillis: 29000"), "is cut after 29 s by TimeoutInMillis"),
+    ((re.compile(r"          AWS_LAMBDA_EXEC_WRAPPER: .*\n"), ""), "ApiFunction.Root is buffered"),
+    (("          AION_ASGI_APP: handlers.api:app\n", ""), "ApiFunction.Root is buffered"),
+    (("AION_ASGI_APP: handlers.api:app", "AION_ASGI_APP: handlers.api:handler"), "ApiFunction.Root is buffered"),
+]
+OF_EXPOSURE = [
+    (("Principal: { Service: lambda.amazonaws.com }", 'Principal: "*"'), "ApiRole lets everybody in"),
+    (
+        ("Principal: { Service: lambda.amazonaws.com }", "Principal: { Service: ec2.amazonaws.com }"),
+        "may be taken on by",
+    ),
+    ((re.compile(r"AWS: !Sub arn:.*:root"), 'AWS: "*"'), "Key lets everybody in"),
+    (("Effect: Deny", "Effect: Allow"), "BlobsPolicy lets everybody in"),
+    (('aws:SecureTransport: "false"', 'aws:SecureTransport: "true"'), "may be spoken to without TLS"),
+    (("BlockPublicPolicy: true", "BlockPublicPolicy: false"), "Blobs may be opened to the public"),
+    (('AION_AUTH: "on"', 'AION_AUTH: "off"'), "ApiFunction asks nobody who they are"),
+    (('"${ApiAuthorizer},${FunctionUrlAuth}"', '"AWS_IAM,${FunctionUrlAuth}"'), "is not told by AION_FRONTS"),
+    (("        DefaultAuthorizer: !Ref ApiAuthorizer\n", ""), "/{proxy+} is open"),
+    (("900000\n        Everything", "900000\n            Auth: { Authorizer: NONE }\n        Everything"), "/ is open"),
+]
+OF_CALLS = [
+    (("BatchSize: 1\n", "BatchSize: 1\n            Enabled: false\n"), "leaves messages in the queue"),
+    (
+        ("BatchSize: 1\n", "BatchSize: 1\n            FilterCriteria: { Filters: [{ Pattern: '{}' }] }\n"),
+        "TaskFunctionBell leaves messages in the queue, or drops them",
+    ),
+    (("rate(1 minute)", "rate(1 day)"), "what is overdue waits for it"),
+    (("rate(1 minute)\n", "rate(1 minute)\n            Enabled: false\n"), "what is overdue waits for it"),
+    ((re.compile(r"      Events:\n        EveryMinute:\n(          .*\n)+"), ""), "nothing calls SweepFunction"),
+    (("VisibilityTimeout: 960\n", "VisibilityTimeout: 960\n      MessageRetentionPeriod: 60\n"), "forgets messages"),
+    (("maxReceiveCount: 5", "maxReceiveCount: 1"), "maxReceiveCount has to be at least 5"),
+    (("AttributeName: expires\n", "AttributeName: expires_at\n"), "keeps everything for ever"),
+    (("      Type: !Ref Deployment\n", "      Enabled: false\n      Type: !Ref Deployment\n"), "all requests at once"),
+    (("AION_TABLE: !GetAtt State.Outputs.Table\n", 'AION_TABLE: ""\n'), "AION_TABLE is missing, or empty"),
+]
 OF_OPERATIONS = [
+    (
+        ("TreatMissingData: ignore\n", "TreatMissingData: ignore\n      ActionsEnabled: false\n"),
+        "rings and tells nobody",
+    ),
+    (("ComparisonOperator: GreaterThanThreshold", "ComparisonOperator: LessThanThreshold"), "rings while all is well"),
+    ((re.compile(r"  SweepFoundWorkAlarm:\n(    .*\n)+"), ""), "has a section SweepFoundWorkAlarm, and there is no"),
     (("      RetentionInDays: !Ref LogRetentionDays\n", ""), "keeps logs for ever"),
     (
         ("      LoggingConfig:\n        LogGroup: !Sub /aws/lambda/${AWS::StackName}-api\n", ""),
@@ -252,12 +305,18 @@ def broken(mend: Mend, folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("mend", "told"),
-    [*OF_FUNCTIONS, *OF_ACCESS, *OF_STATE, *OF_OPERATIONS, *OF_FILES],
+    [*OF_FUNCTIONS, *OF_STREAMS, *OF_ACCESS, *OF_EXPOSURE, *OF_STATE, *OF_CALLS, *OF_OPERATIONS, *OF_FILES],
     ids=lambda value: str(value)[:40],
 )
 def test_the_gate_notices(mend: Mend, told: str, tmp_path: Path) -> None:
     found = list(problems(broken(mend, tmp_path), lint=False))
     assert any(told in problem for problem in found), found
+
+
+def test_the_gate_notices_a_function_url_that_is_open_though_a_signature_was_asked_for(tmp_path: Path) -> None:
+    wrong = broken(("    Condition: HasOpenFunctionUrl\n", ""), tmp_path)
+    found = list(problems(wrong, {"FunctionUrlAuth": "AWS_IAM"}, lint=False))
+    assert any("OpenUrl lets everybody in" in problem for problem in found), found
 
 
 @pytest.mark.parametrize(("mend", "told"), OF_A_LINTER)
