@@ -136,7 +136,7 @@ def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: 
 def test_a_push_that_never_comes_is_found(whole: DeployedStack, checked: Checked) -> None:
     whole.idle.add("PushFunction")
     port = str(free_port())
-    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", PATIENCE="8")
+    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", PATIENCE="12")
     assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
     assert "the task was not told of to its end in time: 0 posts came" in said["push"][1]
 

@@ -106,7 +106,10 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
         case "dynamodb":
             yield from _of_dynamodb(request.operation, asked, lambda name: arn("dynamodb", f"table/{name}"))
         case "sqs":
-            yield Need(f"sqs:{request.operation}", arn("sqs", asked["QueueUrl"].rpartition("/")[2]))
+            # A batch needs what each of its messages does.
+            yield Need(
+                f"sqs:{request.operation.removesuffix('Batch')}", arn("sqs", asked["QueueUrl"].rpartition("/")[2])
+            )
         case "kms":
             yield Need(f"kms:{request.operation}", asked["KeyId"])
         case "secretsmanager":
@@ -138,6 +141,7 @@ def _of_s3(request: Request) -> Iterator[Need]:
         assert "list-type" in parse_qs(request.query, keep_blank_values=True), request
         yield Need("s3:ListBucket", f"arn:aws:s3:::{bucket}")
         return
+    assert "versionId" not in parse_qs(request.query), "a version needs an action of its own"
     yield Need(f"s3:{_OF_OBJECTS[request.method]}", f"arn:aws:s3:::{bucket}/{re.sub(r'[*?[]', '_', key)}")
     if request.status == 404 and request.method in ("GET", "HEAD"):
         # Who may not list is told AccessDenied of an object that is not there, not NoSuchKey.
