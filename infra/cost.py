@@ -271,7 +271,7 @@ def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
     rows = {
         f"the sweep, {SWEEPS_A_MONTH:,} times": swept,
         f"Lambda's own polls of the two queues, {POLLS_A_MONTH:,}": POLLS_A_MONTH * million["sqs"] / 1e6,
-        f"KMS keys, {made['keys']} (one less with CredentialsKey)": made["keys"] * month["key"],
+        f"KMS keys, {made['keys']} (one less with CredentialsKey, one with AlarmTopic)": made["keys"] * month["key"],
         f"metrics that the alarms read, {made['alarmed']}": made["alarmed"] * month["alarm"],
         f"metrics that the sweep counts, {made['metrics']}": made["metrics"] * month["metric"],
         f"dashboards, {made['dashboards']} (the first three of an account are free)": made["dashboards"]

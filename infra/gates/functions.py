@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from infra.gates.deployed import Deployed
 from infra.template import FUNCTION, STACK, Template
@@ -57,15 +58,23 @@ def _versions(deployed: Deployed) -> Iterator[str]:
     yield from _configuration(template)
     for name, group in deployed.resources("AWS::CodeDeploy::DeploymentGroup"):
         properties = group["Properties"]
-        if "LambdaAllAtOnce" not in json.dumps(properties["DeploymentConfigName"]) and not properties.get(
-            "AlarmConfiguration", {}
-        ).get("Alarms"):
+        at_once = "AllAtOnce" in json.dumps(properties["DeploymentConfigName"])
+        if not at_once and not _asks_alarms(template, properties.get("AlarmConfiguration") or {}):
             yield f"{name} shifts traffic and asks no alarm"
     for name, resource in plain.items():
         given = resource["Properties"].get("Parameters", {}) if resource["Type"] == STACK else {}
         for parameter, value in given.items():
             if isinstance(value, dict) and value.get("Fn::GetAtt", [""])[0] in template.resources(FUNCTION):
                 yield f"{name}.{parameter} goes round the alias: it has to be the function's .Alias, or its name"
+
+
+def _asks_alarms(template: Template, configuration: dict[str, Any]) -> bool:
+    """Tell whether a deployment is held to alarms, as SAM has written it down: perhaps under a condition."""
+    if "Fn::If" in configuration:
+        condition, *either = configuration["Fn::If"]
+        chosen = template.resolve({"Fn::If": [condition, 0, 1]}, "AlarmConfiguration")
+        return _asks_alarms(template, either[chosen])
+    return bool(configuration.get("Alarms"))
 
 
 def _configuration(template: Template) -> Iterator[str]:

@@ -115,7 +115,11 @@ OF_FUNCTIONS = [
     ),
     (("${MaxTries}", ""), "MaxTries is not in State's Configuration"),
     (("        Function: !Ref ApiFunction.Alias", "        Function: !GetAtt ApiFunction.Arn"), "goes round the alias"),
-    ((re.compile(r"      Alarms:\n(        - .*\n)+"), ""), "shifts traffic and asks no alarm"),
+    ((re.compile(r"      Alarms: !If\n(        .*\n)+"), ""), "shifts traffic and asks no alarm"),
+    (
+        ("AsksAlarms: !Not [!Equals [!Ref Deployment, AllAtOnce]]", "AsksAlarms: !Equals [!Ref Deployment, AllAtOnce]"),
+        "shifts traffic and asks no alarm",
+    ),
     (("Handler: handlers.api.handler", "Handler: handlers.app.handler"), "there is no handler in handlers/app.py"),
     (("handlers.api:app", "handlers.api:application"), "there is no application in handlers/api.py"),
     (("lambda_runtime/exec-wrapper.sh", "lambda_runtime/wrapper.sh"), "is not a program of the project"),
@@ -377,6 +381,20 @@ def test_plain_sam_deploy_is_dev_and_prod_differs_where_it_matters() -> None:
     assert "Deployment=AllAtOnce" in dev["parameter_overrides"]
     assert any(each.startswith("Deployment=Canary") for each in prod["parameter_overrides"])
     assert prod["confirm_changeset"]
+
+
+def test_a_deployment_all_at_once_asks_no_alarm_so_that_a_remedy_goes_out_while_one_rings() -> None:
+    groups = [
+        resource["Properties"]
+        for resource in transformed(TEMPLATE, {"Deployment": "AllAtOnce"})["Resources"].values()
+        if resource["Type"] == "AWS::CodeDeploy::DeploymentGroup"
+    ]
+    assert len(groups) == 4
+    for group in groups:
+        condition, _, otherwise = group["AlarmConfiguration"]["Fn::If"]
+        assert (condition, otherwise) == ("AsksAlarms", {})
+    assert Template(TEMPLATE, NOWHERE).resolve({"Fn::If": ["AsksAlarms", 1, 0]}, "") == 1
+    assert Template(TEMPLATE, NOWHERE, {"Deployment": "AllAtOnce"}).resolve({"Fn::If": ["AsksAlarms", 1, 0]}, "") == 0
 
 
 def test_every_parameter_is_in_a_group_and_described() -> None:

@@ -3,14 +3,17 @@
 import asyncio
 import base64
 import logging
+import threading
 
 import pytest
 from argon2 import PasswordHasher
 
 from aion_core.auth import basic
-from aion_core.auth.basic import AT_ONCE, WRONG_A_MINUTE, hash_password
+from aion_core.auth.basic import AT_ONCE, WRONG_A_MINUTE, BasicVerifier, hash_password
 from aion_core.auth.declaration import Basic
-from aion_core.auth.users import users_in
+from aion_core.auth.presented import Presented
+from aion_core.auth.principal import BASIC_ISSUER, Principal
+from aion_core.auth.users import Users, users_in
 from aion_core.errors import ConfigurationError
 from tests.support.clock import ManualClock
 from tests.unit.auth.door import Door
@@ -120,12 +123,30 @@ async def test_a_credential_that_comes_many_times_at_once_is_hashed_once_too(doo
         assert hashed == [password]
 
 
-async def test_a_request_that_is_given_up_takes_nobody_elses_answer_along(door: Door, hashed: Hashed) -> None:
-    first, second = (asyncio.ensure_future(status(door, "alice", "wonder:land")) for _ in range(2))
-    while not hashed:
+async def test_a_request_that_is_given_up_takes_nobody_elses_answer_along(
+    clock: ManualClock, hashed: Hashed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    counted = PasswordHasher.verify
+
+    def slow(self: PasswordHasher, kept: str, password: str) -> bool:
+        begun.set()
+        may_end.wait(10)
+        return counted(self, kept, password)
+
+    monkeypatch.setattr(basic.PasswordHasher, "verify", slow)
+    name, value = basic_header("alice", "wonder:land")
+    presented = Presented.of([(name.encode(), value.encode())], None)
+    # A server cancels what serves a request when it gives it up; the door goes on with it.
+    verifier = BasicVerifier(Users(lambda: dict(USERS), clock), clock)
+    first, second = (asyncio.ensure_future(verifier.verify(presented)) for _ in range(2))
+    while not begun.is_set():
         await asyncio.sleep(0)
     first.cancel()
-    assert await second == 200
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    may_end.set()
+    assert await second == Principal(BASIC_ISSUER, "alice")
     assert hashed == ["wonder:land"]
 
 

@@ -1,6 +1,8 @@
 """Bearer tokens: whose they are, and that nothing but a good one of the declared issuer is anybody's (R5)."""
 
 import base64
+import hashlib
+import hmac
 import json
 import time
 from typing import Any
@@ -58,13 +60,11 @@ def hs256_with_the_public_key(issuer: Issuer) -> str:
     return forged({"alg": "HS256", "kid": "rsa", "typ": "JWT"}, issuer.claims(), pem)
 
 
+def encoded(part: bytes) -> str:
+    return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
+
+
 def forged(header: dict[str, Any], claims: dict[str, Any], secret: bytes) -> str:
-    import hashlib
-    import hmac
-
-    def encoded(part: bytes) -> str:
-        return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
-
     signed = f"{encoded(json.dumps(header).encode())}.{encoded(json.dumps(claims).encode())}"
     return f"{signed}.{encoded(hmac.digest(secret, signed.encode(), hashlib.sha256))}"
 
@@ -79,6 +79,14 @@ def tampered(issuer: Issuer) -> str:
     header, _, signature = issuer.token().split(".")
     claims = base64.urlsafe_b64encode(json.dumps(issuer.claims(sub="root")).encode()).rstrip(b"=").decode()
     return f"{header}.{claims}.{signature}"
+
+
+def by_an_algorithm_that_is_not_the_keys(issuer: Issuer) -> str:
+    """Signed as its key signs, and said to be signed otherwise."""
+    header, claims = ({"alg": "RS256", "kid": "k-1", "typ": "JWT"}, issuer.claims())
+    signed = ".".join(encoded(json.dumps(part).encode()) for part in (header, claims))
+    algorithm = jwt.get_algorithm_by_name("ES256")
+    return f"{signed}.{encoded(algorithm.sign(signed.encode(), issuer.keys['k-1'][1]))}"
 
 
 BAD = {
@@ -101,6 +109,7 @@ BAD = {
     "no kid": lambda issuer: jwt.encode(issuer.claims(), issuer.keys["k-1"][1], "ES256"),
     "critical extensions": lambda issuer: issuer.token(headers={"crit": ["x"], "x": 1}),
     "another's key": by_another_key,
+    "another algorithm than its key's": by_an_algorithm_that_is_not_the_keys,
     "other claims": tampered,
     "no signature": lambda issuer: issuer.token().rpartition(".")[0] + ".",
     "text": lambda issuer: "secret",
