@@ -12,8 +12,8 @@ from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Bell, Notification, PushBell, PushConfig, TaskKey, WebhookRequest
 from aion_core.protocol.types import Message
-from aion_core.push.delivery import SPARED as SPARED
 from aion_core.push.delivery import PushDelivery
+from aion_core.push.tries import SPARED as SPARED
 from aion_core.tasks.call import Call
 from aion_core.tasks.ringing import RingingStore
 from aion_core.tasks.runner import TaskRunner

@@ -27,7 +27,7 @@ from aion_core.ports import (
     Waiting,
     WhenBusy,
 )
-from aion_core.push.delivery import SPARED
+from aion_core.push.tries import SPARED
 from aion_core.tasks.call import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, State, text_of

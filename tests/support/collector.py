@@ -110,7 +110,8 @@ def collecting() -> Iterator[Collector]:
 def exported_from_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     """A collector to which this process exports; a process has one tracer provider, which is put back."""
     with collecting() as collector:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+        # This one goes before the other, which the template sets.
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{collector.endpoint}/v1/traces")
         monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
         monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
         yield collector

@@ -116,6 +116,7 @@ def test_sessions_on_dynamodb_need_a_key_to_be_sealed_with(tmp_path: Path) -> No
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{count: {{path: {ROOT / 'examples/adk/agent.py'}}}}}}}")
     from aion_core.bootstrap.engine import build_engine
+    from aion_core.bootstrap.operations import build_operations
 
     environ = {
         "AION_TABLE": "t",
@@ -123,8 +124,9 @@ def test_sessions_on_dynamodb_need_a_key_to_be_sealed_with(tmp_path: Path) -> No
         "AION_TASK_QUEUE_URL": "https://sqs/q",
         "AION_CONFIG": str(config),
     }
+    settings = Settings.from_environ(environ)
     with pytest.raises(ConfigurationError, match="AION_KMS_KEY"):
-        build_engine(Settings.from_environ(environ)).agents["count"].load()
+        build_engine(settings, build_operations(settings)).agents["count"].load()
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,10 @@ def test_the_sdks_server_is_imported_for_an_executor_only(tmp_path: Path) -> Non
     program = """
 import sys
 from aion_core.bootstrap.engine import build_engine
+from aion_core.bootstrap.operations import build_operations
 from aion_core.settings import Settings
-engine = build_engine(Settings.from_environ())
+settings = Settings.from_environ()
+engine = build_engine(settings, build_operations(settings))
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
 engine.agents["greeter"].load()
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
