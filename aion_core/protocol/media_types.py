@@ -5,6 +5,7 @@ Parameters (`; charset=…`) and case make no difference; `*/*` and `text/*` sta
 
 import mimetypes
 import re
+import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -112,9 +113,18 @@ def type_of(part: Part) -> str | None:
             return "text/plain"
         case "data":
             return "application/json"
-    guessed, encoding = mimetypes.guess_type(part.filename)
+    guessed, encoding = guessed_type(part.filename)
     # `report.csv.gz` is no CSV.
     return guessed if guessed and not encoding else ANY_FILE
+
+
+def guessed_type(name: str) -> tuple[str | None, str | None]:
+    """Return the media type that a file's name tells, and its encoding, such as gzip; None for what it does not tell."""
+    if sys.version_info >= (3, 13):
+        # What takes URLs too has them parsed from here on, and urllib remembers what it has parsed: the next caller's
+        # process would hold the names of this one's files.
+        return mimetypes.guess_file_type(name)
+    return mimetypes.guess_type(name)
 
 
 def _is_taken(part: Part, given: str, takes: Collection[str]) -> bool:

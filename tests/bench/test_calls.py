@@ -16,8 +16,11 @@ from tests.bench.chunks import asked
 from tests.support.agents.counting import talking
 
 FEW, MANY = 200, 700
-BUDGET = 0.35
-"""How much the adapter may add to the calls that LangGraph itself makes for a chunk."""
+BUDGET = 0.35 if sys.version_info < (3, 12) else 0.45
+"""How much the adapter may add to the calls that LangGraph itself makes for a chunk.
+
+LangChain asks at each chunk whether our callback is a coroutine function; from 3.12 on `inspect` makes 13 calls more of that.
+"""
 
 
 def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:

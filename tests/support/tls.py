@@ -15,9 +15,36 @@ def authority(host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """What a server of that name speaks TLS with, and what a client trusts it by."""
     root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "A test's authority")])
-    root = _signed(root_name, root_name, root_key, root_key, x509.BasicConstraints(ca=True, path_length=None))
+    signs = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    # As strictly as Python 3.13 looks at them (RFC 5280).
+    root = _signed(
+        root_name,
+        root_name,
+        root_key,
+        root_key,
+        (x509.BasicConstraints(ca=True, path_length=None), True),
+        (signs, True),
+        (x509.SubjectKeyIdentifier.from_public_key(root_key.public_key()), False),
+    )
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-    certificate = _signed(name, root_name, key, root_key, x509.SubjectAlternativeName([x509.DNSName(host)]))
+    certificate = _signed(
+        name,
+        root_name,
+        key,
+        root_key,
+        (x509.SubjectAlternativeName([x509.DNSName(host)]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key()), False),
+    )
     pem = serialization.Encoding.PEM
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as folder:
@@ -33,10 +60,10 @@ def _signed(
     by: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     by_key: ec.EllipticCurvePrivateKey,
-    extension: x509.ExtensionType,
+    *extensions: tuple[x509.ExtensionType, bool],
 ) -> x509.Certificate:
     now = datetime.now(UTC)
-    return (
+    made = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(by)
@@ -44,6 +71,7 @@ def _signed(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(hours=1))
-        .add_extension(extension, critical=False)
-        .sign(by_key, hashes.SHA256())
     )
+    for extension, is_critical in extensions:
+        made = made.add_extension(extension, critical=is_critical)
+    return made.sign(by_key, hashes.SHA256())

@@ -1,7 +1,6 @@
 """A2A parts as ADK has them, and back (R83, R84). Pure."""
 
 import json
-import mimetypes
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +8,7 @@ from google.genai import types as genai
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from aion_core.authoring.json_values import with_integers
+from aion_core.protocol.media_types import guessed_type
 from aion_core.protocol.types import Part
 
 OCTETS = "application/octet-stream"
@@ -86,4 +86,4 @@ def data_part(data: Any) -> Part:
 
 def _mime_type(part: Part) -> str:
     named = part.filename or (part.url.partition("?")[0] if part.WhichOneof("content") == "url" else "")
-    return part.media_type or mimetypes.guess_type(named)[0] or OCTETS
+    return part.media_type or guessed_type(named)[0] or OCTETS
