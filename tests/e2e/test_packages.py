@@ -49,8 +49,15 @@ def run_build(folder: Path, function: str, target: Path, **environ: str) -> "sub
 # --- Budgets ---
 
 
+# `make package-check`, which CI runs after the tests, weighs them all, for both processors.
+OTHERS = ("api, ADK", "api, both")
+
+
 @runs_here
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=[pytest.mark.deep] if case.name in OTHERS else []) for case in CASES],
+)
 def test_a_package_keeps_its_budget_and_loads_nothing_foreign(case: Case) -> None:
     """R108, fixed decision 11: with .pyc files, where Lambda's Python is here."""
     built = case.package(machine_architecture(), lambda_python()[1])
