@@ -7,9 +7,10 @@ import pytest
 from aion_core.memory import task_store as memory
 from aion_core.memory.push_configs import Listeners
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.push import delivery, schedule
+from aion_core.push import schedule, tries
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.patience import Patience
+from aion_core.push.tries import Tries
 from aion_core.tasks import contexts, deliveries, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.intake import Intake
@@ -116,9 +117,9 @@ BUGS = [
         "I13 I1",
         Edit(
             memory,
-            "_message_places",
-            "[(new.context, new.message_id)]",
-            '[(replace(new.context, context_id=""), new.message_id)]',
+            "_places",
+            "[(context, message_id)]",
+            '[(replace(context, context_id=""), message_id)]',
         ),
         scenarios=("two contexts, two owners",),
     ),
@@ -258,7 +259,7 @@ BUGS = [
     bug(
         "runs on when the lease is lost",
         "I12",
-        Edit(TaskRunner, "run", "{work, lost, end}", "{work, end}"),
+        Edit(TaskRunner, "_run", "{work, lost, end}", "{work, end}"),
         scenarios=("cancel",),
     ),
     bug(
@@ -311,9 +312,9 @@ BUGS = [
         Edit(
             PushDelivery,
             "_post_all",
-            "outcome = await self._post(claim, entry)",
+            "outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)",
             "claim = await self._configs.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
-            "outcome = await self._post(claim, entry)",
+            "outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)",
         ),
         scenarios=TOLD,
         aims=tuple(Aim(Fault.CRASH_BEFORE, "webhook.post", number) for number in range(1, 4)),
@@ -376,14 +377,17 @@ BUGS = [
         "gives each try an id of its own",
         "I9",
         Edit(
-            delivery, "notification_id", "{task.task_id}_{generation}", "{random.random()}_{task.task_id}_{generation}"
+            tries,
+            "notification_id",
+            "{task.task_id}_{generation}",
+            "{__import__('random').random()}_{task.task_id}_{generation}",
         ),
         scenarios=TOLD,
     ),
     bug(
         "gives up what it has spared",
         "I8",
-        Edit(PushDelivery, "_post", "self._clock.now()) and not is_last:", "self._clock.now()):"),
+        Edit(Tries, "make", "self._clock.now()) and may_be_spared:", "self._clock.now()):"),
         Edit(Patience, "note", "if waited.strikes >= STRIKES:", "if True:"),
         scenarios=TOLD,
     ),
