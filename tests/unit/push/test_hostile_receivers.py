@@ -251,7 +251,7 @@ async def test_a_config_that_is_deleted_as_it_is_about_to_be_told_is_told_once_m
     assert len(receiver.posts) == 1
     # Registered anew when four events were there, it hears of the fifth.
     assert set(other.ids) <= set(ids(asking, 5))
-    assert (len(other.posts) == 1) == (how == "replaced")
+    assert bool(other.posts) == (how == "replaced")
 
 
 async def test_when_the_last_config_is_gone_the_task_says_no_more_for_nobody_to_hear() -> None:
