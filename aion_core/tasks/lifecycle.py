@@ -63,7 +63,11 @@ def timestamp_of(status: TaskStatus) -> datetime:
 
 
 def status_at(state: TaskState, at: datetime) -> TaskStatus:
-    """Return the status with its timestamp, to the millisecond (R37)."""
+    """Return the status with its timestamp, to the millisecond (R37).
+
+    A whole second is put a millisecond on: the JSON of protobuf leaves its fraction out, and one timestamp in a thousand
+    would be of another form than the others, which a client that parses one form, or sorts them as text, would trip over.
+    """
     status = TaskStatus(state=state)
-    status.timestamp.FromDatetime(at.astimezone(UTC).replace(microsecond=at.microsecond // 1000 * 1000))
+    status.timestamp.FromDatetime(at.astimezone(UTC).replace(microsecond=max(at.microsecond // 1000, 1) * 1000))
     return status

@@ -24,7 +24,7 @@ from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, dynamodb_list, dynamodb_store, new_owner
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
+START = datetime(2026, 1, 1, microsecond=500_000, tzinfo=UTC)
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
 DAY = 24 * 3600
 

@@ -22,6 +22,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
 from infra.lambda_events import LambdaContext, sqs_event
 from infra.local_stack import LocalStack
+from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
@@ -61,12 +62,6 @@ async def answer_of(stack: LocalStack, head: Head) -> str:
             return projection.fold(log.events).status.message.parts[0].text
         assert time.monotonic() < end
         await asyncio.sleep(0.05)
-
-
-def messages_in(stack: LocalStack, queue: str) -> int:
-    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    answer = stack.client("sqs").get_queue_attributes(QueueUrl=stack.physical_id(queue), AttributeNames=names)
-    return sum(int(number) for number in answer["Attributes"].values())
 
 
 async def test_a_turn_whose_worker_is_gone_is_run_by_whoever_hears_its_bell(stack: LocalStack) -> None:

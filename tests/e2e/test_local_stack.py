@@ -22,6 +22,7 @@ import pytest
 from infra.emulator import EmulatorError
 from infra.local_stack import LocalStack
 from infra.template import TemplateError
+from tests.support.queues import messages_in
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).with_name("local_stack.yaml")
@@ -57,12 +58,6 @@ def poll(stack: LocalStack, work: Callable[[Any, Any], Any], **options: Any) -> 
 def send(stack: LocalStack, *bodies: str) -> None:
     entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
     stack.client("sqs").send_message_batch(QueueUrl=stack.physical_id("Queue"), Entries=entries)
-
-
-def messages_in(stack: LocalStack, queue: str) -> int:
-    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    answer = stack.client("sqs").get_queue_attributes(QueueUrl=stack.physical_id(queue), AttributeNames=names)
-    return sum(int(number) for number in answer["Attributes"].values())
 
 
 def bodies(event: dict[str, Any]) -> list[str]:

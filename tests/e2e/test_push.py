@@ -14,7 +14,7 @@ import pytest
 
 import handlers
 from infra.local_stack import LocalStack
-from tests.e2e.test_functions import messages_in
+from tests.support.queues import messages_in
 from tests.support.receiver import Receiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.service import http
@@ -85,7 +85,8 @@ async def test_who_asks_with_its_message_is_told_of_the_whole_task(
         assert generations[0] == generations[1], "the first was refused, and came again under its id"
         assert generations[1:] == sorted(set(generations)), "each once, in order"
         assert {post.headers["x-a2a-notification-token"] for post in receiver.posts} == {"said-back"}
-    # The last event may have been told by an earlier one's bell: its own is heard, in vain, when its turn comes.
+    # The last event may have been told by an earlier one's bell: its own is heard, in vain, when its turn comes. So is the
+    # bell of the first's next try, which is rung for later.
     for _ in range(600):
         if messages_in(stack, "PushQueue") == 0:
             break

@@ -15,6 +15,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.operating import Run, refusal
 from tests.support.pushes import a_config
+from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 
 
@@ -57,12 +58,6 @@ def bodies(moto: LocalStack, queue: str) -> list[str]:
     sqs = moto.client("sqs")
     found = sqs.receive_message(QueueUrl=moto.physical_id(queue), MaxNumberOfMessages=10, VisibilityTimeout=0)
     return sorted(message["Body"] for message in found.get("Messages", []))
-
-
-def there(moto: LocalStack, queue: str) -> int:
-    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    said = moto.client("sqs").get_queue_attributes(QueueUrl=moto.physical_id(queue), AttributeNames=names)
-    return sum(int(number) for number in said["Attributes"].values())
 
 
 def bell(chat: Conversation) -> str:
@@ -124,7 +119,7 @@ def test_bells_are_rung_again_and_a_second_time_does_no_harm(run: Run, chat: Con
     assert f"{poison}: left." in driven.stderr
     assert bodies(moto, "TaskQueue") == [bell(chat)]
     assert bodies(moto, "TaskDeadLetters") == ["not of ours"]
-    assert there(moto, "TaskDeadLetters") == 1, "what is rung is taken out, and not only hidden"
+    assert messages_in(moto, "TaskDeadLetters") == 1, "what is rung is taken out, and not only hidden"
     assert run("redrive", "--all", "--queue", "task", "--yes").exit_code == 0
     assert bodies(moto, "TaskQueue") == [bell(chat)]
 
