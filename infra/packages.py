@@ -3,7 +3,6 @@
 Nothing but wheels goes in, so every machine builds for each of Lambda's processors, without docker.
 """
 
-import fcntl
 import os
 import shutil
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from infra import uv
 from infra.agent_code import missing
+from infra.alone import alone
 from infra.interpreters import interpreter
 from infra.package_files import (
     compile_all,
@@ -53,7 +53,7 @@ class Package:
     def zip(self) -> Path:
         """Return the folder's zip, made at the first call."""
         archive = self.code.with_name("package.zip")
-        with _alone(archive):
+        with alone(archive):
             if not archive.is_file():
                 written = archive.with_suffix(".part")
                 write_zip(self.code, written)
@@ -163,7 +163,7 @@ def _put(source: str | Path, target: str | Path) -> None:
 def _once(folder: Path) -> Iterator[bool]:
     """Yield whether the folder is still to be filled; whoever asks meanwhile waits until it is."""
     is_there = folder / "built"
-    with _alone(folder):
+    with alone(folder):
         is_new = not is_there.is_file()
         if is_new:
             _forget_old()
@@ -177,12 +177,3 @@ def _forget_old() -> None:
     for is_there in CACHE.glob("*/built"):
         if time.time() - is_there.stat().st_mtime > _FORGOTTEN_AFTER:
             shutil.rmtree(is_there.parent, ignore_errors=True)
-
-
-@contextmanager
-def _alone(made: Path) -> Iterator[None]:
-    """Wait until no other process makes this."""
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with made.with_name(f"{made.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -3,11 +3,10 @@
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from infra import uv
+from infra.alone import alone
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / ".sam"
@@ -25,7 +24,7 @@ def installed() -> Path:
     programs = HOME / ("Scripts" if sys.platform == "win32" else "bin")
     stamp = HOME / "requirements.sha256"
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-    with _alone():
+    with alone(HOME):
         if not stamp.is_file() or stamp.read_text() != wanted:
             _run([uv.find(), "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
             python = str(programs / "python")
@@ -33,19 +32,6 @@ def installed() -> Path:
             _run([*install, "--require-hashes", "-r", str(REQUIREMENTS)])
             stamp.write_text(wanted)
     return programs
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Wait until no other process installs it."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    with (ROOT / ".sam.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _run(command: list[str]) -> None:

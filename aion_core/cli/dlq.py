@@ -1,9 +1,10 @@
 """`aion dlq`: what lies in the dead letter queues, what it refers to, and what is rung again."""
 
 import asyncio
+import functools
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,6 +50,75 @@ _queue = click.option(
 _limit = click.option("--limit", type=click.IntRange(1, 10_000), default=LIMIT, show_default=True, help="How many.")
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    """What the options say of which messages are settled, and how."""
+
+    message_ids: tuple[str, ...]
+    everything: bool
+    queues: tuple[str, ...]
+    limit: int
+    dry_run: bool
+    yes: bool
+
+    def found(self, deployment: Deployment) -> list[_Letter]:
+        """Return the messages; raises ConfigurationError where one that is named is not there."""
+        if bool(self.message_ids) == self.everything:
+            raise click.UsageError("Name messages by their ids (`aion dlq list`), or say --all.")
+        # Those that are named have to be found among all.
+        limit = self.limit if self.everything else max(self.limit, 1000)
+        letters = asyncio.run(_looked_at(deployment, _named(self.queues), limit))
+        if self.everything:
+            return letters
+        known = {each.letter.id for each in letters}
+        for message_id in self.message_ids:
+            if message_id not in known:
+                raise ConfigurationError(_not_there(message_id))
+        return [each for each in letters if each.letter.id in self.message_ids]
+
+    def settled(
+        self,
+        deployment: Deployment,
+        letters: Sequence[_Letter],
+        verb: str,
+        done: str,
+        settle: "Callable[[DeadLetters, DeadLetter], Awaitable[None]]",
+    ) -> bool:
+        """Say which messages these are, ask, and settle them; tell whether that was done."""
+        for each in letters:
+            click.echo(f"{each.letter.id}\t{each.queue}\t{each.said.now}")
+        if not letters:
+            click.echo("There is nothing to do.", err=True)
+            return True
+        if self.dry_run:
+            click.echo(f"Of these {len(letters)} none was {done}: this was a dry run.", err=True)
+            return False
+        if not self.yes:
+            click.confirm(f"{verb} these {len(letters)}?", abort=True, err=True)
+        count = asyncio.run(_settle(deployment, letters, settle))
+        click.echo(f"{count} {done}.", err=True)
+        if count < len(letters):
+            click.echo(f"{len(letters) - count} were not there any more.", err=True)
+        return True
+
+
+def _chosen(command: options.Command) -> options.Command:
+    """Give the command the options that say which messages, and hand it them as `chosen`."""
+
+    @click.argument("message_ids", nargs=-1)
+    @click.option("--all", "everything", is_flag=True, help="Every message.")
+    @_queue
+    @_limit
+    @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+    @click.option("--yes", is_flag=True, help="Do not ask.")
+    @functools.wraps(command)
+    def with_chosen(*arguments: Any, **given: Any) -> Any:
+        chosen = _Chosen(**{each.name: given.pop(each.name) for each in fields(_Chosen)})
+        return command(*arguments, chosen=chosen, **given)
+
+    return with_chosen
+
+
 @click.group(short_help="Look into the dead letter queues.")
 def dlq() -> None:
     """Look into the dead letter queues: bells that a function could not answer.
@@ -75,7 +145,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
 
     While they are read, for some seconds, nobody else sees them; then they are given back.
     """
-    found = asyncio.run(_looked_at(deployment, _chosen(queues), limit))
+    found = asyncio.run(_looked_at(deployment, _named(queues), limit))
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
         return
@@ -98,7 +168,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
 def show(message_id: str, queues: tuple[str, ...], limit: int, deployment: Deployment) -> None:
     """Print all of the message MESSAGE_ID: the bell itself, and what the table says of it now."""
     found = [
-        each for each in asyncio.run(_looked_at(deployment, _chosen(queues), limit)) if each.letter.id == message_id
+        each for each in asyncio.run(_looked_at(deployment, _named(queues), limit)) if each.letter.id == message_id
     ]
     if not found:
         raise ConfigurationError(_not_there(message_id))
@@ -122,62 +192,33 @@ Examples:
   aion dlq redrive --all --yes --stack aion-prod
   aion dlq redrive 5f0c… 8a11… --stack aion-prod""",
 )
-@click.argument("message_ids", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every bell.")
-@_queue
-@_limit
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@_chosen
 @options.deployment
-def redrive(
-    message_ids: tuple[str, ...],
-    queues: tuple[str, ...],
-    limit: int,
-    deployment: Deployment,
-    *,
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def redrive(chosen: _Chosen, deployment: Deployment) -> None:
     """Ring the bells MESSAGE_ID again, and take them out of the dead letter queue.
 
     It does no harm twice: a bell for which nothing is to be done does nothing. What is no bell stays where it is; `drop`
     takes it away. Mend first what has brought them here, or they will be back after five tries.
     """
-    chosen = _picked(deployment, message_ids, queues, limit, everything=everything)
-    poison = [each for each in chosen if not each.said.is_a_bell]
-    bells = [each for each in chosen if each.said.is_a_bell]
+    letters = chosen.found(deployment)
+    poison = [each for each in letters if not each.said.is_a_bell]
+    bells = [each for each in letters if each.said.is_a_bell]
     for each in poison:
         click.echo(f"{each.letter.id}: left. {each.said.now}", err=True)
-    done = _settled(deployment, bells, "Ring", "rung again", _send_again, dry_run=dry_run, yes=yes)
+    done = chosen.settled(deployment, bells, "Ring", "rung again", _send_again)
     if done and poison:
         click.echo("What is left is no bell: look at it with `aion dlq show`, and throw it away with `aion dlq drop`.")
 
 
 @dlq.command(short_help="Throw messages away.")
-@click.argument("message_ids", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every message.")
-@_queue
-@_limit
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@_chosen
 @options.deployment
-def drop(
-    message_ids: tuple[str, ...],
-    queues: tuple[str, ...],
-    limit: int,
-    deployment: Deployment,
-    *,
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def drop(chosen: _Chosen, deployment: Deployment) -> None:
     """Throw the messages MESSAGE_ID away.
 
     No task is lost by it: the table has what was promised, and the sweep finds what is overdue.
     """
-    chosen = _picked(deployment, message_ids, queues, limit, everything=everything)
-    _settled(deployment, chosen, "Throw away", "thrown away", _drop, dry_run=dry_run, yes=yes)
+    chosen.settled(deployment, chosen.found(deployment), "Throw away", "thrown away", _drop)
 
 
 async def _send_again(letters: "DeadLetters", letter: "DeadLetter") -> None:
@@ -188,52 +229,8 @@ async def _drop(letters: "DeadLetters", letter: "DeadLetter") -> None:
     await letters.drop(letter)
 
 
-def _chosen(queues: Sequence[str]) -> list[Queue]:
+def _named(queues: Sequence[str]) -> list[Queue]:
     return [Queue(each) for each in queues] or list(Queue)
-
-
-def _picked(
-    deployment: Deployment, message_ids: Sequence[str], queues: Sequence[str], limit: int, *, everything: bool
-) -> list[_Letter]:
-    if bool(message_ids) == everything:
-        raise click.UsageError("Name messages by their ids (`aion dlq list`), or say --all.")
-    # Those that are named have to be found among all.
-    found = asyncio.run(_looked_at(deployment, _chosen(queues), limit if everything else max(limit, 1000)))
-    if everything:
-        return found
-    known = {each.letter.id for each in found}
-    for message_id in message_ids:
-        if message_id not in known:
-            raise ConfigurationError(_not_there(message_id))
-    return [each for each in found if each.letter.id in message_ids]
-
-
-def _settled(
-    deployment: Deployment,
-    chosen: Sequence[_Letter],
-    verb: str,
-    done: str,
-    settle: "Callable[[DeadLetters, DeadLetter], Awaitable[None]]",
-    *,
-    dry_run: bool,
-    yes: bool,
-) -> bool:
-    """Say what is chosen, ask, and settle it; tell whether that was done."""
-    for each in chosen:
-        click.echo(f"{each.letter.id}\t{each.queue}\t{each.said.now}")
-    if not chosen:
-        click.echo("There is nothing to do.", err=True)
-        return True
-    if dry_run:
-        click.echo(f"Of these {len(chosen)} none was {done}: this was a dry run.", err=True)
-        return False
-    if not yes:
-        click.confirm(f"{verb} these {len(chosen)}?", abort=True, err=True)
-    count = asyncio.run(_settle(deployment, chosen, settle))
-    click.echo(f"{count} {done}.", err=True)
-    if count < len(chosen):
-        click.echo(f"{len(chosen) - count} were not there any more.", err=True)
-    return True
 
 
 async def _settle(

@@ -1,10 +1,10 @@
 """The ASGI app: every agent at its own path, the first at the root too, each with its card."""
 
 import asyncio
-import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence, Set
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Route
 
 from aion_core.auth.guard import Guard
 from aion_core.errors import ConfigurationError
@@ -40,6 +41,9 @@ from aion_core.web.rpc import Dispatcher
 from aion_core.web.stream_limits import StreamLimits
 
 logger = logging.getLogger(__name__)
+
+Beside = Callable[[], Coroutine[Any, Any, None]]
+"""What goes on for as long as the app is served, and is told to stop when it is not any more."""
 
 _V03 = re.compile(r"(/agents/[^/]+)?/v1/")
 """Where v0.3's REST binding is."""
@@ -77,7 +81,7 @@ def build_app(
     guards: Mapping[str, Guard] | None = None,
     loopback_only: bool = False,
     counted: Counted | None = None,
-    beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    beside: Beside | None = None,
     metrics: Metrics | None = None,
     traces: Traces | None = None,
 ) -> FastAPI:
@@ -89,36 +93,21 @@ def build_app(
     `metrics` and `traces` are let go of when a request's call returns.
     """
     at_root = default or next(iter(agents))
-    since = datetime.now(UTC)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        running = [asyncio.create_task(_warm([served.agent for served in agents.values()]))]
-        if beside is not None:
-            running.append(asyncio.create_task(beside()))
-        yield
-        for task in running:
-            task.cancel()
-
     app = FastAPI(
         openapi_url=None,
-        lifespan=lifespan,
+        lifespan=_lifespan([served.agent for served in agents.values()], beside),
         redirect_slashes=False,
         # Its spans hold the query as it was sent, its records an exception's own words (R97).
         telemetry={"tracing": False, "logs": False},
     )
     app.add_exception_handler(HTTPException, refuse_path)
     # What a client reads before it can know how to say who it is (spec 8.2); all else asks.
-    readable = [
-        *server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since),
-        *card_routes("", agents[at_root].card, since=since),
-        *(route for id_ in agents for route in card_routes(f"/agents/{id_}", agents[id_].card, since=since)),
-    ]
+    readable = _readable(agents, at_root, keys)
+    app.router.routes.extend(readable)
     streams = (
         StreamLimits(counted.counts, counted.limits, counted.clock) if counted and counted.limits.of_streams else None
     )
     own_methods, rpc_paths = context_methods(conversations), set[str]()
-    app.router.routes.extend(readable)
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
@@ -149,6 +138,31 @@ def build_app(
         app.add_middleware(LoopbackOnly)
     app.add_middleware(Observed, metrics=metrics or Uncounted(), traces=traces or Untraced())
     return app
+
+
+def _lifespan(agents: list[Agent], beside: Beside | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Return what runs for as long as the app is served: the agents are loaded, and what goes on beside it goes on."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        running = [asyncio.create_task(_warm(agents))]
+        if beside is not None:
+            running.append(asyncio.create_task(beside()))
+        yield
+        for task in running:
+            task.cancel()
+
+    return lifespan
+
+
+def _readable(agents: Mapping[str, Served], at_root: str, keys: Sequence[Mapping[str, str]]) -> list[Route]:
+    """Return the routes that ask nobody who they are: what the server says of itself, and the public cards."""
+    since = datetime.now(UTC)
+    return [
+        *server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since),
+        *card_routes("", agents[at_root].card, since=since),
+        *(route for id_ in agents for route in card_routes(f"/agents/{id_}", agents[id_].card, since=since)),
+    ]
 
 
 def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:

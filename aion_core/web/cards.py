@@ -14,7 +14,6 @@ from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.request_handler import RequestHandler03
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.error_handlers import build_rest_error_payload
 from a2a.utils.errors import A2AError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,6 +22,7 @@ from starlette.routing import Route
 from aion_core import __version__
 from aion_core.protocol.card import KEYS_PATH, card_v03, document, document_v1, written
 from aion_core.protocol.types import AgentCard
+from aion_core.web.errors import rest_error_body
 from aion_core.web.request_handler import AionRequestHandler
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -63,7 +63,7 @@ def extended_card_route(
         try:
             card = await handler.on_get_extended_agent_card(pb.GetExtendedAgentCardRequest(), call(request))
         except A2AError as error:
-            refusal = build_rest_error_payload(error)
+            refusal = rest_error_body(error)
             return Response(written(refusal), refusal["error"]["code"], headers, JSON)
         body = written((document_v1 if _reads_v1_only(request) else document)(card))
         return Response(body, headers=headers, media_type=JSON)

@@ -1,14 +1,12 @@
 """Environments of their own, Python's and Node's, for what does not go together with the project's lock."""
 
-import fcntl
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from infra import uv
+from infra.alone import alone
 from tests.support.server import ROOT
 
 
@@ -17,7 +15,7 @@ def python_with(requirements: Path) -> Path:
     environment = ROOT / ".cache" / f"{requirements.stem}-{sys.version_info.major}.{sys.version_info.minor}"
     python = environment / "bin" / "python"
     stamp = environment / requirements.name
-    with _alone(environment):
+    with alone(environment):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
             program = uv.find()
             subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
@@ -33,7 +31,7 @@ def folder_with(requirements: Path, python: str, version: str) -> Path:
     """A folder with what the lock file names for an interpreter of this version, to be put on its path; made once."""
     folder = ROOT / ".cache" / f"{requirements.stem}-for-{version}"
     stamp = folder / requirements.name
-    with _alone(folder):
+    with alone(folder):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
             shutil.rmtree(folder, ignore_errors=True)
             install = [uv.find(), "pip", "install", "--quiet", "--target", folder, "--python", python]
@@ -52,7 +50,7 @@ def node_with(folder: Path) -> Path:
         raise NodeMissing
     environment = ROOT / ".cache" / folder.name
     lock, stamp = folder / "package-lock.json", environment / "installed.json"
-    with _alone(environment):
+    with alone(environment):
         environment.mkdir(parents=True, exist_ok=True)
         for program in folder.iterdir():
             shutil.copy(program, environment)
@@ -72,7 +70,7 @@ def go_program(folder: Path, **sources: str) -> Path:
         raise GoMissing("go is not there (1.19 or newer): https://go.dev")
     environment = ROOT / ".cache" / folder.name
     program = environment / "program"
-    with _alone(environment):
+    with alone(environment):
         environment.mkdir(parents=True, exist_ok=True)
         for source in folder.iterdir():
             shutil.copy(source, environment)
@@ -84,15 +82,6 @@ def go_program(folder: Path, **sources: str) -> Path:
         raise GoMissing(f"What it requires cannot be had: {built.stderr.strip()}")
     assert built.returncode == 0, built.stderr
     return program
-
-
-@contextmanager
-def _alone(environment: Path) -> Iterator[None]:
-    """Wait until no other process of the tests makes this environment."""
-    environment.parent.mkdir(parents=True, exist_ok=True)
-    with environment.with_name(f"{environment.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 class NodeMissing(Exception):

@@ -1,9 +1,16 @@
-"""What the tests of who may call share: an issuer whose keys are on a real server."""
+"""What the tests of who may call share: an issuer whose keys are on a real server, and ApiFunction as AWS has it."""
 
-from collections.abc import Iterator
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from starlette.types import ASGIApp
 
+import handlers
+from infra.local_stack import LocalStack
+from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer, issuing
 
 
@@ -11,3 +18,30 @@ from tests.support.issuer import Issuer, issuing
 def issuer() -> Iterator[Issuer]:
     with issuing() as found:
         yield found
+
+
+@pytest.fixture
+def api_function(
+    tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str, str, str], ASGIApp]]:
+    """Makes ApiFunction's app, as its handler has it, of a module's name and text, and of an aion.yaml.
+
+    The aion.yaml names its schemes as %s, which become the issuer's tokens. What is kept is on the emulator.
+    """
+
+    def make(module: str, agent: str, aion_yaml: str) -> ASGIApp:
+        (tmp_path / f"{module}.py").write_text(agent)
+        config = tmp_path / "aion.yaml"
+        config.write_text(aion_yaml % jwt_scheme(issuer).rstrip("\n"))
+        monkeypatch.setattr(sys, "path", sys.path[:])
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        environ = {**moto.environment("ApiFunction"), "AION_CONFIG": str(config), "AION_FRONTS": "NONE,OFF"}
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delitem(sys.modules, "handlers.api", raising=False)
+        monkeypatch.delattr(handlers, "api", raising=False)
+        app: ASGIApp = importlib.import_module("handlers.api").app
+        return app
+
+    yield make
+    sys.modules.pop("handlers.api", None)

@@ -6,27 +6,21 @@ all, what is done for them is counted.
 
 import hashlib
 import hmac
-import importlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from argon2 import PasswordHasher, extract_parameters
 from starlette.types import ASGIApp
 
-import handlers
 from aion_core.auth import api_keys, basic
 from aion_core.auth.api_keys import ApiKeyVerifier, make_key
 from aion_core.auth.declaration import ApiKey, Basic
 from aion_core.auth.presented import Presented
 from aion_core.aws.client import Calls
 from aion_core.memory.api_keys import MemoryApiKeys
-from infra.local_stack import LocalStack
 from tests.support.clock import ManualClock
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.timing import Work, told_apart
 from tests.unit.auth.door import Door
@@ -137,20 +131,8 @@ async def test_as_much_is_done_for_a_user_who_is_unknown_as_for_a_wrong_password
 
 
 @pytest.fixture
-def app(tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[ASGIApp]:
-    """ApiFunction's app on the emulator's table."""
-    (tmp_path / "acting.py").write_text(GRAPH)
-    config = tmp_path / "aion.yaml"
-    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    environ = {**moto.environment("ApiFunction"), "AION_CONFIG": str(config), "AION_FRONTS": "NONE,OFF"}
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delitem(sys.modules, "handlers.api", raising=False)
-    monkeypatch.delattr(handlers, "api", raising=False)
-    yield importlib.import_module("handlers.api").app
-    sys.modules.pop("handlers.api", None)
+def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
+    return api_function("acting", GRAPH, AION_YAML)
 
 
 async def test_the_table_is_asked_the_same_for_a_task_of_anothers_as_for_one_that_never_was(

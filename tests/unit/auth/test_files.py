@@ -1,12 +1,9 @@
 """Files leave in the answers of their owner's requests only: no URL that this server gives opens anything (76)."""
 
 import base64
-import importlib
 import json
 import random
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -15,10 +12,8 @@ import pytest
 from botocore.signers import RequestSigner
 from starlette.types import ASGIApp
 
-import handlers
 from infra.local_stack import LocalStack
 from tests.support.asgi import ask
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
 from tests.unit.auth.foreign import HOOK, requests
 
@@ -67,20 +62,8 @@ OPENS = ("X-Amz-", "Signature=", "AWSAccessKeyId", "amazonaws.com", "s3://")
 
 
 @pytest.fixture
-def app(tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[ASGIApp]:
-    """ApiFunction's app, as its handler has it; what it keeps is on the emulator."""
-    (tmp_path / "files_agent.py").write_text(GRAPH)
-    config = tmp_path / "aion.yaml"
-    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    environ = {**moto.environment("ApiFunction"), "AION_CONFIG": str(config), "AION_FRONTS": "NONE,OFF"}
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delitem(sys.modules, "handlers.api", raising=False)
-    monkeypatch.delattr(handlers, "api", raising=False)
-    yield importlib.import_module("handlers.api").app
-    sys.modules.pop("handlers.api", None)
+def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
+    return api_function("files_agent", GRAPH, AION_YAML)
 
 
 def objects(bucket: str) -> dict[str, int]:

@@ -1,11 +1,9 @@
 """Two callers in one warm execution environment: of the first nothing is left when the second one comes (75)."""
 
 import asyncio
-import importlib
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -13,10 +11,7 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
-import handlers
-from infra.local_stack import LocalStack
 from tests.support.asgi import ask
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.reachable import texts_with
 from tests.unit.auth.foreign import HOOK
@@ -72,25 +67,8 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 
 
 @pytest.fixture
-def app(
-    tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch, spy: Spy
-) -> Iterator[ASGIApp]:
-    """ApiFunction's app, as its handler has it; what it keeps is on the emulator."""
-    (tmp_path / "warm_agent.py").write_text(GRAPH)
-    config = tmp_path / "aion.yaml"
-    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    for name, value in {
-        **moto.environment("ApiFunction"),
-        "AION_CONFIG": str(config),
-        "AION_FRONTS": "NONE,OFF",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delitem(sys.modules, "handlers.api", raising=False)
-    monkeypatch.delattr(handlers, "api", raising=False)
-    yield importlib.import_module("handlers.api").app
-    sys.modules.pop("handlers.api", None)
+def app(api_function: Callable[[str, str, str], ASGIApp], spy: Spy) -> ASGIApp:
+    return api_function("warm_agent", GRAPH, AION_YAML)
 
 
 class Caller:

@@ -3,30 +3,25 @@
 Each place is first shown to be searched for real: a harmless marker, the id of a task or a context, is found there.
 """
 
-import importlib
 import io
 import json
 import logging
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry import trace
 from starlette.types import ASGIApp
 
-import handlers
 from aion_core import log
 from aion_core.aws import log_lines
 from aion_core.bootstrap import bell_of, build_push, build_worker, push_bell_of
 from infra.local_stack import LocalStack
 from tests.support.asgi import ask
 from tests.support.collector import Collector, exported_from_here
-from tests.support.guarded import jwt_scheme
-from tests.support.issuer import Issuer, issuing
+from tests.support.issuer import Issuer
 
 GRAPH = """
 from langchain_core.messages import AIMessage
@@ -56,25 +51,8 @@ CONTEXT = "a-harmless-context"
 
 
 @pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as found:
-        yield found
-
-
-@pytest.fixture
-def app(tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[ASGIApp]:
-    (tmp_path / "leaking_agent.py").write_text(GRAPH)
-    config = tmp_path / "aion.yaml"
-    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    environ = {**moto.environment("ApiFunction"), "AION_CONFIG": str(config), "AION_FRONTS": "NONE,OFF"}
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delitem(sys.modules, "handlers.api", raising=False)
-    monkeypatch.delattr(handlers, "api", raising=False)
-    yield importlib.import_module("handlers.api").app
-    sys.modules.pop("handlers.api", None)
+def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
+    return api_function("leaking_agent", GRAPH, AION_YAML)
 
 
 @pytest.fixture
