@@ -17,7 +17,7 @@ WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 """Where a server, or what it serves, is reached: an http or https URL without a query."""
 
 NOWHERE = "http://127.0.0.1:8000"
-"""Where a server is that nobody has told where it is: on the machine of whoever asks."""
+"""Where a server is that nobody has told where it is, and no front of AWS's: on the machine of whoever asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Settings:
     config: Path
     """AION_CONFIG: the aion.yaml that declares the agents; paths in it are relative to its folder."""
     base_url: str
-    """AION_BASE_URL: where clients reach the server, for the agent card; never taken from a Host header (R18)."""
+    """AION_BASE_URL: where clients reach the server, for the agent card, never taken from a Host header (R18); or ""."""
     store: str
     """AION_STORE: `dynamodb`, or `memory` for a process that may forget."""
     table: str
@@ -91,7 +91,7 @@ class Settings:
         needs_aws = store == "dynamodb"
         return cls(
             config=Path(read.text("AION_CONFIG", "aion.yaml")),
-            base_url=read.url("AION_BASE_URL", NOWHERE).rstrip("/"),
+            base_url=read.url("AION_BASE_URL", "").rstrip("/"),
             store=store,
             table=read.text("AION_TABLE", None if needs_aws else ""),
             bucket=read.text("AION_BUCKET", None if needs_aws else ""),

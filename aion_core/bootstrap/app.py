@@ -1,7 +1,5 @@
 """ApiFunction's parts: the app, its cards, and who may call it."""
 
-import logging
-
 from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
@@ -10,8 +8,7 @@ from aion_core.bootstrap.callers import build_guards, who_may_call
 from aion_core.bootstrap.engine import Engine, build_engine
 from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.push import allowed
-from aion_core.bootstrap.secrets import card_key
-from aion_core.protocol.types import AgentCard
+from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.push.configs import PushRegistry
 from aion_core.settings import NOWHERE, Settings
 from aion_core.tasks.conversations import Conversations
@@ -20,14 +17,11 @@ from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.service import TaskService
 from aion_core.web.app import Counted, Served
 from aion_core.web.app import build_app as build_web_app
-
-logger = logging.getLogger(__name__)
+from aion_core.web.showing import Showing
 
 
 def build_app(settings: Settings, operations: Operations) -> FastAPI:
     """Return the ASGI app with all it needs; raises ConfigurationError that names the setting or the line of aion.yaml."""
-    if settings.on_lambda and settings.base_url == NOWHERE:
-        logger.warning("AION_BASE_URL is empty: the cards name %s. Deploy again with BaseUrl.", NOWHERE)
     engine = build_engine(settings, operations)
     limits = engine.limits
     counted = Counted(limits, engine.stores.rate_limits(), engine.clock) if limits else None
@@ -42,23 +36,17 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         open_tasks=_open_tasks(engine, counted),
     )
     key = card_key(settings)
-
-    def signed(card: AgentCard) -> AgentCard:
-        if key is None:
-            return card
-        from aion_core.protocol.signing import sign_card
-
-        return sign_card(card, key)
-
+    base_url = settings.base_url or NOWHERE
+    # A function's environment cannot name the API that names the function: AWS's event does.
+    follows_front = settings.on_lambda and not settings.base_url
     securities = who_may_call(engine.configs, settings)
     default = default_agent(engine.configs)
     served = {}
     for agent_id, config in engine.configs.items():
         security, at_root = securities.get(agent_id), agent_id == default
         delivers = engine.stores.push is not None and engine.stores.push.opens
-        card = public_card(agent_id, config, settings.base_url, at_root=at_root, delivers=delivers, security=security)
-        extended = extended_card(card, config, security)
-        served[agent_id] = Served(engine.agents[agent_id], signed(card), extended, signed)
+        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, security=security)
+        served[agent_id] = Served(engine.agents[agent_id], card, extended_card(card, config, security))
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     return build_web_app(
@@ -67,6 +55,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         conversations,
         served,
         default=default,
+        showing=Showing(base_url, follows_front=follows_front, sign=card_signer(key)),
         keys=[key.shown()] if key else [],
         registry=_push_registry(settings, engine),
         guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,

@@ -1,11 +1,14 @@
 """What must not lie in the environment: read from Secrets Manager or SSM, or, in development, from a file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aion_core.errors import ConfigurationError
 from aion_core.protocol.card import KEYS_PATH
+from aion_core.protocol.types import AgentCard
 from aion_core.settings import Settings
+from aion_core.web.showing import Sign, unsigned
 
 if TYPE_CHECKING:
     from aion_core.protocol.keys import Key
@@ -38,6 +41,17 @@ def card_key(settings: Settings) -> "Key | None":
 
     where = "AION_CARD_KEY_SECRET" if settings.card_key_secret else "AION_CARD_KEY_FILE"
     text, source = secret_or_file(settings.card_key_secret, settings.card_key_file, where)
-    # Where nobody has put the public key elsewhere, this server shows it.
-    url = settings.card_key_url or f"{settings.base_url}{KEYS_PATH}"
-    return signing_key(text, source, key_id=settings.card_key_id, url=url)
+    return signing_key(text, source, key_id=settings.card_key_id, url=settings.card_key_url)
+
+
+def card_signer(key: "Key | None") -> Sign:
+    """Return what signs the cards with the key, or does not where there is none."""
+    if key is None:
+        return unsigned
+    from aion_core.protocol.signing import sign_card
+
+    def sign(card: AgentCard, base_url: str) -> AgentCard:
+        # Where nobody has put the public key elsewhere, this server shows it.
+        return sign_card(card, key if key.url else replace(key, url=f"{base_url}{KEYS_PATH}"))
+
+    return sign

@@ -103,6 +103,15 @@ def extend_card(
     return extended
 
 
+def moved(card: AgentCard, base_url: str, to: str) -> AgentCard:
+    """Return the card of the same agent where its server is reached at `to`, which was made for `base_url`."""
+    elsewhere = AgentCard()
+    elsewhere.CopyFrom(card)
+    for interface in elsewhere.supported_interfaces:
+        interface.url = f"{to}{interface.url.removeprefix(base_url)}"
+    return elsewhere
+
+
 def document_v1(card: AgentCard) -> dict[str, Any]:
     """Return the card's JSON as v1.0 has it: fields that are required or set, and no others (spec 5.7)."""
     return _settled(MessageToDict(card))

@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from aion_core.errors import WebhookBlocked
@@ -77,8 +77,8 @@ class Allowed:
     """Where some are named, only these names may be called: a name that begins with a dot stands for all below it."""
     networks: tuple[Network, ...] = ()
     """Addresses that may be called though they are not public, such as those of a VPC."""
-    own: tuple[str, int] = ("", 0)
-    """Host and port of this very service: a webhook there would be a loop."""
+    own: frozenset[tuple[str, int]] = frozenset()
+    """Hosts and ports of this very service: a webhook there would be a loop."""
 
     @classmethod
     def beside(
@@ -91,18 +91,17 @@ class Allowed:
         networks: Sequence[str] = (),
     ) -> Self:
         """Return what a service allows that is reached at `base_url`; raises ValueError for what is no network."""
-        scheme, _, rest = base_url.partition("://")
-        said = _HOST_AND_PORT.match(rest.partition("/")[0])
-        host, port = said.groups() if said else ("", None)
-        with suppress(WebhookBlocked):
-            host = _host(host)[0]
         return cls(
             http=http,
             ports=frozenset(ports) or cls().ports,
             hosts=frozenset(host.lower() for host in hosts),
             networks=tuple(ipaddress.ip_network(network) for network in networks),
-            own=(host, int(port) if port else _DEFAULT_PORTS.get(scheme.lower(), 0)),
+            own=frozenset({_host_and_port(base_url)}),
         )
+
+    def and_beside(self, base_url: str) -> Self:
+        """Return what a service allows that is reached at this URL too; "" is none."""
+        return replace(self, own=self.own | {_host_and_port(base_url)}) if base_url else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ def check_url(url: str, allowed: Allowed) -> Target:
         ports = " or ".join(map(str, sorted(allowed.ports)))
         raise WebhookBlocked(f"its port is {port}, and may be {ports}.")
     target = Target(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
-    if (host, port) == allowed.own:
+    if (host, port) in allowed.own:
         raise WebhookBlocked("it is this service itself.")
     _check_name(target, allowed)
     if address is not None:
@@ -179,7 +178,7 @@ def check_addresses(target: Target, addresses: Sequence[str], allowed: Allowed) 
             address = ipaddress.ip_address(written)
         except ValueError:
             raise WebhookBlocked("its host has an address that cannot be read.") from None
-        if not may_be_called(address, allowed.networks) or (str(address), target.port) == allowed.own:
+        if not may_be_called(address, allowed.networks) or (str(address), target.port) in allowed.own:
             raise WebhookBlocked("its host is at an address that is not public.")
         checked.append(str(address))
     if not checked:
@@ -197,6 +196,15 @@ def may_be_called(address: Address, networks: Sequence[Network] = ()) -> bool:
         return False
     # A group is called global too.
     return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
+
+
+def _host_and_port(base_url: str) -> tuple[str, int]:
+    scheme, _, rest = base_url.partition("://")
+    said = _HOST_AND_PORT.match(rest.partition("/")[0])
+    host, port = said.groups() if said else ("", None)
+    with suppress(WebhookBlocked):
+        host = _host(host)[0]
+    return host, int(port) if port else _DEFAULT_PORTS.get(scheme.lower(), 0)
 
 
 def _host(written: str) -> tuple[str, Address | None]:

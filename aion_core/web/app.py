@@ -29,7 +29,7 @@ from aion_core.web.cards import card_routes, extended_card_route, server_routes
 from aion_core.web.context_methods import context_methods
 from aion_core.web.correlation import Observed
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
-from aion_core.web.extended_card import ExtendedCard, unsigned
+from aion_core.web.extended_card import ExtendedCard
 from aion_core.web.http_binding import refuse_path
 from aion_core.web.loopback import LoopbackOnly
 from aion_core.web.rate_limits import RateLimited
@@ -38,6 +38,7 @@ from aion_core.web.rest import RestV1
 from aion_core.web.rest_v03 import RestV03
 from aion_core.web.resting import RestsBeforeItReturns
 from aion_core.web.rpc import Dispatcher
+from aion_core.web.showing import Showing
 from aion_core.web.stream_limits import StreamLimits
 
 logger = logging.getLogger(__name__)
@@ -56,8 +57,6 @@ class Served:
     agent: Agent
     card: AgentCard
     extended_card: AgentCard | None = None
-    sign: Callable[[AgentCard], AgentCard] = unsigned
-    """Signs what is shown of the extended card: not all of it to everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +75,7 @@ def build_app(
     agents: Mapping[str, Served],
     *,
     default: str = "",
+    showing: Showing | None = None,
     keys: Sequence[Mapping[str, str]] = (),
     registry: PushRegistry | None = None,
     guards: Mapping[str, Guard] | None = None,
@@ -87,12 +87,12 @@ def build_app(
 ) -> FastAPI:
     """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
 
-    `keys` are those that sign the cards. Without a `registry` no agent sends push notifications, whatever its card says.
+    `showing` shows the cards, as they are where there is none; `keys` are those that sign them. Without a `registry` no agent sends push notifications, whatever its card says.
     `guards` admit callers to each of the agents: without them, anybody calls, or, with `loopback_only`, whoever is on
     this machine. Without `counted`, each may ask for as much as they like. `beside` runs for as long as the app is served.
     `metrics` and `traces` are let go of when a request's call returns.
     """
-    at_root = default or next(iter(agents))
+    at_root, showing = default or next(iter(agents)), showing or Showing()
     app = FastAPI(
         openapi_url=None,
         lifespan=_lifespan([served.agent for served in agents.values()], beside),
@@ -102,7 +102,7 @@ def build_app(
     )
     app.add_exception_handler(HTTPException, refuse_path)
     # What a client reads before it can know how to say who it is (spec 8.2); all else asks.
-    readable = _readable(agents, at_root, keys)
+    readable = _readable(agents, at_root, showing, keys)
     app.router.routes.extend(readable)
     streams = (
         StreamLimits(counted.counts, counted.limits, counted.clock) if counted and counted.limits.of_streams else None
@@ -111,7 +111,7 @@ def build_app(
     # The root last: a tenant's paths there fit whatever begins with one segment more.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
-        extended = ExtendedCard(served.extended_card, served.sign) if served.extended_card else None
+        extended = ExtendedCard(served.extended_card, showing) if served.extended_card else None
         handler = AionRequestHandler(
             service, lister, served.card, extended_card=extended, registry=registry, streams=streams
         )
@@ -155,14 +155,16 @@ def _lifespan(agents: list[Agent], beside: Beside | None) -> Callable[[FastAPI],
     return lifespan
 
 
-def _readable(agents: Mapping[str, Served], at_root: str, keys: Sequence[Mapping[str, str]]) -> list[Route]:
+def _readable(
+    agents: Mapping[str, Served], at_root: str, showing: Showing, keys: Sequence[Mapping[str, str]]
+) -> list[Route]:
     """Return the routes that ask nobody who they are: what the server says of itself, and the public cards."""
     since = datetime.now(UTC)
-    return [
-        *server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since),
-        *card_routes("", agents[at_root].card, since=since),
-        *(route for id_ in agents for route in card_routes(f"/agents/{id_}", agents[id_].card, since=since)),
-    ]
+    routes = server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since)
+    for agent_id, served in agents.items():
+        prefixes = [f"/agents/{agent_id}", *([""] if agent_id == at_root else [])]
+        routes += card_routes(prefixes, served.card, showing, since=since)
+    return routes
 
 
 def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:

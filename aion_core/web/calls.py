@@ -12,6 +12,7 @@ from aion_core.protocol.types import AgentCard
 from aion_core.tasks.call import Call
 from aion_core.web.auth import CALLER, Caller
 from aion_core.web.extensions import negotiate
+from aion_core.web.front import front_of
 from aion_core.web.request_handler import CALL, SPOKEN
 from aion_core.web.tenants import owner_in
 from aion_core.web.versions import V1
@@ -66,6 +67,7 @@ class CallContextBuilder(ServerCallContextBuilder):
             last_heard=request.headers.get("Last-Event-ID", ""),
             extensions=frozenset(declared),
             caller=principal,
+            front=front_of(request.scope),
         )
         if caller and caller.skills is not None:
             context.state[ALLOWED_SKILLS] = sorted(caller.skills)

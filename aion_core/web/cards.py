@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
 from a2a.compat.v0_3 import types as v03
@@ -23,7 +24,9 @@ from aion_core import __version__
 from aion_core.protocol.card import KEYS_PATH, card_v03, document, document_v1, written
 from aion_core.protocol.types import AgentCard
 from aion_core.web.errors import rest_error_body
+from aion_core.web.front import front_of
 from aion_core.web.request_handler import AionRequestHandler
+from aion_core.web.showing import ADDRESSES, Showing
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """The card's place since 0.3, and the older one (D3)."""
@@ -43,14 +46,22 @@ chosen, by browsers and crawlers too."""
 _VERSION = "A2A-Version"
 
 
-def card_routes(prefix: str, card: AgentCard, *, since: datetime) -> list[Route]:
-    """Return the routes of an agent's card below the prefix; `since` is when it began to be served."""
-    both, first = Readable(document(card), since, vary=_VERSION), Readable(document_v1(card), since, vary=_VERSION)
+def card_routes(prefixes: Iterable[str], card: AgentCard, showing: Showing, *, since: datetime) -> list[Route]:
+    """Return the routes of an agent's card below each prefix; `since` is when it began to be served."""
+
+    @lru_cache(ADDRESSES)
+    def readable(address: str) -> tuple["Readable", "Readable"]:
+        shown = showing.shown(card, address)
+        both, first = document(shown), document_v1(shown)
+        return Readable(both, since, vary=_VERSION), Readable(first, since, vary=_VERSION)
 
     async def answer(request: Request) -> Response:
+        both, first = readable(showing.address(front_of(request.scope)))
         return (first if _reads_v1_only(request) else both).answer(request)
 
-    return [Route(f"{prefix}{path}", answer) for path in CARD_PATHS]
+    # A card that cannot be signed, or written, is known at start.
+    readable(showing.base_url)
+    return [Route(f"{prefix}{path}", answer) for prefix in prefixes for path in CARD_PATHS]
 
 
 def extended_card_route(
