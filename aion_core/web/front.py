@@ -20,10 +20,10 @@ def front_of(scope: Scope) -> str:
     """Return the base URL at which the front was asked; "" where no front says it, or what it says is no address."""
     event = scope.get("aws.event")
     domain = _text(event, "requestContext", "domainName").lower()
-    if _THIS_MACHINE.fullmatch(domain):
-        # `sam local`: its domain has a port, its paths have no stage.
-        return f"http://{domain}"
     prefix = "" if _text(event, "version") == "2.0" else _prefix(event)
+    if _THIS_MACHINE.fullmatch(domain):
+        # `sam local`: its domain has a port, its requestContext.path is the route's, and nothing stands before it.
+        return f"http://{domain}{prefix or ''}"
     return f"https://{domain}{prefix}" if prefix is not None and _DOMAIN.fullmatch(domain) else ""
 
 

@@ -106,9 +106,7 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
     with ExitStack() as until_the_end:
         front = until_the_end.enter_context(rest_api())
         endpoint = until_the_end.enter_context(ministack.serving(SERVICES))
-        physical_ids = created(
-            ROOT / "template.yaml", endpoint, {"BaseUrl": front.url, "AwsEndpointUrl": endpoint, "LeaseSeconds": "5"}
-        )
+        physical_ids = created(ROOT / "template.yaml", endpoint, {"AwsEndpointUrl": endpoint, "LeaseSeconds": "5"})
         functions = client_of("lambda", endpoint)
         configurations = {
             name: functions.get_function_configuration(FunctionName=physical_ids[name]) for name in FUNCTIONS

@@ -1,8 +1,12 @@
-"""The recorded Lambda events of tests/events."""
+"""The recorded Lambda events of tests/events, and what the fronts that they are of make of other requests."""
 
+import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from starlette.requests import Request
 
 EVENTS = Path(__file__).parent.parent / "events"
 
@@ -17,4 +21,28 @@ def function_url_event(path: str, method: str = "GET", body: str = "", query: st
     """Return what a Function URL makes of a plain request."""
     event = recorded_event("function_url_v2", rawPath=path, rawQueryString=query, body=body, isBase64Encoded=False)
     event["requestContext"]["http"] |= {"method": method, "path": path}
+    return event
+
+
+def rest_api_event(
+    request: Request, body: bytes, *, domain: str, stage: str = "", identity: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what API Gateway makes of the request at this name of a REST API.
+
+    The stage is no part of the path that the function sees. At a domain of one's own it is in no path.
+    """
+    whole = request.url.path
+    path = whole.removeprefix(f"/{stage}") or "/" if stage else whole
+    event = recorded_event("rest_api_v1", path=path, httpMethod=request.method)
+    headers = [(name.title(), value) for name, value in request.headers.items()]
+    event["headers"] = dict(headers)
+    event["multiValueHeaders"] = {name: [value for n, value in headers if n == name] for name, _ in headers}
+    query = request.query_params
+    event["queryStringParameters"] = dict(query) or None
+    event["multiValueQueryStringParameters"] = {name: query.getlist(name) for name in query} or None
+    event["pathParameters"] = {"proxy": path.lstrip("/")}
+    event["requestContext"] |= {"path": whole, "httpMethod": request.method, "domainName": domain}
+    event["requestContext"] |= {"stage": stage} if stage else {}
+    event["requestContext"]["identity"] |= identity or {}
+    event["body"], event["isBase64Encoded"] = base64.b64encode(body).decode(), True
     return event

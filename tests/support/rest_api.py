@@ -3,7 +3,6 @@
 It asks for AWS signatures, as `ApiAuthorizer: AWS_IAM` has it, and can be made to do what a broken deployment does.
 """
 
-import base64
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,7 +19,7 @@ from starlette.routing import Route
 
 from tests.support.fake_runtime_api import DELIMITER, FakeInvocation, FakeRuntimeApi
 from tests.support.listening import listening
-from tests.support.recorded import recorded_event
+from tests.support.recorded import rest_api_event
 
 STAGE, REGION = "dev", "us-east-1"
 CALLER = {"AWS_ACCESS_KEY_ID": "AKIACALLER", "AWS_SECRET_ACCESS_KEY": "the-callers-secret"}
@@ -61,7 +60,9 @@ def rest_api() -> Iterator[RestApi]:
         if identity is None:
             return JSONResponse({"message": "Missing Authentication Token"}, 403)
         body = _asked(front, body)
-        event = _event(request, body, identity)
+        # Where it listens, as API Gateway knows its own name; not what the client's Host says.
+        domain = ":".join(map(str, request.scope["server"]))
+        event = rest_api_event(request, body, domain=domain, stage=STAGE, identity=identity)
         invocation = request.app.state.api.invoke(event, deadline_in=DEADLINE)
         if "buffers" in front.faults:
             await invocation.answered()
@@ -85,23 +86,6 @@ def _signer(request: Request, body: bytes) -> dict[str, Any] | None:
     if f"Signature={signer.signature(text, again)}" not in authorization or "host" not in named:
         return None
     return {"userArn": ARN, "caller": "AROACALLER:me", "accountId": "123456789012", "accessKey": "AKIACALLER"}
-
-
-def _event(request: Request, body: bytes, identity: dict[str, Any]) -> dict[str, Any]:
-    """Return what API Gateway makes of the request; the stage is no part of its path."""
-    path = request.url.path.removeprefix(f"/{STAGE}") or "/"
-    event = recorded_event("rest_api_v1", path=path, httpMethod=request.method)
-    headers = [(name.title(), value) for name, value in request.headers.items()]
-    event["headers"] = dict(headers)
-    event["multiValueHeaders"] = {name: [value for n, value in headers if n == name] for name, _ in headers}
-    query = request.query_params
-    event["queryStringParameters"] = dict(query) or None
-    event["multiValueQueryStringParameters"] = {name: query.getlist(name) for name in query} or None
-    event["pathParameters"] = {"proxy": path.lstrip("/")}
-    event["requestContext"] |= {"path": request.url.path, "httpMethod": request.method, "stage": STAGE}
-    event["requestContext"]["identity"] |= identity
-    event["body"], event["isBase64Encoded"] = base64.b64encode(body).decode(), True
-    return event
 
 
 async def _answer(front: RestApi, request: Request, invocation: FakeInvocation) -> Response:

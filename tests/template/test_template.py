@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.bootstrap.app import build_app
-from aion_core.bootstrap.operations import Operations
-from aion_core.ports import Uncounted, Untraced
 from aion_core.settings import Settings
 from infra.package_plan import NOWHERE
 from infra.template import FUNCTION, Template
@@ -270,7 +267,7 @@ OF_OPERATIONS = [
 OF_FILES = [
     # The alias waits for the alarms: what they are of may not wait for the alias.
     (("        ApiFunction: !Ref ApiFunction\n", "        ApiFunction: !Ref ApiFunction.Alias\n"), "template.yaml waits for itself"),
-    (("Outputs:\n  StillToDo:", "# on and on\n" * 200 + "Outputs:\n  StillToDo:"), "template.yaml has more than 500 lines"),
+    (("Outputs:\n  ApiUrl:", "# on and on\n" * 200 + "Outputs:\n  ApiUrl:"), "template.yaml has more than 500 lines"),
     (("Resources:\n  # --- A2A", "Metadata:\n  cfn-lint: { config: { ignore_checks: [W3002] } }\nResources:\n  # --- A2A"),
      "keeps the linter quiet without a reason"),
     (("AlarmName: !Sub ${Service}-", "AlarmName: !Sub ${AWS::StackName}-"), "AWS::StackName is the nested stack's own"),
@@ -404,28 +401,15 @@ def test_every_parameter_is_in_a_group_and_described() -> None:
     assert all(parameter["Description"] for parameter in plain["Parameters"].values())
 
 
-def test_a_stack_that_was_not_told_where_it_is_says_what_is_still_to_do() -> None:
-    """R18: never from the Host header, so from whoever deploys."""
+def test_a_stack_passes_on_where_it_is_as_far_as_it_was_told() -> None:
+    """R4: BaseUrl goes before the domain; without either the function goes by AWS's events, and nothing is left to do."""
     told = Template(TEMPLATE, NOWHERE, {"DomainName": "agents.example.com"})
     assert told.environment("ApiFunction")["AION_BASE_URL"] == "https://agents.example.com"
     given = Template(TEMPLATE, NOWHERE, {"DomainName": "agents.example.com", "BaseUrl": "https://other.example.com"})
     assert given.environment("ApiFunction")["AION_BASE_URL"] == "https://other.example.com"
     assert Template(TEMPLATE, NOWHERE).environment("ApiFunction")["AION_BASE_URL"] == ""
-    plain = transformed(TEMPLATE, {})
-    assert plain["Outputs"]["StillToDo"]["Condition"] == "IsNowhere"
-    assert plain["Outputs"]["StillToDo"]["Value"]["Fn::Sub"].startswith("BaseUrl=https://${Api}.")
-
-
-def test_a_deployed_function_that_was_not_told_where_it_is_says_so_when_it_starts(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    environ = {"AION_STORE": "memory", "AION_FRONTS": "AWS_IAM", "AWS_LAMBDA_FUNCTION_NAME": "aion-api"}
-    operations = Operations(Uncounted(), Untraced())
-    build_app(Settings.from_environ({**environ, "AION_BASE_URL": "https://agents.example.com"}), operations)
-    assert "AION_BASE_URL" not in caplog.text
-    build_app(Settings.from_environ(environ), operations)
-    assert "AION_BASE_URL is empty: the cards name http://127.0.0.1:8000. Deploy again with BaseUrl." in caplog.text
+    outputs = transformed(TEMPLATE, {})["Outputs"]
+    assert not any("BaseUrl=" in json.dumps(output) for output in outputs.values())
 
 
 def test_a_stack_deployed_without_a_word_answers_signed_requests_only() -> None:
