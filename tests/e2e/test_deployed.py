@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import Message, Part, Role, SendMessageRequest
+from botocore.credentials import Credentials as AwsCredentials
 
 from aion_core.aws.queues import body_of, push_body_of
 from aion_core.clock import SystemClock
@@ -21,6 +24,7 @@ from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
 from infra.smoke import __main__ as smoke
+from infra.smoke.credentials import Credentials, Signer
 from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
 from tests.support.listening import free_port
 from tests.support.recorded import recorded_event
@@ -99,6 +103,22 @@ def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
     handed = {function for function, _ in stack.handed[before:]}
     assert handed == {"TaskFunction", "PushFunction"}
     assert not any(secret in done.stdout for secret in CALLER.values())
+
+
+async def test_an_agent_that_was_told_nothing_is_found_by_its_card_and_answers(stack: DeployedStack) -> None:
+    """R4, R107: one deployment without BaseUrl; the official client goes where the card leads, and nowhere else."""
+    assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
+    signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
+    async with httpx.AsyncClient(auth=Credentials(signer=signs), timeout=60) as http:
+        card = await A2ACardResolver(http, stack.front.url).get_agent_card()
+        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {stack.front.url}
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
+        request = SendMessageRequest(
+            message=Message(message_id="m-told", role=Role.ROLE_USER, parts=[Part(text="who?")])
+        )
+        answers = [each async for each in client.send_message(request)]
+    assert answers[-1].task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert answers[-1].task.status.message.parts[0].text == "who?"
 
 
 def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:

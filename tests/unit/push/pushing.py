@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from starlette.types import ASGIApp
+
 from aion_core.ports import Delivery, OverduePush, PushBell, PushEvents, TaskKey
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.guard import Allowed
@@ -34,7 +36,7 @@ class Pushing:
         self.clock, self.agent = ManualClock(), agent or Obedient()
         webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, answer_seconds=0.05)
         self.parts: Parts = parts(self.agent, clock=self.clock, webhooks=webhooks, allowed=allowed, push_events=events)
-        self.app = self.parts.app()
+        self.app: ASGIApp = self.parts.app()
 
     async def rpc(self, method: str, params: dict[str, Any]) -> Any:
         """The result, or the error, of a request."""

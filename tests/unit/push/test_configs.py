@@ -10,6 +10,7 @@ from aion_core.ports import PushEvents
 from aion_core.push import signing
 from aion_core.push.guard import Allowed
 from aion_core.web.app import Served, build_app
+from tests.support import fronts
 from tests.support.receiver import Post, answers, receiving
 from tests.support.service import http
 from tests.unit.push.pushing import Pushing, ids
@@ -330,6 +331,25 @@ async def test_no_url_that_may_not_be_called_is_registered_and_no_task_is_made_o
             assert refusal["message"].partition("url cannot be called: it")[1], refusal
     assert (await pushing.rpc(LIST, {"taskId": task})).get("configs", []) == []
     assert (await pushing.rpc("ListTasks", {}))["totalSize"] == 1
+
+
+async def test_a_webhook_at_the_address_where_it_is_registered_is_this_service_itself() -> None:
+    """R91, R98: also where nobody has configured the address, and AWS's front says it; in both versions."""
+    name = "abc.lambda-url.eu-west-1.on.aws"
+    pushing = Pushing(allowed=Allowed.beside("https://agents.example.com"))
+    task = (await pushing.send())["id"]
+    pushing.app = fronts.function_url(pushing.app, name)
+    message = {"messageId": "m-own", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    for url in (f"https://{name}/", f"https://{name.upper()}:443/hook", "https://agents.example.com/hook"):
+        for method, params in (
+            (CREATE, {"taskId": task, "id": "p", "url": url}),
+            (SET_OLD, {"taskId": task, "pushNotificationConfig": {"id": "p", "url": url}}),
+            ("SendMessage", {"message": message, "configuration": {"taskPushNotificationConfig": {"url": url}}}),
+        ):
+            refusal = await pushing.rpc(method, params)
+            assert (refusal["code"], refusal["message"].endswith("it is this service itself.")) == (PARAMS, True)
+    other = f"https://other-{name}/"
+    assert (await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": other}))["url"] == other
 
 
 async def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:

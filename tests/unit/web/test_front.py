@@ -43,7 +43,7 @@ each_front = pytest.mark.parametrize(("behind", "address"), FRONTS.values(), ids
 
 
 def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
-    """Its requestContext.path is the route's, its domain the Host with the port (samcli 1.151, construct_v1_event)."""
+    """Its requestContext.path is the route's, its domain the Host with the port (samcli 1.170, construct_v1_event)."""
     event = rest_api_event(request, body, domain="127.0.0.1:3000")
     route = "/" if event["path"] == "/" else "/{proxy+}"
     event["requestContext"] |= {"path": route, "stage": "dev"}
