@@ -7,8 +7,7 @@ from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
-from aion_core.aws.task_writes import FIRST_TIME
-from aion_core.aws.writes import put
+from aion_core.aws.writes import FIRST_TIME, put
 from aion_core.errors import StoreError
 from aion_core.ports import Clock, KeyRecord
 

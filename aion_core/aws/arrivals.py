@@ -11,19 +11,19 @@ from uuid import uuid4
 
 from aion_core.aws import keys
 from aion_core.aws.client import TRIES, Refused, let_others_write, try_unheard_again
+from aion_core.aws.context_writes import (
+    MAY_WAIT,
+    MAY_WAIT_ALONE,
+    MAY_WAIT_BEHIND_OTHERS,
+    ONE_MORE_MAY_WAIT,
+    ContextWrites,
+)
 from aion_core.aws.contexts import Contexts
 from aion_core.aws.items import Item
 from aion_core.aws.push_rows import PushRows
 from aion_core.aws.table import Table
 from aion_core.aws.task_log import TaskLog
-from aion_core.aws.task_writes import (
-    MAY_WAIT,
-    MAY_WAIT_ALONE,
-    MAY_WAIT_BEHIND_OTHERS,
-    ONE_MORE_MAY_WAIT,
-    TASK_HAS_NOT_GONE_ON,
-    TaskWrites,
-)
+from aion_core.aws.task_writes import TASK_HAS_NOT_GONE_ON, TaskWrites
 from aion_core.aws.writes import Write
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import (
@@ -58,14 +58,15 @@ class Arrivals:
         contexts: Contexts,
         log: TaskLog,
         reads: Table,
-        writes: TaskWrites,
+        tasks: TaskWrites,
+        line: ContextWrites,
         push: PushRows,
         clock: Clock,
         *,
         retention: timedelta,
     ) -> None:
-        self._contexts, self._log, self._reads, self._writes = contexts, log, reads, writes
-        self._push = push
+        self._contexts, self._log, self._reads = contexts, log, reads
+        self._tasks, self._line, self._push = tasks, line, push
         self._clock, self._retention = clock, retention
 
     async def create(
@@ -78,14 +79,14 @@ class Arrivals:
             listens = [(await self._push.register(new.key, new.push, (), after=0, due=False)).write]
             first_head = pushed.listening(first_head, new.push)
         events = [
-            self._writes.pushed(
+            self._tasks.pushed(
                 await self._log.put_event(new.key, generation, event, request=new.request if generation == 1 else None),
                 first_head,
                 event,
             )
             for generation, event in enumerate(new.events, start=1)
         ]
-        messages = [self._writes.put_message(key, new.key.task_id, new.content_hash) for key in _message_keys(new)]
+        messages = [self._tasks.put_message(key, new.key.task_id, new.content_hash) for key in _message_keys(new)]
         for attempt in range(TRIES):
             # A contextId that we made is known to be free: nothing is read.
             context = None if new.context_is_new and not attempt else await self._contexts.read(new.context)
@@ -103,18 +104,18 @@ class Arrivals:
                 lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
                 head = replace(head, fence=lease.fence)
                 begun = Begun(lease, head)
-                change = self._writes.take(lease, context)
+                change = self._line.take(lease, context)
             elif record.expired:
-                change = self._writes.wait_anew(new.context, new.turn, record)
+                change = self._line.wait_anew(new.context, new.turn, record)
             elif holder is not None:
                 # What runs, or is to, will come to this turn: its holder need not.
-                change = self._writes.wait(new.context, new.turn, MAY_WAIT_BEHIND_OTHERS)
+                change = self._line.wait(new.context, new.turn, MAY_WAIT_BEHIND_OTHERS)
             elif when_busy is WhenBusy.ENQUEUE:
-                change = self._writes.wait(new.context, new.turn, MAY_WAIT)
+                change = self._line.wait(new.context, new.turn, MAY_WAIT)
             else:
-                change = self._writes.wait(new.context, new.turn, MAY_WAIT_ALONE)
+                change = self._line.wait(new.context, new.turn, MAY_WAIT_ALONE)
             try:
-                await self._contexts.transact(*messages, change, self._writes.put_head(head), *events, *listens)
+                await self._contexts.transact(*messages, change, self._tasks.put_head(head), *events, *listens)
             except Refused as refused:
                 known = await self._known_of(new, holder)
                 if known is not None:
@@ -135,7 +136,7 @@ class Arrivals:
         if head is not None and head.state not in lifecycle.TERMINAL:
             return False
         with suppress(Refused):  # somebody else has freed it
-            await self._contexts.transact(self._writes.strike(context, task_id, record, record.fence + 1))
+            await self._contexts.transact(self._line.strike(context, task_id, record, record.fence + 1))
         return True
 
     async def _known_of(self, new: NewTask, holder: str | None) -> Begun | Waiting | Repeated | None:
@@ -165,7 +166,7 @@ class Arrivals:
         before, context_key = follow_up.head, follow_up.head.context
         token = str(uuid4())
         message_key = keys.message_key(context_key, follow_up.message_id)
-        message = self._writes.put_message(message_key, before.key.task_id, follow_up.content_hash)
+        message = self._tasks.put_message(message_key, before.key.task_id, follow_up.content_hash)
         for attempt in range(TRIES):
             record = await self._contexts.read(context_key) or ContextRecord()
             takes = before.state in lifecycle.INTERRUPTED or (
@@ -193,9 +194,9 @@ class Arrivals:
                     message,
                     await self._log.put_asked(follow_up),
                     self._queued(context_key, replace(follow_up.turn, asked=0), record),
-                    self._writes.listen_at_work(before, listening)
+                    self._tasks.listen_at_work(before, listening)
                     if registers
-                    else self._writes.check_at_work(before.key),
+                    else self._tasks.check_at_work(before.key),
                     *registers,
                 )
             except Refused as refused:
@@ -222,8 +223,8 @@ class Arrivals:
         """Return the write by which a turn of a task at work waits; behind a question it is due when that is answered."""
         if record.interrupted is not None:
             # Should it be answered meanwhile: whoever takes the question away makes due what waits.
-            return self._writes.wait(context, turn, ONE_MORE_MAY_WAIT, due=False)
-        return self._writes.wait(context, turn, MAY_WAIT)
+            return self._line.wait(context, turn, ONE_MORE_MAY_WAIT, due=False)
+        return self._line.wait(context, turn, MAY_WAIT)
 
     async def _taken(self, follow_up: FollowUp, record: ContextRecord, holder: str | None, token: str) -> "_Taken":
         """Return the writes by which the task takes the message in at once, and what has happened when they are made."""
@@ -233,8 +234,8 @@ class Arrivals:
         after = replace(lifecycle.advance(listening, follow_up.event), fence=record.fence + 1)
         keep = self._keeps_longer(await self._reads.get(keys.head_key(before.key)))
         writes = [
-            self._writes.move_head(before, after, TASK_HAS_NOT_GONE_ON, keep=keep),
-            self._writes.pushed(
+            self._tasks.move_head(before, after, TASK_HAS_NOT_GONE_ON, keep=keep),
+            self._tasks.pushed(
                 await self._log.put_event(
                     before.key,
                     after.generation,
@@ -253,17 +254,17 @@ class Arrivals:
             writes.append(await self._log.put_snapshot(before.key, before.generation, follow_up.task))
             first = next(iter(follow_up.task.history), None)
             if first is not None:
-                writes.append(self._writes.keep_message(keys.message_key(before.context, first.message_id)))
+                writes.append(self._tasks.keep_message(keys.message_key(before.context, first.message_id)))
             writes += [
-                self._writes.keep_asked(before.key, turn.id)
+                self._tasks.keep_asked(before.key, turn.id)
                 for turn in record.waiting
                 if turn.task_id == before.key.task_id and not turn.asked
             ]
         if holder is None:
-            writes.append(self._writes.wait_first(follow_up, record, after.fence, asks=asks))
+            writes.append(self._line.wait_first(follow_up, record, after.fence, asks=asks))
             return _Taken(writes, Waiting(after))
         lease = Lease(before.context, replace(follow_up.turn, tries=1), holder, after.fence)
-        take = self._writes.take_again if asks else self._writes.take_from
+        take = self._line.take_again if asks else self._line.take_from
         writes.append(take(lease, record))
         return _Taken(writes, Begun(lease, after))
 

@@ -6,8 +6,8 @@ from itertools import chain
 
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
+from aion_core.aws.context_writes import ContextWrites
 from aion_core.aws.table import Table
-from aion_core.aws.task_writes import TaskWrites
 from aion_core.ports import Clock, Overdue
 from aion_core.tasks.contexts import moment
 
@@ -15,8 +15,8 @@ from aion_core.tasks.contexts import moment
 class DueIndex:
     """The index `due` of one table."""
 
-    def __init__(self, dynamodb: Calls, reads: Table, writes: TaskWrites, clock: Clock) -> None:
-        self._dynamodb, self._reads, self._writes, self._clock = dynamodb, reads, writes, clock
+    def __init__(self, dynamodb: Calls, reads: Table, line: ContextWrites, clock: Clock) -> None:
+        self._dynamodb, self._reads, self._line, self._clock = dynamodb, reads, line, clock
 
     async def overdue(self, *, limit: int) -> Sequence[Overdue]:
         """See `ports.TaskStore.overdue`."""
@@ -34,7 +34,7 @@ class DueIndex:
         if item is None or "due_at" not in item or int(item["due_at"]["N"]) > self._now():
             return False
         try:
-            await self._dynamodb("update_item", **self._writes.claim(overdue, int(item["due_at"]["N"]))["Update"])
+            await self._dynamodb("update_item", **self._line.claim(overdue, int(item["due_at"]["N"]))["Update"])
         except Refused:
             return False
         return True

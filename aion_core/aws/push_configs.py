@@ -14,6 +14,7 @@ from aion_core.aws.push_rows import PushRows, revised
 from aion_core.aws.push_writes import PushWrites, find
 from aion_core.aws.table import Table
 from aion_core.aws.task_writes import TaskWrites
+from aion_core.aws.terms import Terms
 from aion_core.errors import StoreError, StoreUnavailable, TaskNotFound
 from aion_core.ports import Cipher, Claim, Clock, Delivery, Head, OverduePush, PushConfig, TaskKey
 from aion_core.push import schedule
@@ -39,8 +40,8 @@ class DynamoDBPushConfigs:
         """The options are the task store's; without a `cipher` no config itself can be kept, or read."""
         self._dynamodb, self._clock, self._table = dynamodb, clock, table
         self._reads = Table(dynamodb, clock, name=table)
-        self._tasks = TaskWrites(table, clock, lease_seconds=lease_seconds, retention=retention)
-        self._writes = PushWrites(table, self._tasks)
+        terms = Terms(clock, lease_seconds=lease_seconds, retention=retention)
+        self._tasks, self._writes = TaskWrites(table, terms), PushWrites(table, terms)
         self._rows = PushRows(self._reads, self._writes, cipher)
 
     # ── For clients ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from aion_core.aws import items, keys
 from aion_core.aws.items import Item
-from aion_core.aws.task_writes import DUE_AS_READ, TaskWrites
-from aion_core.aws.writes import Write, delete, put, update
+from aion_core.aws.terms import Terms
+from aion_core.aws.writes import DUE_AS_READ, Write, delete, put, update
 from aion_core.ports import Delivery, OverduePush, TaskKey
 from aion_core.tasks.contexts import moment
 
@@ -27,20 +27,20 @@ _SOMETIMES = (*_TIMES, "due_shard")
 class PushWrites:
     """Makes the writes for one table."""
 
-    def __init__(self, table: str, writes: TaskWrites) -> None:
-        self._table, self._writes = table, writes
+    def __init__(self, table: str, terms: Terms) -> None:
+        self._table, self._terms = table, terms
 
     def register(self, before: Delivery | None, after: Delivery, sealed: bytes) -> Write:
         """The config is kept, in the place of one that stands as it was read, where there is one."""
         if before is not None:
             return self.change(before, after, sealed={"B": sealed})
-        attributes = {**_attributes(after), "sealed": {"B": sealed}, **self._writes.keeping()}
+        attributes = {**_attributes(after), "sealed": {"B": sealed}, **self._terms.keeping()}
         return put(self._table, keys.push_key(after.task, after.config_id), attributes)
 
     def change(self, before: Delivery, after: Delivery, **more: object) -> Write:
         """The config has come so far, where nothing has happened to it since it was read."""
         # Whoever is told of an event is kept as long as the event's task, and no shorter than until it has heard.
-        values: dict[str, object] = {**_attributes(after), "expires": self._writes.keeping()["expires"], **more}
+        values: dict[str, object] = {**_attributes(after), "expires": self._terms.keeping()["expires"], **more}
         gone = [name for name in _SOMETIMES if name not in values]
         return update(
             self._table,
@@ -67,7 +67,7 @@ class PushWrites:
             "SET due_at = :again",
             only_if=DUE_AS_READ,
             read=due_at,
-            again=self._writes.claimed_until(),
+            again=self._terms.claimed_until(),
         )
 
     def forget_overdue(self, overdue: OverduePush, due_at: int) -> Write:
@@ -82,7 +82,7 @@ class PushWrites:
 
     def soon(self) -> datetime:
         """Return when what a bell is rung for now is overdue."""
-        return moment(self._writes.until())
+        return moment(self._terms.lease_until())
 
 
 def _attributes(delivery: Delivery) -> Item:

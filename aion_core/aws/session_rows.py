@@ -8,10 +8,10 @@ from uuid import uuid4
 
 from aion_core.aws import keys, writes
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write, try_unheard_again
+from aion_core.aws.context_writes import FENCE_IS_MINE
 from aion_core.aws.items import Item
 from aion_core.aws.session_items import SessionItems, revision_of
 from aion_core.aws.table import Table
-from aion_core.aws.task_writes import FENCE_IS_MINE
 from aion_core.aws.writes import Write
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreUnavailable

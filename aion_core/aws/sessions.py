@@ -26,8 +26,7 @@ from aion_core.aws.session_items import SessionItems, record_of, revision_of
 from aion_core.aws.session_rows import SessionRows
 from aion_core.aws.shared_state import SharedState
 from aion_core.aws.table import Table
-from aion_core.aws.task_writes import FIRST_TIME_IN_ITS_LIFE
-from aion_core.aws.writes import Write
+from aion_core.aws.writes import FIRST_TIME_IN_ITS_LIFE, Write
 from aion_core.checkpointing.turn import Fence
 from aion_core.ports import Blobs, Cipher, Clock
 from aion_core.sessions.service import Revision, SessionKey, SessionRecord, StoredSessions, not_found, stale

@@ -11,7 +11,7 @@ from uuid import uuid4
 from aion_core.aws import items, keys
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
-from aion_core.aws.task_writes import TaskWrites
+from aion_core.aws.terms import Terms
 from aion_core.aws.writes import Write, put
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cursor, DeltaBatch, FollowUp, Head, Lease, Log, Numbered, TaskKey
@@ -37,8 +37,8 @@ class Waiting:
 class TaskLog:
     """The rows of the tasks of one table."""
 
-    def __init__(self, reads: Table, blobs: Blobs, writes: TaskWrites, *, table: str) -> None:
-        self._reads, self._blobs, self._writes, self._table = reads, blobs, writes, table
+    def __init__(self, reads: Table, blobs: Blobs, terms: Terms, *, table: str) -> None:
+        self._reads, self._blobs, self._terms, self._table = reads, blobs, terms, table
 
     # ── What is read ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -149,12 +149,12 @@ class TaskLog:
             attributes["key"] = items.text(key)
         if request:
             attributes["request"] = items.text(json.dumps(request))
-        return put(self._table, keys.event_key(task, generation), {**attributes, **self._writes.keeping()})
+        return put(self._table, keys.event_key(task, generation), {**attributes, **self._terms.keeping()})
 
     async def put_snapshot(self, task: TaskKey, generation: int, folded: Task) -> Write:
         """Return the write of the task as it is after that event."""
         attributes = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
-        return put(self._table, keys.snapshot_key(task, generation), {**attributes, **self._writes.keeping()})
+        return put(self._table, keys.snapshot_key(task, generation), {**attributes, **self._terms.keeping()})
 
     async def put_asked(self, follow_up: FollowUp) -> Write:
         """Return the write of a message that waits for its task."""
@@ -162,7 +162,7 @@ class TaskLog:
         attributes = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.asked.SerializeToString())
         if follow_up.request:
             attributes["request"] = items.text(json.dumps(follow_up.request))
-        return put(self._table, keys.asked_key(task, turn.id), {**attributes, **self._writes.keeping()})
+        return put(self._table, keys.asked_key(task, turn.id), {**attributes, **self._terms.keeping()})
 
     async def asked(self, task: TaskKey, turn_id: str) -> Waiting | None:
         """Return the message that waits for its task under the turn; None where it is gone, or cannot be read."""

@@ -16,16 +16,15 @@ from uuid import uuid4
 from aion_core.aws import keys
 from aion_core.aws.arrivals import Arrivals
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write, try_unheard_again
+from aion_core.aws.context_writes import ContextWrites
 from aion_core.aws.contexts import Contexts
 from aion_core.aws.due import DueIndex
 from aion_core.aws.push_rows import PushRows
 from aion_core.aws.push_writes import PushWrites
 from aion_core.aws.table import Table
 from aion_core.aws.task_log import TaskLog, token_of
-from aion_core.aws.task_writes import (
-    HEAD_IS_AS_I_KNOW_IT,
-    TaskWrites,
-)
+from aion_core.aws.task_writes import HEAD_IS_AS_I_KNOW_IT, TaskWrites
+from aion_core.aws.terms import Terms
 from aion_core.aws.writes import Write
 from aion_core.errors import LeaseLost, MoreAsked, StoreUnavailable
 from aion_core.ports import (
@@ -80,14 +79,15 @@ class DynamoDBTaskStore:
         """
         self._dynamodb, self._clock, self._table = dynamodb, clock, table
         self._reads = Table(dynamodb, clock, name=table)
-        self._writes = TaskWrites(table, clock, lease_seconds=lease_seconds, retention=retention)
-        self._log = TaskLog(self._reads, blobs, self._writes, table=table)
+        terms = Terms(clock, lease_seconds=lease_seconds, retention=retention)
+        self._tasks, self._line = TaskWrites(table, terms), ContextWrites(table, terms)
+        self._log = TaskLog(self._reads, blobs, terms, table=table)
         self._contexts = Contexts(dynamodb, self._reads, clock)
-        push = PushRows(self._reads, PushWrites(table, self._writes), cipher)
+        push = PushRows(self._reads, PushWrites(table, terms), cipher)
         self._arrivals = Arrivals(
-            self._contexts, self._log, self._reads, self._writes, push, clock, retention=retention
+            self._contexts, self._log, self._reads, self._tasks, self._line, push, clock, retention=retention
         )
-        self._due = DueIndex(dynamodb, self._reads, self._writes, clock)
+        self._due = DueIndex(dynamodb, self._reads, self._line, clock)
 
     # ── What comes in ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -132,11 +132,11 @@ class DynamoDBTaskStore:
             if head is None or head.state in lifecycle.TERMINAL:
                 # It has outlived its time behind others, or a question: nobody else must wait behind it for ever.
                 mine = None
-                writes = [self._writes.strike(context, turn.task_id, record, record.fence + 1)]
+                writes = [self._line.strike(context, turn.task_id, record, record.fence + 1)]
             else:
                 beginning = await self._beginning(context, turn, record, holder, head)
                 mine = beginning.begun
-                take = self._writes.take_over if record.running else self._writes.take_next
+                take = self._line.take_over if record.running else self._line.take_next
                 writes = [take(mine.lease, record), *beginning.writes]
             try:
                 await self._contexts.transact(*writes)
@@ -156,7 +156,7 @@ class DynamoDBTaskStore:
         """Return the writes by which the turn of the task begins, but for the lease's."""
         lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
         if turn.asked:
-            writes = [self._writes.raise_fence(head.key, lease.fence)]
+            writes = [self._tasks.raise_fence(head.key, lease.fence)]
             return _Beginning(writes, Begun(lease, replace(head, fence=lease.fence)))
         # The message has waited for a task at work: now it is taken in.
         asked = await self._log.asked(head.key, turn.id)
@@ -164,8 +164,8 @@ class DynamoDBTaskStore:
         after = replace(lifecycle.advance(head, event), fence=lease.fence)
         lease = replace(lease, turn=replace(lease.turn, asked=after.generation))
         writes = [
-            self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
-            self._writes.pushed(
+            self._tasks.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
+            self._tasks.pushed(
                 await self._log.put_event(
                     head.key,
                     after.generation,
@@ -177,14 +177,14 @@ class DynamoDBTaskStore:
                 after,
                 event,
             ),
-            self._writes.drop_asked(head.key, turn.id),
+            self._tasks.drop_asked(head.key, turn.id),
         ]
         return _Beginning(writes, Begun(lease, after))
 
     def renew(self, lease: Lease) -> bool:
         """See `ports.TaskStore.renew`."""
         try:
-            self._dynamodb.blocking("update_item", **self._writes.renew(lease)["Update"])
+            self._dynamodb.blocking("update_item", **self._line.renew(lease)["Update"])
         except Refused as refused:
             return refused.conflict
         return True
@@ -202,9 +202,9 @@ class DynamoDBTaskStore:
         token, request = token_of(lease, after, event), str(uuid4())
         row = await self._log.put_event(head.key, after.generation, event, token=token, key=key)
         for attempt in range(TRIES):
-            write = self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
+            write = self._tasks.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
             try:
-                await self._contexts.transact(write, self._writes.pushed(row, head, event), token=request)
+                await self._contexts.transact(write, self._tasks.pushed(row, head, event), token=request)
             except Refused as refused:
                 if await self._log.holds(head.key, after.generation, token):
                     return after
@@ -237,7 +237,7 @@ class DynamoDBTaskStore:
             ending = await self._ending(lease, head, after, go_on=go_on)
         for attempt in range(TRIES):
             try:
-                row_now = self._writes.pushed(row, head, event)
+                row_now = self._tasks.pushed(row, head, event)
                 await self._contexts.transact(ending.context, *ending.writes, row_now, *rows)
             except Refused as refused:
                 written = await self._ended_before(lease, head, after, token)
@@ -264,10 +264,8 @@ class DynamoDBTaskStore:
 
     def _resting(self, lease: Lease, head: Head, after: Head, *, asks: bool) -> "_Ending":
         """Return how a turn ends behind which nothing waits, or waits for an answer."""
-        move = self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
-        return _Ending(
-            [move], self._writes.release_asking(lease) if asks else self._writes.release(lease), Ended(after)
-        )
+        move = self._tasks.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
+        return _Ending([move], self._line.release_asking(lease) if asks else self._line.release(lease), Ended(after))
 
     async def _with_who_listens_now(self, head: Head) -> Head:
         """Return the head with those who have begun to listen meanwhile.
@@ -290,21 +288,21 @@ class DynamoDBTaskStore:
             raise MoreAsked("A message waits for this task.")
         if after.state not in lifecycle.RESTING and not record.waits_for(head.key.task_id):
             raise ingress.nothing_left_to_do()
-        move = self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
+        move = self._tasks.move_head(head, after, HEAD_IS_AS_I_KNOW_IT)
         turn = next(iter(record.waiting), None)
         if turn is None:
-            return _Ending([move], self._writes.release(lease), Ended(after))
+            return _Ending([move], self._line.release(lease), Ended(after))
         same = turn.task_id == head.key.task_id
         next_head = after if same else await self.head(_task_of(lease.context, turn))
         if not go_on or next_head is None:
-            return _Ending([move], self._writes.leave(lease, record), Ended(after, waiting=True))
+            return _Ending([move], self._line.leave(lease, record), Ended(after, waiting=True))
         beginning = await self._beginning(lease.context, turn, record, lease.holder, next_head)
         begun = beginning.begun
         writes = [move, *beginning.writes]
         if same:
             # An item is written once in a transaction: the head moves over both events at a time.
-            writes = [self._writes.move_head(head, begun.head, HEAD_IS_AS_I_KNOW_IT), *beginning.writes[1:]]
-        return _Ending(writes, self._writes.pass_on(begun.lease, record), Ended(after, next=begun))
+            writes = [self._tasks.move_head(head, begun.head, HEAD_IS_AS_I_KNOW_IT), *beginning.writes[1:]]
+        return _Ending(writes, self._line.pass_on(begun.lease, record), Ended(after, next=begun))
 
     async def _ended_before(self, lease: Lease, head: Head, after: Head, token: str) -> Ended | None:
         """Return what an earlier try of this very call has done, whose answer was lost; None where it has not."""
@@ -322,7 +320,7 @@ class DynamoDBTaskStore:
     async def pause(self, lease: Lease, *, got_on: bool) -> None:
         """See `ports.TaskStore.pause`."""
         turn = replace(lease.turn, tries=0, hops=lease.turn.hops + 1) if got_on else lease.turn
-        write = self._writes.put_down(lease, turn)["Update"]
+        write = self._line.put_down(lease, turn)["Update"]
         for attempt in range(TRIES):
             try:
                 await self._dynamodb("update_item", **write)
@@ -341,7 +339,7 @@ class DynamoDBTaskStore:
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
         """See `ports.TaskStore.append_deltas`."""
-        await self._dynamodb("put_item", **self._writes.put_deltas(key, batch)["Put"])
+        await self._dynamodb("put_item", **self._tasks.put_deltas(key, batch)["Put"])
 
     async def cancel(self, head: Head, event: Event) -> Ended:
         """See `ports.TaskStore.cancel`."""
@@ -356,9 +354,9 @@ class DynamoDBTaskStore:
             ended = Ended(after, waiting=takes and bool(record.without(task)) and record.interrupted in (None, task))
             try:
                 await self._contexts.transact(
-                    self._writes.strike(head.context, task, record, fence),
-                    self._writes.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
-                    self._writes.pushed(
+                    self._line.strike(head.context, task, record, fence),
+                    self._tasks.move_head(head, after, HEAD_IS_AS_I_KNOW_IT),
+                    self._tasks.pushed(
                         await self._log.put_event(head.key, after.generation, event, token=token), head, event
                     ),
                 )

@@ -8,9 +8,9 @@ from typing import Any
 
 from aion_core.aws import items, keys, writes
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
+from aion_core.aws.context_writes import FENCE_IS_MINE
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
-from aion_core.aws.task_writes import FENCE_IS_MINE
 from aion_core.aws.writes import Write
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable

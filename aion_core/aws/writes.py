@@ -1,4 +1,4 @@
-"""The writes of a DynamoDB transaction, so that each reads as a sentence. Pure."""
+"""The writes of a DynamoDB transaction, so that each reads as a sentence, and the conditions that many have. Pure."""
 
 from typing import Any
 
@@ -6,6 +6,11 @@ from aion_core.aws.items import Item
 from aion_core.aws.keys import Key
 
 Write = dict[str, dict[str, Any]]
+
+FIRST_TIME = "attribute_not_exists(pk)"
+FIRST_TIME_IN_ITS_LIFE = "attribute_not_exists(pk) OR expires <= :now"
+"""DynamoDB deletes what has expired late: it may be written over."""
+DUE_AS_READ = "due_at = :read"
 
 _RESERVED = {"#state": "state", "#timestamp": "timestamp", "#until": "until"}
 """Attribute names that are words of DynamoDB's expression language, and how expressions here name them."""

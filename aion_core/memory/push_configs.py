@@ -1,54 +1,21 @@
 """Push configs and their deliveries in a dict, with the promises of `ports.PushConfigs`; the tasks' store holds them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
-
-from uuid_utils.compat import uuid7
 
 from aion_core.errors import TaskNotFound
+from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Claim, Clock, Delivery, Head, OverduePush, PushConfig, TaskKey
 from aion_core.push import schedule
-from aion_core.tasks import deliveries, pushed
+from aion_core.tasks import deliveries
 from aion_core.tasks.contexts import CLAIM_TERMS
-
-if TYPE_CHECKING:
-    from aion_core.memory.task_store import MemoryTaskStore
-
-
-@dataclass
-class Listeners:
-    """Who listens to a task, and the events that somebody has yet to be told of."""
-
-    configs: dict[str, PushConfig] = field(default_factory=dict)
-    deliveries: dict[str, Delivery] = field(default_factory=dict)
-    due: dict[int, datetime] = field(default_factory=dict)
-    """When somebody is to look after an event, by its generation."""
-
-    def add(self, task: TaskKey, config: PushConfig, *, after: int, due_at: datetime | None) -> Delivery:
-        """Keep the config, in the place of one of its id; raises TooManyPushConfigs."""
-        pushed.check_room(self.configs, config)
-        self.configs[config.id] = config
-        before = self.deliveries.get(config.id)
-        return self.keep(deliveries.registered(task, config.id, before, after=after, due_at=due_at))
-
-    def keep(self, delivery: Delivery) -> Delivery:
-        """Keep how far a config has come, under a revision of its own."""
-        kept = replace(delivery, revision=str(uuid7()))
-        self.deliveries[delivery.config_id] = kept
-        return kept
-
-    def stands(self, delivery: Delivery) -> bool:
-        """Tell whether nothing has happened to the config since it was read."""
-        now = self.deliveries.get(delivery.config_id)
-        return now is not None and now.revision == delivery.revision
 
 
 class MemoryPushConfigs:
     """`ports.PushConfigs` for one process, of the tasks in one store."""
 
-    def __init__(self, tasks: "MemoryTaskStore", clock: Clock, *, lease_seconds: float = 30.0) -> None:
+    def __init__(self, tasks: MemoryTaskStore, clock: Clock, *, lease_seconds: float = 30.0) -> None:
         self._tasks, self._clock = tasks, clock
         self._soon = timedelta(seconds=lease_seconds)
 

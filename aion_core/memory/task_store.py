@@ -1,13 +1,12 @@
 """The task log in a dict, with the promises of `ports.TaskStore`; it lives as long as the process."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from aion_core.errors import LeaseLost, MoreAsked
-from aion_core.memory.push_configs import Listeners
+from aion_core.memory.records import Entry, Listeners, TaskRecord
 from aion_core.ports import (
     MAX_WAITING,
     Begun,
@@ -35,28 +34,9 @@ from aion_core.ports import (
     Waiting,
     WhenBusy,
 )
-from aion_core.protocol.types import Event, Message, StreamResponse, Task, stream_response, unwrap
+from aion_core.protocol.types import Event, Task
 from aion_core.tasks import ingress, lifecycle, pushed
 from aion_core.tasks.contexts import CLAIM_TERMS, ContextRecord, moment, turn_to_begin
-
-
-@dataclass
-class _Entry:
-    event: bytes  # serialized, so that nobody shares a message with the store
-    asked: bytes | None = None
-    key: str = ""
-    request: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class _Task:
-    head: Head
-    log: list[_Entry]
-    deltas: list[DeltaBatch] = field(default_factory=list)
-    asked: dict[str, _Entry] = field(default_factory=dict)
-    """The messages that wait while the task is at work, by their turns."""
-    snapshots: dict[int, bytes] = field(default_factory=dict)
-    listeners: Listeners = field(default_factory=Listeners)
 
 
 class MemoryTaskStore:
@@ -65,7 +45,7 @@ class MemoryTaskStore:
     def __init__(self, clock: Clock, *, lease_seconds: float = 30.0) -> None:
         self._clock, self._lease = clock, int(lease_seconds * 1000)
         self._lock = threading.Lock()
-        self._tasks: dict[TaskKey, _Task] = {}
+        self._tasks: dict[TaskKey, TaskRecord] = {}
         self._contexts: dict[ContextKey, ContextRecord] = {}
         self._due: dict[ContextKey, int] = {}
         self._messages: dict[tuple[ContextKey, str], tuple[str, bytes]] = {}
@@ -88,8 +68,9 @@ class MemoryTaskStore:
             if len(record.waiting) >= MAX_WAITING:
                 raise ingress.too_many_wait()
             head = ingress.first_head(new)
-            self._tasks[new.key] = _Task(head, [_Entry(_pack(event)) for event in new.events])
-            self._tasks[new.key].log[0].request = new.request
+            first, *others = new.events
+            log = [Entry.of(first, request=new.request), *(Entry.of(event) for event in others)]
+            self._tasks[new.key] = TaskRecord(head, log)
             if new.push is not None:
                 head = self._listen(new.key, new.push, after=0, due=False)
                 for generation, event in enumerate(new.events, start=1):
@@ -124,7 +105,7 @@ class MemoryTaskStore:
             if follow_up.push is not None:
                 pushed.check_room(task.listeners.configs, follow_up.push)
             self._messages[place] = (head.key.task_id, follow_up.content_hash)
-            entry = _Entry(_pack(follow_up.event), follow_up.asked.SerializeToString(), request=follow_up.request)
+            entry = Entry.of(follow_up.event, asked=follow_up.asked, request=follow_up.request)
             if follow_up.push is not None:
                 self._listen(head.key, follow_up.push, after=task.head.generation)
             if not takes:
@@ -242,7 +223,7 @@ class MemoryTaskStore:
             self._contexts[head.context] = replace(
                 record, line=record.line + 1, waiting=waiting, interrupted=interrupted
             )
-            task.log.append(_Entry(_pack(event)))
+            task.log.append(Entry.of(event))
             task.head = replace(after, fence=max(record.fence, head.fence))
             self._let_be_due(head.key, after.generation, event)
             left = bool(waiting) and record.running is None and interrupted is None
@@ -270,7 +251,7 @@ class MemoryTaskStore:
             if task is None:
                 return None
             base = after or max(task.snapshots, default=0)
-            entries = _entries(task, base)
+            entries = task.entries(base)
             if base and not after:
                 entries.insert(0, Numbered(base, Task.FromString(task.snapshots[base])))
             return Log(task.head, tuple(entries))
@@ -279,14 +260,13 @@ class MemoryTaskStore:
         """See `ports.TaskStore.every_event`."""
         with self._lock:
             task = self._tasks.get(key)
-            return Log(task.head, tuple(_entries(task, after))) if task else None
+            return Log(task.head, tuple(task.entries(after))) if task else None
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """See `ports.TaskStore.deltas`."""
         with self._lock:
             task = self._tasks.get(key)
-            placed = sorted(task.deltas, key=_place) if task else []
-            return [batch for batch in placed if _place(batch) >= since]
+            return task.deltas_since(since) if task else []
 
     # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -379,7 +359,7 @@ class MemoryTaskStore:
             # The message has waited for a task at work: now it is taken in.
             entry = task.asked.pop(turn.id)
             event = ingress.at_work(task.head, self._clock.now())
-            task.log.append(replace(entry, event=_pack(event)))
+            task.log.append(replace(entry, event=Entry.of(event).event))
             task.head = lifecycle.advance(task.head, event)
             self._let_be_due(task.head.key, task.head.generation, event)
             turn = replace(turn, asked=task.head.generation)
@@ -393,7 +373,7 @@ class MemoryTaskStore:
         self._check(lease, head)
         task = self._tasks[head.key]
         task.head = lifecycle.advance(task.head, event)
-        task.log.append(_Entry(_pack(event), key=key))
+        task.log.append(Entry.of(event, key=key))
         self._let_be_due(head.key, task.head.generation, event)
         return task.head
 
@@ -438,20 +418,3 @@ def _places(context: ContextKey, message_id: str, idempotency_key: str) -> list[
 
 def _task_of(context: ContextKey, turn: Turn) -> TaskKey:
     return TaskKey(context.owner, turn.task_id)
-
-
-def _place(batch: DeltaBatch) -> Cursor:
-    return Cursor(batch.generation, batch.fence, batch.first)
-
-
-def _pack(event: Event) -> bytes:
-    return stream_response(event).SerializeToString()
-
-
-def _entries(task: "_Task", after: int) -> list[Numbered]:
-    return [_numbered(number, entry) for number, entry in enumerate(task.log[after:], start=after + 1)]
-
-
-def _numbered(generation: int, entry: _Entry) -> Numbered:
-    asked = Message.FromString(entry.asked) if entry.asked is not None else None
-    return Numbered(generation, unwrap(StreamResponse.FromString(entry.event)), asked, entry.key, entry.request)

@@ -30,6 +30,8 @@ from aion_core.ports.api_keys import (
 from aion_core.ports.bells import (
     Bell,
     Bells,
+    PushBell,
+    PushBells,
 )
 from aion_core.ports.blobs import (
     Blobs,
@@ -46,33 +48,6 @@ from aion_core.ports.limits import (
     OpenTask,
     RateLimits,
 )
-from aion_core.ports.log import (
-    ANONYMOUS,
-    MAX_WAITING,
-    Begun,
-    Busy,
-    ContextKey,
-    Cursor,
-    Delta,
-    DeltaBatch,
-    Ended,
-    FollowUp,
-    Head,
-    Held,
-    Interrupted,
-    Lease,
-    Log,
-    NewTask,
-    Numbered,
-    Overdue,
-    PushEvents,
-    Repeated,
-    TaskKey,
-    TaskStore,
-    Turn,
-    Waiting,
-    WhenBusy,
-)
 from aion_core.ports.metrics import (
     Metric,
     Metrics,
@@ -80,36 +55,65 @@ from aion_core.ports.metrics import (
 )
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
-    POST_SECONDS,
-    Blocked,
     Claim,
-    Delivered,
     Delivery,
-    Gone,
-    Notification,
-    Outcome,
     OverduePush,
-    PushBell,
-    PushBells,
     PushConfig,
     PushConfigs,
     PushVersion,
-    Refused,
-    Render,
-    Unreachable,
-    WebhookClient,
-    WebhookRequest,
 )
 from aion_core.ports.task_list import (
     Place,
     TaskFilter,
     TaskList,
 )
+from aion_core.ports.task_store import (
+    MAX_WAITING,
+    Begun,
+    Busy,
+    Ended,
+    FollowUp,
+    Held,
+    Interrupted,
+    NewTask,
+    Overdue,
+    Repeated,
+    TaskStore,
+    Waiting,
+    WhenBusy,
+)
+from aion_core.ports.tasks import (
+    ANONYMOUS,
+    ContextKey,
+    Cursor,
+    Delta,
+    DeltaBatch,
+    Head,
+    Lease,
+    Log,
+    Numbered,
+    PushEvents,
+    TaskKey,
+    Turn,
+)
 from aion_core.ports.traces import (
     Span,
     SpanKind,
     Traces,
     Untraced,
+)
+from aion_core.ports.webhooks import (
+    POST_SECONDS,
+    Blocked,
+    Delivered,
+    Gone,
+    Notification,
+    Outcome,
+    Refused,
+    Render,
+    Unreachable,
+    WebhookClient,
+    WebhookRequest,
 )
 
 __all__ = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from aion_core.ports.log import ContextKey, Numbered, Turn
+from aion_core.ports.tasks import ContextKey, Numbered, Turn
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
 
 History = Callable[[int, str | None], Awaitable[Sequence[Message]]]

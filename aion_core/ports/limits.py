@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from aion_core.ports.log import TaskKey
+from aion_core.ports.tasks import TaskKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
-"""Push notifications: who is to be told of a task's events, what wakes a delivery, and how a webhook answers."""
+"""Push notifications: who is to be told of a task's events, and how far each has been told."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from aion_core.ports.log import Head, PushEvents, TaskKey
-from aion_core.protocol.types import Event, Task
+from aion_core.ports.tasks import Head, PushEvents, TaskKey
 
 MAX_PUSH_CONFIGS = 10
 """How many push configs a task may have."""
@@ -203,101 +202,3 @@ class PushConfigs(Protocol):
         It is due again soon, unless somebody settles it before.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class PushBell:
-    """Says that there may be something to post for a task; it may be lost, late, doubled or in vain."""
-
-    task: TaskKey
-    generation: int = 0
-    """The event that it is rung for; 0 where it is a retry, or a new config."""
-
-
-class PushBells(Protocol):
-    """Wakes a function that delivers notifications. The table says what is to be posted; a bell says when to look."""
-
-    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
-        """Let the bell be heard after so many seconds, at most 900. Raises StoreUnavailable."""
-        ...
-
-
-# ── What is posted ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """One event for one config: the same at each of its tries."""
-
-    id: str
-    """What a receiver tells repeats by: of this task, event and config, and of no other."""
-    task: TaskKey
-    generation: int
-    event: Event
-    snapshot: Task | None = None
-    """The task with this event, for a config of version 0.3, whose receivers expect a task; None for others."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookRequest:
-    """What is posted: headers and body. Both may hold what is secret, and are in no repr."""
-
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-
-
-class Render(Protocol):
-    """Makes the request of a notification; pure."""
-
-    def __call__(self, config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-        """Return what is posted at this time: only the timestamp, and so the signature, differ from try to try."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """The receiver has it (2xx)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """The receiver wants nothing more at this URL (410)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The receiver answered otherwise: a redirect, which is not followed, is such an answer too."""
-
-    status: int
-    retry_after: float | None = None
-    """In so many seconds it wants to be asked again; None where it does not say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unreachable:
-    """No answer came: no connection, no valid certificate, or no end of the headers in time."""
-
-    reason: str
-    """A few words that name no secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """The guard lets nobody call this address, as it is just now: nothing was sent."""
-
-    reason: str
-
-
-Outcome = Delivered | Gone | Refused | Unreachable | Blocked
-
-
-class WebhookClient(Protocol):
-    """Posts to an address that a client has chosen, and so may be anybody's."""
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
-        """Post once, check the address first, follow nothing, and come back within POST_SECONDS; it never raises."""
-        ...
-
-
-POST_SECONDS = 20.0
-"""How long a post takes at the most, all in all."""

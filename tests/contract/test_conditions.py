@@ -109,45 +109,45 @@ CAUGHT_BY = {
     "task_writes.check_at_work: TASK_IS_AT_WORK": (
         "test_follow_ups.py::test_a_message_to_a_task_that_has_come_to_rest_meanwhile_is_told_so"
     ),
-    "task_writes.take: FIRST_TIME": "test_races.py::test_a_context_that_is_taken_meanwhile_is_waited_for",
-    "task_writes.take: CONTEXT_HAS_EXPIRED: fence = :known": (
+    "context_writes.take: FIRST_TIME": "test_races.py::test_a_context_that_is_taken_meanwhile_is_waited_for",
+    "context_writes.take: CONTEXT_HAS_EXPIRED: fence = :known": (
         "test_races.py::test_a_fence_that_is_raised_while_the_context_expires_is_not_given_out_again"
     ),
-    "task_writes.take: CONTEXT_HAS_EXPIRED: expires <= :now": _AS_IT_EXPIRES,
-    "task_writes.take: CONTEXT_IS_FREE: fence = :known": (
+    "context_writes.take: CONTEXT_HAS_EXPIRED: expires <= :now": _AS_IT_EXPIRES,
+    "context_writes.take: CONTEXT_IS_FREE: fence = :known": (
         "test_races.py::test_a_whole_turn_between_read_and_write_is_a_turn_of_its_own"
     ),
-    f"task_writes.take: CONTEXT_IS_FREE: {_NOBODY_WAITS}": (
+    f"context_writes.take: CONTEXT_IS_FREE: {_NOBODY_WAITS}": (
         "test_races.py::test_nobody_overtakes_who_begins_to_wait_just_now"
     ),
-    "task_writes.take_again: FENCE_IS_AS_READ": (
+    "context_writes.take_again: FENCE_IS_AS_READ": (
         "test_races.py::test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhile"
     ),
-    "task_writes.take_over: LEASE_IS_AS_DEAD_AS_READ: #until = :read": (
+    "context_writes.take_over: LEASE_IS_AS_DEAD_AS_READ: #until = :read": (
         "test_races.py::test_a_lease_that_is_renewed_meanwhile_is_not_taken_over"
     ),
-    "task_writes.take_from: FENCE_IS_AS_READ": (
+    "context_writes.take_from: FENCE_IS_AS_READ": (
         "test_races.py::test_who_takes_a_turn_over_meanwhile_is_interrupted_too"
     ),
-    "task_writes.renew: LEASE_IS_MINE: fence = :fence": _RENEWED,
-    "task_writes.renew: LEASE_IS_MINE: holder = :holder": _RENEWED,
-    "task_writes.wait_anew: CONTEXT_HAS_EXPIRED: expires <= :now": _AS_IT_EXPIRES,
-    "task_writes.wait_first: FENCE_IS_AS_READ": (
+    "context_writes.renew: LEASE_IS_MINE: fence = :fence": _RENEWED,
+    "context_writes.renew: LEASE_IS_MINE: holder = :holder": _RENEWED,
+    "context_writes.wait_anew: CONTEXT_HAS_EXPIRED: expires <= :now": _AS_IT_EXPIRES,
+    "context_writes.wait_first: FENCE_IS_AS_READ": (
         "test_races.py::test_who_takes_a_turn_over_meanwhile_is_interrupted_too"
     ),
-    "task_writes.release: FENCE_IS_MINE": _EXPIRED_UNDER_IT,
-    "task_writes.release: NOTHING_WAITS": "test_races.py::test_a_message_that_comes_as_a_turn_ends_is_not_forgotten",
-    "task_writes.release_asking: FENCE_IS_MINE": _EXPIRED_UNDER_IT,
-    "task_writes.put_down: LEASE_IS_MINE: fence = :fence": _NOT_PAUSED,
-    "task_writes.put_down: LEASE_IS_MINE: holder = :holder": _NOT_PAUSED,
-    "task_writes.strike: FENCE_IS_AS_READ": (
+    "context_writes.release: FENCE_IS_MINE": _EXPIRED_UNDER_IT,
+    "context_writes.release: NOTHING_WAITS": "test_races.py::test_a_message_that_comes_as_a_turn_ends_is_not_forgotten",
+    "context_writes.release_asking: FENCE_IS_MINE": _EXPIRED_UNDER_IT,
+    "context_writes.put_down: LEASE_IS_MINE: fence = :fence": _NOT_PAUSED,
+    "context_writes.put_down: LEASE_IS_MINE: holder = :holder": _NOT_PAUSED,
+    "context_writes.strike: FENCE_IS_AS_READ": (
         "test_races.py::test_who_takes_a_turn_over_as_one_that_waits_is_canceled_keeps_its_lease"
     ),
-    "task_writes.claim: DUE_AS_READ": "test_races.py::test_what_is_claimed_meanwhile_is_not_claimed_again",
-    "task_writes._line_as_read: LINE_IS_AS_READ": (
+    "context_writes.claim: DUE_AS_READ": "test_races.py::test_what_is_claimed_meanwhile_is_not_claimed_again",
+    "context_writes._line_as_read: LINE_IS_AS_READ": (
         "test_races.py::test_a_message_that_joins_the_line_as_another_is_canceled_waits_on"
     ),
-    "task_writes._line_as_read: LINE_IS_NEW": (
+    "context_writes._line_as_read: LINE_IS_NEW": (
         "test_races.py::test_a_message_that_comes_as_another_is_canceled_waits_on"
     ),
     "task_list._make_secret: FIRST_TIME": "test_task_list.py::test_a_secret_that_another_makes_meanwhile_is_taken",
@@ -178,24 +178,24 @@ NEVER_ALONE = {
     "task_store._beginning: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT: fence = :known_fence": _BY_THE_FENCE,
     "task_store._ending: HEAD_IS_AS_I_KNOW_IT (use 2): fence = :known_fence": _BY_THE_FENCE,
-    "task_writes.take: CONTEXT_IS_FREE: attribute_not_exists(running)": _BY_THE_FENCE,
-    "task_writes.take: CONTEXT_IS_FREE: attribute_not_exists(interrupted)": _BY_THE_FENCE,
-    "task_writes.take_again: NOTHING_RUNS": _BY_THE_FENCE,
-    "task_writes.take_again: TASK_ASKS": _BY_THE_TASK,
-    "task_writes.take_next: FENCE_IS_AS_READ": _BY_THE_LINE,
-    "task_writes.take_next: NOTHING_RUNS": _BY_THE_FENCE,
-    "task_writes.take_next: NOTHING_ASKS": _BY_THE_FENCE,
-    "task_writes.take_over: LEASE_IS_AS_DEAD_AS_READ: fence = :known": (
+    "context_writes.take: CONTEXT_IS_FREE: attribute_not_exists(running)": _BY_THE_FENCE,
+    "context_writes.take: CONTEXT_IS_FREE: attribute_not_exists(interrupted)": _BY_THE_FENCE,
+    "context_writes.take_again: NOTHING_RUNS": _BY_THE_FENCE,
+    "context_writes.take_again: TASK_ASKS": _BY_THE_TASK,
+    "context_writes.take_next: FENCE_IS_AS_READ": _BY_THE_LINE,
+    "context_writes.take_next: NOTHING_RUNS": _BY_THE_FENCE,
+    "context_writes.take_next: NOTHING_ASKS": _BY_THE_FENCE,
+    "context_writes.take_over: LEASE_IS_AS_DEAD_AS_READ: fence = :known": (
         "whoever takes a turn over sets a later end of its lease, which is compared too"
     ),
-    "task_writes.wait_anew: CONTEXT_HAS_EXPIRED: fence = :known": (
+    "context_writes.wait_anew: CONTEXT_HAS_EXPIRED: fence = :known": (
         "what it leaves is the same, whoever has run in the context as it expired"
     ),
-    "task_writes.wait_first: NOTHING_RUNS": _BY_THE_FENCE,
-    "task_writes.wait_first: TASK_ASKS": _BY_THE_TASK,
-    "task_writes.wait_first: SOMETHING_RUNS": _BY_THE_TASK,
-    "task_writes.leave: FENCE_IS_AS_READ": _BY_THE_HEAD,
-    "task_writes.pass_on: FENCE_IS_AS_READ": _BY_THE_HEAD,
+    "context_writes.wait_first: NOTHING_RUNS": _BY_THE_FENCE,
+    "context_writes.wait_first: TASK_ASKS": _BY_THE_TASK,
+    "context_writes.wait_first: SOMETHING_RUNS": _BY_THE_TASK,
+    "context_writes.leave: FENCE_IS_AS_READ": _BY_THE_HEAD,
+    "context_writes.pass_on: FENCE_IS_AS_READ": _BY_THE_HEAD,
 }
 """Why no test can tell that this part is gone: another part does not hold whenever it does not."""
 

@@ -19,6 +19,7 @@ from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Head, Lease, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
+from aion_core.tasks import replies
 from aion_core.tasks.call import Call
 from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.run import Spoken
@@ -522,8 +523,10 @@ async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> Non
 # ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_agent_of_a_file_has_its_own_way(tmp_path: Path) -> None:
+async def test_each_agent_of_a_file_has_its_own_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R23, D22: the documentation's own lines, and an agent that says nothing."""
+    # The agent is loaded at its first turn, which takes as long as this machine likes.
+    monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)
     (tmp_path / "aion.yaml").write_text(example + "    plain:\n      path: agent.py:graph\n")
