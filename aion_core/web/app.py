@@ -87,10 +87,10 @@ def build_app(
 ) -> FastAPI:
     """Return the app; the agent whose id is `default` also answers at the root, the first where none is named.
 
-    `showing` shows the cards, as they are where there is none; `keys` are those that sign them. Without a `registry` no agent sends push notifications, whatever its card says.
-    `guards` admit callers to each of the agents: without them, anybody calls, or, with `loopback_only`, whoever is on
-    this machine. Without `counted`, each may ask for as much as they like. `beside` runs for as long as the app is served.
-    `metrics` and `traces` are let go of when a request's call returns.
+    `showing` shows the cards; without it they are shown as they are. `keys` are those that sign them. Without a `registry`
+    no agent sends push notifications, whatever its card says. `guards` admit callers to each of the agents: without them,
+    anybody calls, or, with `loopback_only`, whoever is on this machine. Without `counted`, each may ask for as much as they
+    like. `beside` runs for as long as the app is served. `metrics` and `traces` are let go of when a request's call returns.
     """
     at_root, showing = default or next(iter(agents)), showing or Showing()
     app = FastAPI(
