@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
+from aion_core.aws.shape import BY_AGENT
 from aion_core.aws.table import Table
 from aion_core.aws.writes import FIRST_TIME, put
 from aion_core.errors import StoreError
@@ -43,8 +44,8 @@ class DynamoDBApiKeys:
             answer = await self._dynamodb(
                 "query",
                 TableName=self._name,
-                IndexName="by_agent",
-                KeyConditionExpression="listing_agent = :keys",
+                IndexName=BY_AGENT.name,
+                KeyConditionExpression=f"{BY_AGENT.partition} = :keys",
                 ExpressionAttributeValues={":keys": items.text(keys.LISTING_API_KEYS)},
                 ScanIndexForward=False,
                 **start,
@@ -75,8 +76,8 @@ def _attributes(key: KeyRecord) -> Item:
         "last4": items.text(key.last4),
         "scopes": {"L": [items.text(scope) for scope in sorted(key.scopes)]},
         "tenant": items.text(key.tenant),
-        "listing_agent": items.text(keys.LISTING_API_KEYS),
-        "listing_at": items.text(keys.listing_at(created, key.id)),
+        BY_AGENT.partition: items.text(keys.LISTING_API_KEYS),
+        BY_AGENT.sort: items.text(keys.listing_at(created, key.id)),
     }
     if key.agents is not None:
         attributes["agents"] = {"L": [items.text(agent) for agent in sorted(key.agents)]}

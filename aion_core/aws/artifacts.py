@@ -13,6 +13,7 @@ from google.adk.errors.input_validation_error import InputValidationError
 
 from aion_core.aws import keys
 from aion_core.aws.client import TRIES, Calls, Missing, Refused, let_others_write
+from aion_core.aws.shape import ARTIFACTS, KEPT
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock
 from aion_core.sessions.artifacts import About, Place, StoredArtifacts
@@ -119,5 +120,5 @@ def _folder(place: Place) -> str:
 
 def _folder_of_all(app_name: str, user_id: str, session_id: str | None) -> str:
     if session_id is None:
-        return f"kept/artifacts/{keys.user_state_partition(user_id, app_name).removeprefix('USER#')}/"
-    return f"artifacts/{keys.session_thread(user_id, app_name, session_id)}/"
+        return f"{KEPT}/{ARTIFACTS}/{keys.user_state_partition(user_id, app_name).removeprefix('USER#')}/"
+    return f"{ARTIFACTS}/{keys.session_thread(user_id, app_name, session_id)}/"

@@ -35,6 +35,7 @@ from aion_core.aws import items, keys
 from aion_core.aws.client import Calls
 from aion_core.aws.items import Item
 from aion_core.aws.payloads import Payload, Payloads
+from aion_core.aws.shape import THREADS
 from aion_core.aws.threads import StoredCheckpoint, Threads
 from aion_core.checkpointing.serializer import StoredType, serializer
 from aion_core.checkpointing.turn import BeforePut, Fence, LogFirst, running_loop
@@ -285,7 +286,7 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
         }
 
     async def _attributes(self, thread_id: str, payloads: Mapping[str, Payload]) -> Item:
-        return await self._payloads.attributes(payloads, folder=f"threads/{thread_id}")
+        return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
 
 
 def _place(config: RunnableConfig) -> tuple[str, str, str | None]:

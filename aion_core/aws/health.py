@@ -4,14 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aion_core.aws.client import Calls
+from aion_core.aws.shape import BY_AGENT, BY_CONTEXT, DUE, ENDS
 
-TTL = "expires"
-INDEXES = {
-    "due": ("due_shard", "due_at"),
-    "by_agent": ("listing_agent", "listing_at"),
-    "by_context": ("listing_context", "listing_at"),
-}
-"""The table's indexes by their keys, as template.yaml makes them."""
+INDEXES = {index.name: (index.partition, index.sort) for index in (DUE, BY_AGENT, BY_CONTEXT)}
+"""The keys of the table's indexes."""
 
 
 async def table_problems(dynamodb: Calls, name: str) -> list[str]:
@@ -37,8 +33,8 @@ def _of_table(table: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_expiry(expiry: Mapping[str, Any]) -> Iterator[str]:
     # ENABLING takes up to an hour.
-    if expiry.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or expiry.get("AttributeName") != TTL:
-        yield f"nothing in it expires: its time to live has to be the attribute {TTL!r}"
+    if expiry.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or expiry.get("AttributeName") != ENDS:
+        yield f"nothing in it expires: its time to live has to be the attribute {ENDS!r}"
 
 
 async def recovers(dynamodb: Calls, name: str) -> bool:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from aion_core.aws import keys
+from aion_core.aws.shape import BY_AGENT, BY_CONTEXT
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Cursor, Delta, DeltaBatch, Head, PushEvents, TaskKey, Turn
 from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
@@ -50,9 +51,9 @@ def head_attributes(head: Head) -> Item:
         "timestamp": number(milliseconds(head.timestamp)),
         "generation": number(head.generation),
         "fence": number(head.fence),
-        "listing_agent": text(keys.listing_agent(head.context.owner, head.context.agent)),
-        "listing_context": text(keys.listing_context(head.context)),
-        "listing_at": text(listing_at(head)),
+        BY_AGENT.partition: text(keys.listing_agent(head.context.owner, head.context.agent)),
+        BY_CONTEXT.partition: text(keys.listing_context(head.context)),
+        BY_AGENT.sort: text(listing_at(head)),
         **push_attributes(head),
     }
 

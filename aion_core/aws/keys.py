@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
 
+from aion_core.aws.shape import ITEMS
 from aion_core.ports import ContextKey, Cursor, OverduePush, TaskKey
 
 Key = dict[str, Any]
@@ -327,4 +328,4 @@ def _hash(*words: str) -> str:
 
 
 def _key(partition: str, sort: str) -> Key:
-    return {"pk": {"S": partition}, "sk": {"S": sort}}
+    return {ITEMS.partition: {"S": partition}, ITEMS.sort: {"S": sort}}

@@ -12,6 +12,7 @@ from datetime import timedelta
 from aion_core.aws import items, keys
 from aion_core.aws.items import Item
 from aion_core.aws.payloads import FAST_BYTES, Payload, Payloads
+from aion_core.aws.shape import BY_AGENT, RETENTIONS, SESSIONS
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cipher, Clock
 from aion_core.sessions.service import Revision, SessionKey, SessionRecord
@@ -57,8 +58,8 @@ class SessionItems:
             "updated": items.text(repr(record.updated)),
             "expires": self.expires(),
             "renewed": items.number(self.now()),
-            "listing_agent": items.text(keys.listing_sessions(record.key.user_id, record.key.app_name)),
-            "listing_at": items.text(keys.listing_at(int(record.updated * 1000), thread)),
+            BY_AGENT.partition: items.text(keys.listing_sessions(record.key.user_id, record.key.app_name)),
+            BY_AGENT.sort: items.text(keys.listing_at(int(record.updated * 1000), thread)),
         }
 
     # ── How long they are kept ────────────────────────────────────────────────────────────────────────────────────────
@@ -72,7 +73,7 @@ class SessionItems:
 
     def row_expires(self) -> Item:
         """Return when an event, or a state, that is written now is over."""
-        return items.number(self._in(1.5))
+        return items.number(self._in(RETENTIONS[SESSIONS]))
 
     def is_to_renew(self, item: Item) -> bool:
         """Tell whether the row might be over before its head is."""

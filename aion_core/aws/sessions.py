@@ -24,6 +24,7 @@ from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
 from aion_core.aws.session_items import SessionItems, record_of, revision_of
 from aion_core.aws.session_rows import SessionRows
+from aion_core.aws.shape import BY_AGENT, SESSIONS
 from aion_core.aws.shared_state import SharedState
 from aion_core.aws.table import Table
 from aion_core.aws.writes import FIRST_TIME_IN_ITS_LIFE, Write
@@ -166,7 +167,7 @@ class DynamoDBSessions(StoredSessions):
         return await self._put(keys.session_state_key(thread), value_bytes(state), thread, **at)
 
     async def _put(self, key: keys.Key, content: bytes, thread: str, **attributes: Item) -> Write:
-        kept = await self._items.sealed(key, content, folder=f"sessions/{thread}")
+        kept = await self._items.sealed(key, content, folder=f"{SESSIONS}/{thread}")
         attributes = {"v": items.number(items.VERSION), "expires": self._items.row_expires(), **attributes, **kept}
         return writes.put(self._table, key, attributes)
 
@@ -204,12 +205,12 @@ class DynamoDBSessions(StoredSessions):
             page = await self._dynamodb(
                 "query",
                 TableName=self._table,
-                IndexName="by_agent",
-                KeyConditionExpression="listing_agent = :sessions",
+                IndexName=BY_AGENT.name,
+                KeyConditionExpression=f"{BY_AGENT.partition} = :sessions",
                 ExpressionAttributeValues={":sessions": items.text(keys.listing_sessions(user_id, app_name))},
                 **start,
             )
-            threads += [keys.listed(item["listing_at"]["S"]).task_id for item in page["Items"]]
+            threads += [keys.listed(item[BY_AGENT.sort]["S"]).task_id for item in page["Items"]]
             if "LastEvaluatedKey" not in page:
                 break
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}

@@ -8,6 +8,7 @@ from typing import Any
 from aion_core.aws import items, keys, writes
 from aion_core.aws.items import Item
 from aion_core.aws.session_items import SessionItems, blob_of
+from aion_core.aws.shape import KEPT
 from aion_core.aws.table import Table
 from aion_core.aws.writes import Write
 from aion_core.errors import StoreCorrupt, StoreError
@@ -49,7 +50,7 @@ class SharedState:
             (keys.user_state_partition(key.user_id, key.app_name), state.user),
         ]
         for partition, values in partitions:
-            folder = f"kept/state/{partition.partition('#')[2]}"
+            folder = f"{KEPT}/state/{partition.partition('#')[2]}"
             for name, value in values.items():
                 at = keys.shared_state_key(partition, name)
                 kept = await self._items.sealed(at, value_bytes([name, value]), folder=folder)

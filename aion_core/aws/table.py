@@ -6,6 +6,7 @@ from typing import Any
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls
 from aion_core.aws.items import Item
+from aion_core.aws.shape import DUE, ENDS, ITEMS
 from aion_core.ports import Clock
 
 
@@ -42,7 +43,7 @@ class Table:
                 TableName=self._name,
                 # What the last holder wrote before it lost the context must be seen: a step would run twice.
                 ConsistentRead=True,
-                KeyConditionExpression="pk = :pk AND sk BETWEEN :first AND :last",
+                KeyConditionExpression=f"{ITEMS.partition} = :pk AND {ITEMS.sort} BETWEEN :first AND :last",
                 ExpressionAttributeValues={
                     ":pk": items.text(partition),
                     ":first": items.text(first),
@@ -64,8 +65,8 @@ class Table:
         page = await self._dynamodb(
             "query",
             TableName=self._name,
-            IndexName="due",
-            KeyConditionExpression="due_shard = :shard AND due_at <= :now",
+            IndexName=DUE.name,
+            KeyConditionExpression=f"{DUE.partition} = :shard AND {DUE.sort} <= :now",
             ExpressionAttributeValues={
                 ":shard": items.text(partition),
                 ":now": items.number(items.milliseconds(self._clock.now())),
@@ -77,4 +78,4 @@ class Table:
 
     def lives(self, item: Item) -> bool:
         """Tell whether the item is still in force: DynamoDB deletes what has expired late, and one by one."""
-        return "expires" not in item or int(item["expires"]["N"]) > self._clock.now().timestamp()
+        return ENDS not in item or int(item[ENDS]["N"]) > self._clock.now().timestamp()

@@ -11,6 +11,7 @@ from typing import Any
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
+from aion_core.aws.shape import BY_AGENT, BY_CONTEXT, ENDS, STATE
 from aion_core.aws.table import Table
 from aion_core.aws.writes import FIRST_TIME, put
 from aion_core.errors import StoreCorrupt
@@ -21,7 +22,7 @@ READ = 1000
 
 SECRET_BYTES = 32
 
-LIVES = "expires > :now"
+LIVES = f"{ENDS} > :now"
 """DynamoDB deletes expired items late, and one by one."""
 IS_IN_STATE = "#state = :state"
 
@@ -103,10 +104,10 @@ class DynamoDBTaskList:
 
     def _query(self, tasks: TaskFilter, after: Place | None) -> dict[str, Any]:
         if tasks.context_id is None:
-            index, attribute = "by_agent", "listing_agent"
+            index = BY_AGENT
             partition = keys.listing_agent(tasks.owner, tasks.agent)
         else:
-            index, attribute = "by_context", "listing_context"
+            index = BY_CONTEXT
             partition = keys.listing_context(ContextKey(tasks.owner, tasks.agent, tasks.context_id))
         first = keys.listing_at(_milliseconds_from(tasks.since)) if tasks.since else keys.listing_at(0)
         last = keys.listing_at(items.milliseconds(after.timestamp), after.task_id) if after else keys.LAST
@@ -122,11 +123,11 @@ class DynamoDBTaskList:
         if tasks.state is not None:
             only += f" AND {IS_IN_STATE}"
             values[":state"] = items.text(items.state_name(tasks.state))
-            names = {"ExpressionAttributeNames": {"#state": "state"}}
+            names = {"ExpressionAttributeNames": {"#state": STATE}}
         return {
             "TableName": self._name,
-            "IndexName": index,
-            "KeyConditionExpression": f"{attribute} = :partition AND listing_at BETWEEN :first AND :last",
+            "IndexName": index.name,
+            "KeyConditionExpression": f"{index.partition} = :partition AND {index.sort} BETWEEN :first AND :last",
             "FilterExpression": only,
             "ExpressionAttributeValues": values,
             "ScanIndexForward": False,
@@ -135,7 +136,7 @@ class DynamoDBTaskList:
 
 
 def _place(item: Item) -> Place:
-    listed = keys.listed(item["listing_at"]["S"])
+    listed = keys.listed(item[BY_AGENT.sort]["S"])
     return Place(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
 
 

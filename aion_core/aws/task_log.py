@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from aion_core.aws import items, keys
 from aion_core.aws.items import Item
+from aion_core.aws.shape import TASKS
 from aion_core.aws.table import Table
 from aion_core.aws.terms import Terms
 from aion_core.aws.writes import Write, put
@@ -182,7 +183,7 @@ class TaskLog:
         if len(packed) <= LARGE_BYTES:
             return {name: {"B": packed}}
         # The blob first: a row never points at nothing, and a blob that no row names expires with the bucket.
-        blob = f"tasks/{task.owner}/{task.task_id}/{place}-{uuid4()}"
+        blob = f"{TASKS}/{task.owner}/{task.task_id}/{place}-{uuid4()}"
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": items.text(blob)}
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from aion_core.aws.health import INDEXES, TTL
+from aion_core.aws.health import INDEXES
+from aion_core.aws.shape import ENDS
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
@@ -145,7 +146,7 @@ def test_a_deployments_resources_are_looked_at_and_what_is_wrong_with_each_is_sa
 def test_what_is_asked_of_the_table_is_what_the_template_makes() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     table = template.resolved("Table")
-    assert table["TimeToLiveSpecification"] == {"AttributeName": TTL, "Enabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": ENDS, "Enabled": True}
     made = {
         each["IndexName"]: tuple(key["AttributeName"] for key in each["KeySchema"])
         for each in table["GlobalSecondaryIndexes"]
