@@ -18,6 +18,7 @@ from infra.template_names import (
     ROLE,
     STACK,
     TABLE,
+    TOPIC,
     Place,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "ROLE",
     "STACK",
     "TABLE",
+    "TOPIC",
     "Place",
     "Template",
     "TemplateError",

@@ -1,5 +1,6 @@
 """Loads a CloudFormation template's file: YAML with the short tags, each turned into the function it stands for."""
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,9 @@ _Loader.add_multi_constructor("!", _tagged)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return the template as plain dicts and lists; raises TemplateError for what is none."""
+    """Return the template as plain dicts and lists, which are not to be changed; raises TemplateError for what is none."""
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader with more tags
+        document = _parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TemplateError(f"cannot read {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
@@ -55,3 +56,9 @@ def load(path: Path) -> dict[str, Any]:
         if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
             raise TemplateError(f"{path}: {name} has no Type")
     return dict(document)
+
+
+# A gate reads the same files again and again, with other parameters.
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader with more tags

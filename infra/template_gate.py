@@ -15,7 +15,20 @@ import cfnlint.api  # type: ignore[import-untyped]
 from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 from samtranslator.model.exceptions import InvalidDocumentException
 
-from infra.gates import access, exposure, files, functions, operations, state, streams
+from infra.gates import (
+    access,
+    alarms,
+    bucket,
+    exposure,
+    files,
+    functions,
+    operations,
+    state,
+    streams,
+    table,
+    times,
+    wiring,
+)
 from infra.gates.deployed import REGION, Deployed, packaged
 from infra.gates.deployed import transformed as transformed
 from infra.template import TemplateError
@@ -25,12 +38,14 @@ IGNORED = {
     "W2001": "a parameter that is not used: the transform itself has used some of them up; infra/gates/files.py looks"
 }
 
+GATES = (files, wiring, streams, functions, times, access, exposure, state, table, bucket, alarms, operations)
+
 
 def problems(path: Path, parameters: Mapping[str, str] | None = None, *, lint: bool = True) -> Iterator[str]:
     """Yield what is wrong with the template when it is deployed with these parameters; the slow linter is heard last."""
     try:
         deployed = Deployed.of(path, parameters or {})
-        for gate in (files, streams, functions, access, exposure, state, operations):
+        for gate in GATES:
             yield from gate.problems(deployed)
         for file, document in deployed.documents.items() if lint else ():
             for told in _linted(json.dumps(packaged(document), default=str)):

@@ -11,6 +11,7 @@ KEY = "AWS::KMS::Key"
 ROLE = "AWS::IAM::Role"
 LOG_GROUP = "AWS::Logs::LogGroup"
 STACK = "AWS::CloudFormation::Stack"
+TOPIC = "AWS::SNS::Topic"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ ATTRIBUTES: dict[str, dict[str | None, Callable[[Place, str], str]]] = {
     ROLE: {
         None: lambda place, name: name,
         "Arn": lambda place, name: f"arn:aws:iam::{place.account}:role/{name}",
+    },
+    TOPIC: {
+        None: lambda place, name: f"arn:aws:sns:{place.region}:{place.account}:{name}",
     },
     LOG_GROUP: {
         None: lambda place, name: name,

@@ -1,5 +1,6 @@
 """Who may do what: one role for each function, with the calls that it makes and no more."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,6 +37,7 @@ def problems(deployed: Deployed) -> Iterator[str]:
         yield "two functions share a role"
     for function in template.resources(FUNCTION):
         yield from _own_things(template, function)
+        yield from _taken_on(template, function)
 
 
 def statements(template: Template, role: str) -> Iterator[dict[str, Any]]:
@@ -67,6 +69,7 @@ def _own_things(template: Template, function: str) -> Iterator[str]:
     own_queues = {event["Queue"] for _, _, event in template.events(function, "SQS")}
     may_log: set[str] = set()
     heard: set[str] = set()
+    opened: set[str] = set()
     for statement in statements(template, roles[0]):
         actions, resources = set(listed(statement.get("Action", []))), set(listed(statement.get("Resource", [])))
         if any(action.startswith("logs:") for action in actions):
@@ -75,7 +78,27 @@ def _own_things(template: Template, function: str) -> Iterator[str]:
             may_log |= actions
         if actions & HEARS:
             heard |= resources
+        if "kms:Decrypt" in actions:
+            opened |= resources
     if may_log != LOGS:
         yield f"{function} may not log"
     if heard != own_queues:
         yield f"{function} may take messages of {sorted(heard)}, and works on {sorted(own_queues)}"
+    key = template.environment(function).get("AION_KMS_KEY")
+    if opened != ({key} if key else set()):
+        yield f"{function} may open what is sealed by {sorted(opened)}, and AION_KMS_KEY says {key}"
+
+
+def _taken_on(template: Template, function: str) -> Iterator[str]:
+    """Lambda takes on a function's role, and CodeDeploy the one by which it shifts the function's requests."""
+    properties = template.properties(function)
+    roles = {
+        "lambda.amazonaws.com": properties.get("Role"),
+        "codedeploy.amazonaws.com": properties.get("DeploymentPreference", {}).get("Role"),
+    }
+    for service, role in roles.items():
+        arn = template.resolve(role, f"{function}.Role")
+        for name in template.resources(ROLE):
+            trusted = json.dumps(template.properties(name)["AssumeRolePolicyDocument"])
+            if template.attribute(name, "Arn", name) == arn and service not in trusted:
+                yield f"{function}: {service} cannot take on {name}, and the deployment fails"

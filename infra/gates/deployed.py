@@ -3,7 +3,9 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ class Deployed:
     """One template with its nested stacks, deployed with some parameters."""
 
     template: Template
+    parameters: Mapping[str, str]
     documents: Mapping[Path, dict[str, Any]]
     """Each file, as CloudFormation gets it: the outermost first, which SAM has transformed."""
 
@@ -42,7 +45,16 @@ class Deployed:
         """Read it; raises TemplateError, or what SAM's transform raises, for what cannot be deployed at all."""
         template = Template(path, Place("123456789012", REGION, "https://sqs", STACK_NAME), parameters)
         nested = {each.path: each.document for each in template.all[1:]}
-        return cls(template, {path: transformed(path, parameters), **nested})
+        return cls(
+            template,
+            parameters,
+            {path: _transformed(path.read_text(encoding="utf-8"), tuple(parameters.items())), **nested},
+        )
+
+    def with_parameters(self, **parameters: str) -> Template:
+        """Return the template with these parameters besides, as far as it has them."""
+        known = {name: value for name, value in parameters.items() if name in self.template.document["Parameters"]}
+        return Template(self.template.path, self.template.place, {**self.parameters, **known})
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -59,7 +71,13 @@ class Deployed:
 
 def transformed(path: Path, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return the CloudFormation template that SAM makes of this one's own file."""
-    document = yaml_parse(path.read_text(encoding="utf-8"))
+    return deepcopy(_transformed(path.read_text(encoding="utf-8"), tuple(parameters.items())))
+
+
+# Of a template that is broken in one nested file the others are as they were.
+@lru_cache(maxsize=32)
+def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    document = yaml_parse(text)
     functions = [
         resource.get("Properties") or {} for resource in document["Resources"].values() if resource["Type"] == FUNCTION
     ]

@@ -51,11 +51,25 @@ def _buckets(deployed: Deployed) -> Iterator[str]:
         told = bucket["Properties"].get("PublicAccessBlockConfiguration", {})
         if any(told.get(each) is not True for each in PRIVATE):
             yield f"{name} may be opened to the public: {', '.join(sorted(PRIVATE))} have to be true"
-        policies = [policy for _, policy in deployed.resources("AWS::S3::BucketPolicy")]
-        statements = [each for policy in policies for each in policy["Properties"]["PolicyDocument"]["Statement"]]
-        refused = {"Bool": {"aws:SecureTransport": "false"}}
-        if not any(each["Effect"] == "Deny" and each.get("Condition") == refused for each in statements):
-            yield f"{name} may be spoken to without TLS: its policy has to refuse aws:SecureTransport false"
+        owned = bucket["Properties"].get("OwnershipControls", {}).get("Rules", [])
+        if [rule.get("ObjectOwnership") for rule in owned] != ["BucketOwnerEnforced"]:
+            yield f"{name} lets who writes an object say who reads it: ObjectOwnership has to be BucketOwnerEnforced"
+        arn = deployed.template.attribute(name, "Arn", name)
+        if not {arn, f"{arn}/*"} <= _refused_without_tls(deployed.template):
+            yield f"{name} may be spoken to without TLS: a policy has to refuse aws:SecureTransport false for it and its objects"
+
+
+def _refused_without_tls(template: Template) -> set[str]:
+    """Return the resources with which nobody may do anything without TLS."""
+    refused = {"Bool": {"aws:SecureTransport": "false"}}
+    return {
+        resource
+        for name in template.resources("AWS::S3::BucketPolicy")
+        for each in listed(template.resolved(name, "PolicyDocument")["PolicyDocument"]["Statement"])
+        if (each["Effect"], each.get("Action"), each.get("Condition")) == ("Deny", "s3:*", refused)
+        and _is_everybody(each.get("Principal"))
+        for resource in listed(each["Resource"])
+    }
 
 
 def _fronts(deployed: Deployed) -> Iterator[str]:
@@ -66,6 +80,13 @@ def _fronts(deployed: Deployed) -> Iterator[str]:
         for path, methods in api["Properties"]["Body"]["paths"].items():
             if asks and any(method.get("security") != [{"AWS_IAM": []}] for method in methods.values()):
                 yield f"{path} is open, and ApiAuthorizer says that it asks for a signature"
+    for name, domain in deployed.resources("AWS::ApiGateway::DomainName"):
+        policy = str(domain["Properties"].get("SecurityPolicy"))
+        if policy != "TLS_1_2" and not policy.startswith("SecurityPolicy_TLS13"):
+            yield f"{name} may be spoken to under a TLS that is broken: SecurityPolicy has to be TLS_1_2 or newer"
+    for name, url in deployed.resources("AWS::Lambda::Url"):
+        if url["Properties"].get("AuthType") != {"Ref": "FunctionUrlAuth"}:
+            yield f"{name} asks something else than FunctionUrlAuth says, which the function relies on: AuthType"
     for function in template.resources(FUNCTION):
         if not template.written_events(function, "Api"):
             continue

@@ -1,19 +1,15 @@
 """How the functions are deployed and set up: which versions, which code they name, which variables they have."""
 
-import ast
 import json
 import os
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from infra.gates.code import constants, core, names, variables_read, with_handler
 from infra.gates.deployed import Deployed
 from infra.template import FUNCTION, STACK, Template
 
 OWN = "AION_"
-# Those of others too that settings.py reads.
-READ = re.compile(r"(AION|AWS|OTEL|POWERTOOLS)_[A-Z_]+")
 # What of a function parameters decide, and a version freezes.
 CONFIGURED = ("Environment", "MemorySize", "Architectures", "Timeout")
 # Variables that settings.py reads and no function has, and why.
@@ -31,12 +27,22 @@ NOT_DEPLOYED = {
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT is set, and nothing but traces is sent",
 }
 
+# What else a function needs that does this: where it is missing, the function starts.
+NEEDED = {
+    "handlers.api.handler": {"AION_CONFIG", "AION_KMS_KEY", "AION_PUSH_HOSTS", "AION_PUSH_PORTS"},
+    "handlers.run_task.handler": {"AION_CONFIG", "AION_KMS_KEY"},
+    "handlers.deliver_push.handler": {"AION_KMS_KEY", "AION_PUSH_HOSTS", "AION_PUSH_PORTS"},
+}
+# Where aion says for which Python people are to build.
+BUILT_FOR = "cli/checks/here.py"
+
 
 def problems(deployed: Deployed) -> Iterator[str]:
     """Yield which functions cannot start, or would run the wrong code."""
     yield from _versions(deployed)
     yield from _code(deployed.template)
     yield from _variables(deployed.template)
+    yield from _surroundings(deployed.template)
 
 
 def _versions(deployed: Deployed) -> Iterator[str]:
@@ -103,7 +109,7 @@ def _code(template: Template) -> Iterator[str]:
             named.append(tuple(environment["AION_ASGI_APP"].split(":")))
         for module, name in named:
             file = code / f"{module.replace('.', '/')}.py"
-            if not file.is_file() or name not in _names(file):
+            if not file.is_file() or name not in names(file):
                 yield f"{function}: there is no {name} in {file.relative_to(code)}"
         wrapper = environment.get("AWS_LAMBDA_EXEC_WRAPPER")
         if wrapper is not None and not os.access(code / wrapper.removeprefix("/var/task/"), os.X_OK):
@@ -112,10 +118,10 @@ def _code(template: Template) -> Iterator[str]:
 
 def _variables(template: Template) -> Iterator[str]:
     """A function's environment says what aion's code reads of it, and nothing that no code reads."""
-    core = template.path.parent / template.resolved("ApiFunction", "CodeUri").get("CodeUri", ".") / "aion_core"
-    settings = _variables_read(core / "settings.py")
+    code = core(template)
+    settings = variables_read(code / "settings.py")
     needed = {name for name, has_default in settings.items() if not has_default}
-    runtime = {name for file in (core / "lambda_runtime").glob("*.py") for name in _variables_read(file)}
+    runtime = {name for file in (code / "lambda_runtime").glob("*.py") for name in variables_read(file)}
     everywhere: set[str] = set()
     for function in template.resources(FUNCTION):
         environment = template.environment(function)
@@ -125,6 +131,8 @@ def _variables(template: Template) -> Iterator[str]:
             yield f"{function}: nothing reads {name}"
         for name in sorted(needed - {name for name in given if environment[name]}):
             yield f"{function}: {name} is missing, or empty, and has no default"
+        for name in sorted(NEEDED.get(template.properties(function)["Handler"], set()) - environment.keys()):
+            yield f"{function}: {name} is missing, and what it decides would be as if nobody had decided it"
         if environment.get("POWERTOOLS_SERVICE_NAME") != template.place.stack_name:
             yield f"{function}: POWERTOOLS_SERVICE_NAME is not the stack's name, by which alarms find its metrics"
     for name in sorted(settings.keys() - everywhere - NOT_DEPLOYED.keys()):
@@ -135,33 +143,22 @@ def _variables(template: Template) -> Iterator[str]:
         yield f"NOT_DEPLOYED has {name}, and a function has it too"
 
 
-def _variables_read(file: Path) -> dict[str, bool]:
-    """Return the names of the variables that a module reads, and whether each has a default everywhere."""
-    read: dict[str, bool] = {}
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        match node:
-            case ast.Call(args=[ast.Constant(value=str(name)), *defaults]) if READ.fullmatch(name):
-                # `None` says that it has to be there, also where only some deployments need it.
-                needed = any(
-                    isinstance(part, ast.Constant) and part.value is None for d in defaults for part in ast.walk(d)
-                )
-                read[name] = read.get(name, True) and not needed
-            case ast.Subscript(slice=ast.Constant(value=str(name))) if READ.fullmatch(name):
-                read[name] = False
-    return read
+def _surroundings(template: Template) -> Iterator[str]:
+    """The Python, the network and the concurrency that a function has are those that it was made for."""
+    built_for = "python" + ".".join(map(str, constants(core(template) / BUILT_FOR)["RUNTIME"]))
+    for function in template.resources(FUNCTION):
+        said = template.resolved(function, "Runtime", "ReservedConcurrentExecutions")
+        if said.get("Runtime") != built_for:
+            yield f"{function} runs on {said.get('Runtime')}, and `aion doctor` has its packages built by {built_for}"
+        reserved = said.get("ReservedConcurrentExecutions")
+        if reserved is not None and int(reserved) == 0:
+            yield f"{function} refuses every call: of ReservedConcurrentExecutions 0 is none, and leaving it out is as many as there are"
+        if template.written_events(function, "Api") and int(reserved or 0) != int(_given(template, "ApiConcurrency")):
+            yield f"{function} has {reserved or 'nothing'} set aside, and ApiConcurrency says {_given(template, 'ApiConcurrency')}"
+    for function in with_handler(template, "handlers.deliver_push.handler"):
+        if "VpcConfig" in template.properties(function):
+            yield f"{function} calls addresses that strangers have chosen, and in a VPC reaches what is nobody's but yours"
 
 
-def _names(file: Path) -> set[str]:
-    """Return what a module defines at its top."""
-    names: set[str] = set()
-    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
-        match statement:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.Assign(targets=targets):
-                names.update(target.id for target in targets if isinstance(target, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names.add(name)
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                names.update(alias.asname or alias.name for alias in aliases)
-    return names
+def _given(template: Template, parameter: str) -> Any:
+    return template.resolve({"Ref": parameter}, parameter)

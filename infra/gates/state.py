@@ -1,24 +1,19 @@
 """What is kept is kept as long as it is needed, and no message is lost or worked on twice at a time."""
 
-import sys
 from collections.abc import Iterator
+from typing import Any
 
 from infra.gates.deployed import Deployed
-from infra.template import BUCKET, FUNCTION, QUEUE, TABLE, Template
+from infra.template import BUCKET, FUNCTION, KEY, QUEUE, TABLE, Template
 
 LONGEST_RETENTION = 14 * 24 * 3600
 # What AWS itself says of queues that call functions, and keeps of a queue that says nothing.
 FEWEST_TRIES = 5
 SHORTEST_WAIT = 4 * 24 * 3600
-RETENTION = "AION_RETENTION_DAYS"
-# Days: a row goes some time after it has expired, and what it names has to be there as long as it is.
-LONGER_THAN_ITS_ROW = 15
 # A turn may take two days and a webhook is tried for more than one; a task that is gone by then cannot be finished.
 SHORTEST_RETENTION = 7
 # What is promised, and forgotten by everybody, is found within this time.
 SWEPT = "rate(1 minute)"
-# The attribute by which rows end.
-ENDS = "expires"
 
 
 def problems(deployed: Deployed) -> Iterator[str]:
@@ -26,7 +21,6 @@ def problems(deployed: Deployed) -> Iterator[str]:
     yield from _queues(deployed.template)
     yield from _calls(deployed)
     yield from _state(deployed)
-    yield from _payloads(deployed.template)
     for choice in deployed.plain["Parameters"].get("RetentionDays", {}).get("AllowedValues", []):
         if int(choice) < SHORTEST_RETENTION:
             yield f"RetentionDays may be {choice}: a turn of two days and the tries of its webhooks take longer"
@@ -45,7 +39,12 @@ def _queues(template: Template) -> Iterator[str]:
             consumers.setdefault(event["Queue"], []).append(timeout)
             if template.properties(function).get("RecursiveLoop") != "Allow":
                 yield f"{function} rings its own queue, which Lambda ends after 16 times without RecursiveLoop: Allow"
+    yield from _dead_letters(queues, properties, consumers)
     for arn, name in queues.items():
+        if properties[name].get("FifoQueue"):
+            yield f"{name} takes no bell: those of a FIFO queue need a group, and order comes from the table"
+        if int(properties[name].get("DelaySeconds", 0)):
+            yield f"{name} lets every bell wait: DelaySeconds has to be 0, and a bell that is to wait says so itself"
         if properties[name].get("SqsManagedSseEnabled") is not True:
             yield f"{name} is not encrypted"
         if arn in dead_letters:
@@ -63,6 +62,24 @@ def _queues(template: Template) -> Iterator[str]:
             yield f"{name}: a throttled function is a try too: maxReceiveCount has to be at least {FEWEST_TRIES}"
         if int(properties[name].get("MessageRetentionPeriod", SHORTEST_WAIT)) < SHORTEST_WAIT:
             yield f"{name} forgets messages before they have been tried: MessageRetentionPeriod is 4 days by itself"
+
+
+def _dead_letters(
+    queues: dict[str, str], properties: dict[str, dict[str, Any]], consumers: dict[str, list[int]]
+) -> Iterator[str]:
+    """What a queue gave up is found in a place of its own, and lies there."""
+    redriven: dict[str, str] = {}
+    for name, each in properties.items():
+        target = each.get("RedrivePolicy", {}).get("deadLetterTargetArn")
+        if target is None or target not in queues:
+            continue
+        if target in redriven:
+            yield f"{name} and {redriven[target]} share the dead letters {queues[target]}: nobody could redrive those of one"
+        redriven[target] = name
+        if consumers[target]:
+            yield f"{name} has {queues[target]} for its dead letters, which a function takes for bells"
+        elif "RedrivePolicy" in properties[queues[target]]:
+            yield f"{name} has {queues[target]} for its dead letters, which gives them up in turn"
 
 
 def _calls(deployed: Deployed) -> Iterator[str]:
@@ -86,34 +103,16 @@ def _calls(deployed: Deployed) -> Iterator[str]:
 
 
 def _state(deployed: Deployed) -> Iterator[str]:
-    """What people keep outlives the stack, and can be read by nobody who finds the disk."""
+    """What people keep outlives the stack, and the key that seals it does."""
     for name, resource in deployed.resources(TABLE, BUCKET):
         if {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")} != {"Retain"}:
             yield f"{name} goes with the stack: DeletionPolicy and UpdateReplacePolicy have to be Retain"
-        properties = resource["Properties"]
-        if resource["Type"] == TABLE:
-            if not properties.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"):
-                yield f"{name} cannot be brought back to what it was: PointInTimeRecoveryEnabled"
-            if not properties.get("SSESpecification", {}).get("SSEEnabled"):
-                yield f"{name} is not encrypted under a key of KMS"
-            if properties.get("TimeToLiveSpecification") != {"AttributeName": ENDS, "Enabled": True}:
-                yield f"{name} keeps everything for ever: TimeToLiveSpecification has to be enabled, of {ENDS}"
-        elif "BucketEncryption" not in properties:
-            yield f"{name} is not encrypted"
     # What is sealed under a key that is gone is gone too; what is not kept, such as a mail, is not.
     sealing = deployed.template.environment_values("AION_KMS_KEY")
-    for name in deployed.template.resources("AWS::KMS::Key"):
+    for name in deployed.template.resources(KEY):
+        if deployed.template.properties(name).get("EnableKeyRotation") is not True:
+            yield f"{name} stays the same for ever, and so does what one who got hold of it can open: EnableKeyRotation"
         if deployed.template.attribute(name, "Arn", name) in sealing:
             resource = dict(deployed.resources("AWS::KMS::Key"))[name]
             if {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")} != {"Retain"}:
                 yield f"{name} goes with the stack: DeletionPolicy and UpdateReplacePolicy have to be Retain"
-
-
-def _payloads(template: Template) -> Iterator[str]:
-    """No row of the table outlives the payload that it names."""
-    kept = max(map(float, template.environment_values(RETENTION)), default=0.0)
-    for bucket in template.resources(BUCKET):
-        lifecycle = template.resolved(bucket, "LifecycleConfiguration").get("LifecycleConfiguration", {})
-        for rule in lifecycle.get("Rules", []):
-            if int(rule.get("ExpirationInDays", sys.maxsize)) < kept + LONGER_THAN_ITS_ROW:
-                yield f"{bucket}: {rule['Id']} takes payloads away before their rows: {RETENTION} and 15 days have to fit"

@@ -27,6 +27,8 @@ def _streams(deployed: Deployed) -> Iterator[str]:
                 is_invoked_streaming = "/response-streaming-invocations" in json.dumps(integration["uri"])
                 if integration.get("responseTransferMode") != "STREAM" or not is_invoked_streaming:
                     yield f"{path} is buffered: its event needs ResponseTransferMode: RESPONSE_STREAM"
+                if integration.get("credentials"):
+                    yield f"{path} asks the caller to have lambda:InvokeFunction too: its InvokeRole has to be NONE"
                 if not 50 <= int(integration.get("timeoutInMillis", 0)) <= LONGEST_RESPONSE:
                     yield f"{path}: TimeoutInMillis has to be at most {LONGEST_RESPONSE}"
     for name, url in deployed.resources("AWS::Lambda::Url"):
@@ -62,3 +64,7 @@ def _throttles(deployed: Deployed) -> Iterator[str]:
         ]
         if not any("ThrottlingRateLimit" in each and "ThrottlingBurstLimit" in each for each in everywhere):
             yield f"{name} lets every flood through: MethodSettings need ThrottlingRateLimit and ThrottlingBurstLimit"
+        for settings in stage["Properties"].get("MethodSettings", []):
+            for limit in ("ThrottlingRateLimit", "ThrottlingBurstLimit"):
+                if float(deployed.template.resolve(settings.get(limit, 1), f"{name}.{limit}")) <= 0:
+                    yield f"{name} lets no request through: its {limit} has to be above 0"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.gates.operations import ALARM
+from infra.gates.alarms import ALARM
 from infra.package_plan import NOWHERE
 from infra.template import Template
 

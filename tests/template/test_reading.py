@@ -34,7 +34,7 @@ Resources:
   Named: {Type: "AWS::SQS::Queue", Properties: {QueueName: !Sub "${Stage}-queue"}}
   Bucket: {Type: "AWS::S3::Bucket"}
   OnlyInProd: {Type: "AWS::SQS::Queue", Condition: IsProd}
-  Topic: {Type: "AWS::SNS::Topic"}
+  Rule: {Type: "AWS::Events::Rule"}
   Function:
     Type: AWS::Serverless::Function
     Properties:
@@ -88,7 +88,7 @@ def test_a_value_means_what_cloudformation_makes_of_it(written: str, meant: Any,
         ("!Ref Nobody", "Value.Value: !Ref Nobody names neither a parameter nor a resource"),
         ("!Ref Secret", "the parameter Secret has no default"),
         ("!GetAtt Nobody.Arn", "!GetAtt Nobody.Arn names no resource"),
-        ("!Ref Topic", "!Ref Topic cannot be worked out here (AWS::SNS::Topic)"),
+        ("!Ref Rule", "!Ref Rule cannot be worked out here (AWS::Events::Rule)"),
         ("!GetAtt Queue.Colour", "!GetAtt Queue.Colour cannot be worked out here"),
         ("!Ref OnlyInProd", "OnlyInProd is not made"),
         ("!If [IsNew, a, b]", "no condition is named 'IsNew'"),

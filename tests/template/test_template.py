@@ -277,6 +277,16 @@ OF_FILES = [
     (("Value: !GetAtt State.Outputs.Bucket\n", "Value: !GetAtt State.Outputs.Buckets\n"), "State has no output Buckets"),
     (("Threshold: !Ref SlowSeconds", "Threshold: 60"), "Operations: nothing uses the parameter SlowSeconds"),
 ]  # fmt: skip
+# What of the project the gate reads besides the template: what the code asks for, and what an operator is told to do.
+READ = [
+    "docs/runbook.md",
+    "aion_core/aws/shape.py",
+    "aion_core/cli/checks/here.py",
+    "aion_core/ports/metrics.py",
+    "aion_core/ports/webhooks.py",
+    "aion_core/push/delivery.py",
+    "aion_core/settings.py",
+]
 Mend = tuple[str | re.Pattern[str], str]
 
 
@@ -284,7 +294,7 @@ def broken(mend: Mend, folder: Path) -> Path:
     """Return a copy of the template, with what its functions name, in one of whose files this is mended for the worse."""
     for code in ("handlers", "aion_core/lambda_runtime"):
         shutil.copytree(ROOT / code, folder / code)
-    for file in ("aion_core/settings.py", "docs/runbook.md", "aion_core/ports/metrics.py"):
+    for file in READ:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, folder / file)
     (folder / "infra").mkdir()

@@ -1,0 +1,114 @@
+"""What is connected with what: queues with who answers them, nested stacks with each other, variables with parameters."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from infra.gates.code import with_handler
+from infra.gates.deployed import Deployed
+from infra.template import BUCKET, FUNCTION, QUEUE, STACK, TABLE, Template
+
+# Who hears the bells of the queue that a variable names.
+HEARD_BY = {
+    "AION_TASK_QUEUE_URL": "handlers.run_task.handler",
+    "AION_PUSH_QUEUE_URL": "handlers.deliver_push.handler",
+}
+# What a variable names has to be of this kind, and of this template.
+NAMED = {"AION_TABLE": TABLE, "AION_BUCKET": BUCKET}
+
+
+def problems(deployed: Deployed) -> Iterator[str]:
+    """Yield what was taken for something else."""
+    yield from _bells(deployed.template)
+    yield from _mappings(deployed.template)
+    yield from _variables(deployed.template)
+    for each in deployed.template.all:
+        yield from _given(deployed.template, each.document)
+        yield from _outputs(each)
+
+
+def _bells(template: Template) -> Iterator[str]:
+    """A bell is rung where it is heard."""
+    queues = {
+        template.attribute(name, "Arn", name): template.attribute(name, None, name)
+        for name in template.resources(QUEUE)
+    }
+    for variable, handler in HEARD_BY.items():
+        heard = {
+            queues.get(event["Queue"])
+            for function in with_handler(template, handler)
+            for _, _, event in template.events(function, "SQS")
+        }
+        for function in template.resources(FUNCTION):
+            rung = template.environment(function).get(variable)
+            if rung is not None and rung not in heard:
+                yield f"{function} rings at {rung} by {variable}, where {handler} hears nothing: what waits would not go on"
+
+
+def _mappings(template: Template) -> Iterator[str]:
+    """One bell has a function's whole time, and many bells do not take the whole account."""
+    for function in template.resources(FUNCTION):
+        for name, _, event in template.events(function, "SQS"):
+            if int(event.get("BatchSize", 10)) != 1:
+                yield f"{function}.{name}: the bells of a batch wait for one another: BatchSize has to be 1"
+            if "MaximumConcurrency" not in event.get("ScalingConfig", {}):
+                yield f"{function}.{name}: when many wait nothing is left of the account for requests: MaximumConcurrency"
+
+
+def _variables(template: Template) -> Iterator[str]:
+    """A variable says what the parameter of its own name says, and names what there is."""
+    for function in template.resources(FUNCTION):
+        environment = template.environment(function)
+        for variable, kind in NAMED.items():
+            there = {template.attribute(name, None, name) for name in template.resources(kind)}
+            if variable in environment and environment[variable] not in there:
+                yield f"{function}: {variable} is {environment[variable]!r}, and no {kind} of the template is called so"
+        written = template.properties(function).get("Environment", {}).get("Variables", {})
+        for variable, value in written.items():
+            parameter = value.get("Ref", "") if isinstance(value, dict) else ""
+            if parameter in template.document["Parameters"] and variable.startswith("AION_"):
+                named = "AION_" + re.sub(r"(?<!^)(?=[A-Z])", "_", parameter).upper()
+                if named != variable:
+                    yield f"{function}: {variable} says what {parameter} says: nobody who sets that expects it"
+
+
+def _given(template: Template, document: dict[str, Any]) -> Iterator[str]:
+    """A nested stack is given for each parameter what is called so where it comes from."""
+    files = {each.path.name: each.document for each in template.all}
+    own = document.get("Parameters", {})
+    for name, resource in document["Resources"].items():
+        if resource["Type"] != STACK:
+            continue
+        declared = files[resource["Properties"]["TemplateURL"].rpartition("/")[2]].get("Parameters", {})
+        for parameter, value in resource["Properties"].get("Parameters", {}).items():
+            match value:
+                case {"Fn::GetAtt": [_, str(output)]}:
+                    source = output.removeprefix("Outputs.")
+                    # A part of what it comes from may be what is wanted: the table, by its name or its ARN.
+                    is_other = _longest(declared, source) != parameter
+                case {"Ref": str(source)}:
+                    is_known = source in declared or parameter in own
+                    is_other = is_known and source.rpartition(".")[2] != parameter
+                case _:
+                    continue
+            if is_other:
+                yield f"{name} is given {source} for its parameter {parameter}"
+
+
+def _outputs(template: Template) -> Iterator[str]:
+    """An output that is called like a resource is that resource's, or like a nested stack's output is that one."""
+    for name, output in (template.document.get("Outputs") or {}).items():
+        value = output.get("Value")
+        owner = _longest(template.document["Resources"], name)
+        if owner is not None and not re.search(rf'"{owner}"|\$\{{{owner}[.}}]', json.dumps(value)):
+            yield f"{template.path.name}: the output {name} says nothing of {owner}"
+        match value:
+            case {"Fn::GetAtt": [_, str(asked)]} if asked.startswith("Outputs."):
+                if _longest([asked.removeprefix("Outputs.")], name) is None:
+                    yield f"{template.path.name}: the output {name} is {asked.removeprefix('Outputs.')} of a nested stack"
+
+
+def _longest(names: Iterable[str], text: str) -> str | None:
+    """Return the longest of the names that the text begins with."""
+    return max((name for name in names if text.startswith(name)), key=len, default=None)
