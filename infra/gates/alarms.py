@@ -71,10 +71,12 @@ def _watched(template: Template) -> Iterator[str]:
             if (metric, template.attribute(name, None, name)) not in rings:
                 yield f"no alarm rings for {metric} of {name}"
     for name in template.resources(ALARM):
-        said = template.resolved(name, "MetricName", "Dimensions", "Threshold", "ComparisonOperator")
+        said = template.resolved(name, "MetricName", "Dimensions", "Statistic", "Threshold", "ComparisonOperator")
         of = [each["Value"] for each in said.get("Dimensions", []) if each["Name"] == "QueueName"]
         if said.get("MetricName") == VISIBLE and not _rings_for_one(said):
             yield f"{name} lets dead letters of {', '.join(of)} lie: it has to ring for the first"
+        if of and said.get("Statistic") != "Maximum":
+            yield f"{name} looks away while the worst of {', '.join(of)} happens: its Statistic has to be Maximum"
 
 
 def _reached(deployed: Deployed) -> Iterator[str]:

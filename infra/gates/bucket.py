@@ -7,7 +7,7 @@ from typing import Any
 from infra.gates.code import constants, core
 from infra.gates.deployed import Deployed
 from infra.gates.table import SHAPE
-from infra.template import BUCKET
+from infra.template import BUCKET, Template
 
 RETENTION = "AION_RETENTION_DAYS"
 # Days: a row goes some time after it has expired, and what it names has to be there as long as it is.
@@ -20,7 +20,6 @@ def problems(deployed: Deployed) -> Iterator[str]:
     """Yield what would be taken away too soon, and what never."""
     template = deployed.template
     shape = constants(core(template) / SHAPE)
-    retention = max(map(float, template.environment_values(RETENTION)), default=0.0)
     for name in template.resources(BUCKET):
         bucket = template.resolved(name)
         if bucket.get("VersioningConfiguration", {}).get("Status") != "Enabled":
@@ -29,13 +28,23 @@ def problems(deployed: Deployed) -> Iterator[str]:
             yield f"{name} is not encrypted"
         rules = [rule for rule in bucket.get("LifecycleConfiguration", {}).get("Rules", []) if _is_about_all(rule)]
         yield from _replaced(name, rules)
-        for folder, retentions in shape["RETENTIONS"].items():
-            yield from _ends(name, rules, folder, retentions * retention)
         kept = f"{shape['KEPT']}/"
         for rule in rules:
             prefix = rule.get("Prefix", "")
             if _expires(rule) and (kept.startswith(prefix) or prefix.startswith(kept)):
                 yield f"{name}: {rule['Id']} takes away what is a user's to keep: its Prefix has to leave out {kept}"
+    for days in deployed.plain["Parameters"].get("RetentionDays", {}).get("AllowedValues", []):
+        yield from _ended(deployed.with_parameters(RetentionDays=str(days)), shape["RETENTIONS"])
+
+
+def _ended(template: Template, folders: dict[str, float]) -> Iterator[str]:
+    """What tasks need goes when they have gone, however long they are kept."""
+    retention = max(map(float, template.environment_values(RETENTION)), default=0.0)
+    for name in template.resources(BUCKET):
+        lifecycle = template.resolved(name, "LifecycleConfiguration").get("LifecycleConfiguration", {})
+        rules = [rule for rule in lifecycle.get("Rules", []) if _is_about_all(rule)]
+        for folder, retentions in folders.items():
+            yield from _ends(name, rules, folder, retentions * retention)
 
 
 def _ends(bucket: str, rules: list[dict[str, Any]], folder: str, kept: float) -> Iterator[str]:

@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from infra.gates.deployed import Deployed, listed
-from infra.template import STACK
+from infra.template import STACK, Template
 
 LONGEST_FILE = 500
 _SUPPRESSION = re.compile(r"ignore_checks|cfn-lint-disable|^\s*-\s*[EWI]\d{4}\b")
@@ -15,6 +15,7 @@ _SUPPRESSION = re.compile(r"ignore_checks|cfn-lint-disable|^\s*-\s*[EWI]\d{4}\b"
 
 def problems(deployed: Deployed) -> Iterator[str]:
     """Yield what is wrong with how the files are written and put together."""
+    yield from _unused(deployed.template)
     outermost = deployed.template.path
     if len(outermost.read_text(encoding="utf-8").splitlines()) > LONGEST_FILE:
         yield f"{outermost.name} has more than {LONGEST_FILE} lines: the rest goes into a nested stack in infra/"
@@ -33,6 +34,16 @@ def problems(deployed: Deployed) -> Iterator[str]:
             TopologicalSorter(_dependencies(document["Resources"])).prepare()
         except CycleError as error:
             yield f"{file.name} waits for itself: {' -> '.join(error.args[1])}"
+
+
+def _unused(template: Template) -> Iterator[str]:
+    """What an operator sets has an effect, besides being in the configuration that numbers what was set."""
+    document = {part: template.document.get(part) for part in ("Conditions", "Globals", "Resources", "Outputs")}
+    configuration = json.dumps(template.properties("State")["Parameters"].get("Configuration"))
+    said = json.dumps(document, default=str).replace(configuration, "")
+    for parameter in template.document["Parameters"]:
+        if f'"Ref": "{parameter}"' not in said and f"${{{parameter}}}" not in said:
+            yield f"{template.path.name}: nothing uses the parameter {parameter}"
 
 
 def _dependencies(resources: dict[str, Any]) -> dict[str, set[str]]:

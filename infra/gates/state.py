@@ -60,8 +60,14 @@ def _queues(template: Template) -> Iterator[str]:
             yield f"{name} has no dead letter queue of this template"
         if int(redrive.get("maxReceiveCount", FEWEST_TRIES)) < FEWEST_TRIES:
             yield f"{name}: a throttled function is a try too: maxReceiveCount has to be at least {FEWEST_TRIES}"
-        if int(properties[name].get("MessageRetentionPeriod", SHORTEST_WAIT)) < SHORTEST_WAIT:
+        kept = int(properties[name].get("MessageRetentionPeriod", SHORTEST_WAIT))
+        if kept < SHORTEST_WAIT:
             yield f"{name} forgets messages before they have been tried: MessageRetentionPeriod is 4 days by itself"
+        if (
+            int(redrive.get("maxReceiveCount", FEWEST_TRIES)) * int(properties[name].get("VisibilityTimeout", 30))
+            > kept
+        ):
+            yield f"{name} forgets a message that fails before it is a dead letter: its maxReceiveCount takes longer"
 
 
 def _dead_letters(

@@ -7,6 +7,7 @@ from infra.gates.deployed import Deployed
 from infra.template import FUNCTION, Template
 
 LONGEST_RESPONSE = 900_000
+NEEDS_MORE = "refuses who may execute-api:Invoke it and not lambda:InvokeFunction: its InvokeRole has to be NONE"
 
 
 def problems(deployed: Deployed) -> Iterator[str]:
@@ -18,6 +19,10 @@ def problems(deployed: Deployed) -> Iterator[str]:
 
 def _streams(deployed: Deployed) -> Iterator[str]:
     """Every answer is streamed, for as long as a stream may take."""
+    for name in deployed.template.resources("AWS::Serverless::Api"):
+        # As it is written: SAM does not always look through a parameter that says AWS_IAM.
+        if deployed.template.properties(name).get("Auth", {}).get("InvokeRole") != "NONE":
+            yield f"{name} {NEEDS_MORE}"
     for _, api in deployed.resources("AWS::ApiGateway::RestApi"):
         if api["Properties"].get("EndpointConfiguration", {}).get("Types") != ["REGIONAL"]:
             yield "an edge-optimised API cuts a stream that is silent for 30 s: its endpoint has to be REGIONAL"
@@ -28,7 +33,7 @@ def _streams(deployed: Deployed) -> Iterator[str]:
                 if integration.get("responseTransferMode") != "STREAM" or not is_invoked_streaming:
                     yield f"{path} is buffered: its event needs ResponseTransferMode: RESPONSE_STREAM"
                 if integration.get("credentials"):
-                    yield f"{path} asks the caller to have lambda:InvokeFunction too: its InvokeRole has to be NONE"
+                    yield f"{path} {NEEDS_MORE}"
                 if not 50 <= int(integration.get("timeoutInMillis", 0)) <= LONGEST_RESPONSE:
                     yield f"{path}: TimeoutInMillis has to be at most {LONGEST_RESPONSE}"
     for name, url in deployed.resources("AWS::Lambda::Url"):

@@ -26,6 +26,7 @@ def problems(deployed: Deployed) -> Iterator[str]:
     for each in deployed.template.all:
         yield from _given(deployed.template, each.document)
         yield from _outputs(each)
+    yield from _fronts(deployed.template)
 
 
 def _bells(template: Template) -> Iterator[str]:
@@ -71,6 +72,23 @@ def _variables(template: Template) -> Iterator[str]:
                 named = "AION_" + re.sub(r"(?<!^)(?=[A-Z])", "_", parameter).upper()
                 if named != variable:
                     yield f"{function}: {variable} says what {parameter} says: nobody who sets that expects it"
+
+
+def _fronts(template: Template) -> Iterator[str]:
+    """A Function URL is the one of the function that answers requests."""
+    answers = {name for name in template.resources(FUNCTION) if template.written_events(name, "Api")}
+    given = {
+        parameter: value
+        for resource in template.document["Resources"].values()
+        if resource["Type"] == STACK
+        for parameter, value in resource["Properties"].get("Parameters", {}).items()
+    }
+    for each in template.all:
+        for name, resource in each.document["Resources"].items():
+            if resource["Type"] == "AWS::Lambda::Url":
+                target = given.get(resource["Properties"]["TargetFunctionArn"].get("Ref"), {}).get("Ref", "")
+                if target not in {f"{function}.Alias" for function in answers}:
+                    yield f"{name} leads to {target or 'nothing that is known'}, which answers no requests"
 
 
 def _given(template: Template, document: dict[str, Any]) -> Iterator[str]:
