@@ -44,7 +44,7 @@ _Loader.add_multi_constructor("!", _tagged)
 def load(path: Path) -> dict[str, Any]:
     """Return the template as plain dicts and lists, which are not to be changed; raises TemplateError for what is none."""
     try:
-        document = _parsed(path.read_text(encoding="utf-8"))
+        document = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TemplateError(f"cannot read {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
@@ -60,5 +60,6 @@ def load(path: Path) -> dict[str, Any]:
 
 # A gate reads the same files again and again, with other parameters.
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
+    """Return what the YAML says, with CloudFormation's short tags, not to be changed; raises what YAML's reader does."""
     return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader with more tags

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from infra.gates.code import constants, core
 from infra.gates.deployed import STACK_NAME, Deployed, listed
 from infra.template import FUNCTION, ROLE, Template
 
@@ -13,6 +14,9 @@ NEEDS_A_STAR = {"cloudwatch:DescribeAlarms": "CloudWatch checks it against all o
 ELSEWHERE = ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy", "AWS::IAM::UserPolicy")
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 HEARS = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"}
+
+# Where aion says what it tells KMS of whatever it seals.
+SEALS = "aws/cipher.py"
 
 
 def problems(deployed: Deployed) -> Iterator[str]:
@@ -70,6 +74,8 @@ def _own_things(template: Template, function: str) -> Iterator[str]:
     may_log: set[str] = set()
     heard: set[str] = set()
     opened: set[str] = set()
+    said = constants(core(template) / SEALS)["CONTEXT"]
+    asked = {"StringEquals": {f"kms:EncryptionContext:{name}": value for name, value in said.items()}}
     for statement in statements(template, roles[0]):
         actions, resources = set(listed(statement.get("Action", []))), set(listed(statement.get("Resource", [])))
         if any(action.startswith("logs:") for action in actions):
@@ -80,6 +86,8 @@ def _own_things(template: Template, function: str) -> Iterator[str]:
             heard |= resources
         if "kms:Decrypt" in actions:
             opened |= resources
+            if statement.get("Condition", asked) != asked:
+                yield f"{function} may open nothing: its code says {asked} and its role {statement['Condition']}"
     if may_log != LOGS:
         yield f"{function} may not log"
     if heard != own_queues:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from samtranslator.translator.transform import transform
-from samtranslator.yaml_helper import yaml_parse
 
 from infra.template import FUNCTION, STACK, Place, Template
+from infra.template_file import parsed
 
 REGION = "us-east-1"
 STACK_NAME = "gated-stack"
@@ -77,7 +77,7 @@ def transformed(path: Path, parameters: Mapping[str, str]) -> dict[str, Any]:
 # Of a template that is broken in one nested file the others are as they were.
 @lru_cache(maxsize=32)
 def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    document = yaml_parse(text)
+    document = deepcopy(parsed(text))
     functions = [
         resource.get("Properties") or {} for resource in document["Resources"].values() if resource["Type"] == FUNCTION
     ]

@@ -71,7 +71,7 @@ def _nested(deployed: Deployed) -> Iterator[str]:
             unused = {
                 p
                 for p in declared
-                if f'"Ref": "{p}"' not in (said := json.dumps(nested[name])) and f"${{{p}}}" not in said
+                if f'"Ref": "{p}"' not in (said := json.dumps(nested[name], default=str)) and f"${{{p}}}" not in said
             }
             for parameter in sorted(unused):
                 yield f"{name}: nothing uses the parameter {parameter}"

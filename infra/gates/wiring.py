@@ -24,7 +24,7 @@ def problems(deployed: Deployed) -> Iterator[str]:
     yield from _mappings(deployed.template)
     yield from _variables(deployed.template)
     for each in deployed.template.all:
-        yield from _given(deployed.template, each.document)
+        yield from _given(deployed.template, each)
         yield from _outputs(each)
     yield from _fronts(deployed.template)
 
@@ -76,30 +76,21 @@ def _variables(template: Template) -> Iterator[str]:
 
 def _fronts(template: Template) -> Iterator[str]:
     """A Function URL is the one of the function that answers requests."""
-    answers = {name for name in template.resources(FUNCTION) if template.written_events(name, "Api")}
-    given = {
-        parameter: value
-        for resource in template.document["Resources"].values()
-        if resource["Type"] == STACK
-        for parameter, value in resource["Properties"].get("Parameters", {}).items()
-    }
-    for each in template.all:
-        for name, resource in each.document["Resources"].items():
+    aliases = [f"{name}.Alias" for name in template.resources(FUNCTION) if template.written_events(name, "Api")]
+    for _, given, nested in _nested(template, template):
+        for name, resource in nested.document["Resources"].items():
             if resource["Type"] == "AWS::Lambda::Url":
-                target = given.get(resource["Properties"]["TargetFunctionArn"].get("Ref"), {}).get("Ref", "")
-                if target not in {f"{function}.Alias" for function in answers}:
+                target = given.get(resource["Properties"]["TargetFunctionArn"].get("Ref"), {}).get("Ref")
+                if target not in aliases:
                     yield f"{name} leads to {target or 'nothing that is known'}, which answers no requests"
 
 
-def _given(template: Template, document: dict[str, Any]) -> Iterator[str]:
+def _given(template: Template, each: Template) -> Iterator[str]:
     """A nested stack is given for each parameter what is called so where it comes from."""
-    files = {each.path.name: each.document for each in template.all}
-    own = document.get("Parameters", {})
-    for name, resource in document["Resources"].items():
-        if resource["Type"] != STACK:
-            continue
-        declared = files[resource["Properties"]["TemplateURL"].rpartition("/")[2]].get("Parameters", {})
-        for parameter, value in resource["Properties"].get("Parameters", {}).items():
+    own = each.document.get("Parameters", {})
+    for name, given, nested in _nested(template, each):
+        declared = nested.document.get("Parameters", {})
+        for parameter, value in given.items():
             match value:
                 case {"Fn::GetAtt": [_, str(output)]}:
                     source = output.removeprefix("Outputs.")
@@ -112,6 +103,15 @@ def _given(template: Template, document: dict[str, Any]) -> Iterator[str]:
                     continue
             if is_other:
                 yield f"{name} is given {source} for its parameter {parameter}"
+
+
+def _nested(template: Template, each: Template) -> Iterator[tuple[str, dict[str, Any], Template]]:
+    """Yield the stacks that are nested in one of the templates: what they are called, are given, and are."""
+    files = {every.path.name: every for every in template.all}
+    for name, resource in each.document["Resources"].items():
+        if resource["Type"] == STACK:
+            properties = resource["Properties"]
+            yield name, properties.get("Parameters", {}), files[properties["TemplateURL"].rpartition("/")[2]]
 
 
 def _outputs(template: Template) -> Iterator[str]:

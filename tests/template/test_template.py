@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
@@ -13,9 +12,8 @@ from aion_core.settings import Settings
 from infra.package_plan import NOWHERE
 from infra.template import FUNCTION, Template
 from infra.template_gate import problems, transformed
+from tests.template.breaking import ROOT, TEMPLATE, Mend, broken
 
-ROOT = Path(__file__).parents[2]
-TEMPLATE = ROOT / "template.yaml"
 OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
 
 
@@ -57,6 +55,8 @@ def test_the_template_is_right_for_every_linter(parameters: dict[str, str]) -> N
         {"BasicUsersSecret": PARAMETER, "CardKeySecret": CARD_KEY, **OPEN},
         {"CardKeySecret": PARAMETER},
         {"CardKeySecret": CARD_KEY, "CardKeyId": "k-1"},
+        {"ApiConcurrency": "0"},
+        {"ApiConcurrency": "100"},
     ],
 )
 def test_the_template_is_right_however_it_is_deployed(parameters: dict[str, str]) -> None:
@@ -277,37 +277,6 @@ OF_FILES = [
     (("Value: !GetAtt State.Outputs.Bucket\n", "Value: !GetAtt State.Outputs.Buckets\n"), "State has no output Buckets"),
     (("Threshold: !Ref SlowSeconds", "Threshold: 60"), "Operations: nothing uses the parameter SlowSeconds"),
 ]  # fmt: skip
-# What of the project the gate reads besides the template: what the code asks for, and what an operator is told to do.
-READ = [
-    "docs/runbook.md",
-    "aion_core/aws/shape.py",
-    "aion_core/cli/checks/here.py",
-    "aion_core/ports/metrics.py",
-    "aion_core/ports/webhooks.py",
-    "aion_core/push/delivery.py",
-    "aion_core/settings.py",
-]
-Mend = tuple[str | re.Pattern[str], str]
-
-
-def broken(mend: Mend, folder: Path) -> Path:
-    """Return a copy of the template, with what its functions name, in one of whose files this is mended for the worse."""
-    for code in ("handlers", "aion_core/lambda_runtime"):
-        shutil.copytree(ROOT / code, folder / code)
-    for file in READ:
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / file, folder / file)
-    (folder / "infra").mkdir()
-    before, after = mend
-    done = 0
-    for file in (TEMPLATE, *sorted((ROOT / "infra").glob("*.yaml"))):
-        right = file.read_text()
-        pattern = before if isinstance(before, re.Pattern) else re.compile(re.escape(before))
-        wrong = right if done else pattern.sub(after if isinstance(before, re.Pattern) else lambda _: after, right)
-        done += wrong != right
-        (folder / file.relative_to(ROOT)).write_text(wrong)
-    assert done, "there is nothing to mend"
-    return folder / "template.yaml"
 
 
 @pytest.mark.parametrize(
