@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.template_file import TemplateError, load
 from infra.template_names import (
+    ALARM,
     ATTRIBUTES,
     BUCKET,
     FUNCTION,
@@ -23,6 +24,7 @@ from infra.template_names import (
 )
 
 __all__ = [
+    "ALARM",
     "BUCKET",
     "FUNCTION",
     "KEY",

@@ -12,6 +12,7 @@ ROLE = "AWS::IAM::Role"
 LOG_GROUP = "AWS::Logs::LogGroup"
 STACK = "AWS::CloudFormation::Stack"
 TOPIC = "AWS::SNS::Topic"
+ALARM = "AWS::CloudWatch::Alarm"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ NAME_PROPERTY = {
     BUCKET: "BucketName",
     ROLE: "RoleName",
     LOG_GROUP: "LogGroupName",
+    ALARM: "AlarmName",
 }
 """Which property names a resource; without it CloudFormation makes a name of the stack's and the logical id."""
 
@@ -61,6 +63,9 @@ ATTRIBUTES: dict[str, dict[str | None, Callable[[Place, str], str]]] = {
     ROLE: {
         None: lambda place, name: name,
         "Arn": lambda place, name: f"arn:aws:iam::{place.account}:role/{name}",
+    },
+    ALARM: {
+        None: lambda place, name: name,
     },
     TOPIC: {
         None: lambda place, name: f"arn:aws:sns:{place.region}:{place.account}:{name}",

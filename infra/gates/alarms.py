@@ -6,9 +6,8 @@ from typing import Any
 
 from infra.gates.deployed import Deployed, listed
 from infra.gates.metrics import Known, of_alarm
-from infra.template import FUNCTION, KEY, QUEUE, TOPIC, Template, TemplateError
+from infra.template import ALARM, FUNCTION, KEY, QUEUE, TOPIC, Template, TemplateError
 
-ALARM = "AWS::CloudWatch::Alarm"
 RUNBOOK = "docs/runbook.md"
 GIVEN = "arn:aws:sns:us-east-1:123456789012:given"
 # Seconds: what happens that long before anybody hears of it has been told by users before.

@@ -7,7 +7,8 @@ from typing import Any
 
 from infra.gates.code import constants, core, names, variables_read, with_handler
 from infra.gates.deployed import Deployed
-from infra.template import FUNCTION, STACK, Template
+from infra.gates.metrics import of_alarm
+from infra.template import ALARM, FUNCTION, STACK, Template
 
 OWN = "AION_"
 # What of a function parameters decide, and a version freezes.
@@ -65,8 +66,12 @@ def _versions(deployed: Deployed) -> Iterator[str]:
     for name, group in deployed.resources("AWS::CodeDeploy::DeploymentGroup"):
         properties = group["Properties"]
         at_once = "AllAtOnce" in json.dumps(properties["DeploymentConfigName"])
-        if not at_once and not _asks_alarms(template, properties.get("AlarmConfiguration") or {}):
+        asked = _asked(template, properties.get("AlarmConfiguration") or {})
+        function = name.removesuffix("DeploymentGroup")
+        if not at_once and not asked:
             yield f"{name} shifts traffic and asks no alarm"
+        elif not at_once and not _rings_for_errors(template, function, asked):
+            yield f"{name} shifts traffic, and none of the alarms that it asks rings for errors of {function}"
     for name, resource in plain.items():
         given = resource["Properties"].get("Parameters", {}) if resource["Type"] == STACK else {}
         for parameter, value in given.items():
@@ -74,13 +79,22 @@ def _versions(deployed: Deployed) -> Iterator[str]:
                 yield f"{name}.{parameter} goes round the alias: it has to be the function's .Alias, or its name"
 
 
-def _asks_alarms(template: Template, configuration: dict[str, Any]) -> bool:
-    """Tell whether a deployment is held to alarms, as SAM has written it down: perhaps under a condition."""
+def _asked(template: Template, configuration: dict[str, Any]) -> list[str]:
+    """Return the names of the alarms that a deployment is held to, as SAM has written it down: perhaps under a condition."""
     if "Fn::If" in configuration:
         condition, *either = configuration["Fn::If"]
-        chosen = template.resolve({"Fn::If": [condition, 0, 1]}, "AlarmConfiguration")
-        return _asks_alarms(template, either[chosen])
-    return bool(configuration.get("Alarms"))
+        return _asked(template, either[template.resolve({"Fn::If": [condition, 0, 1]}, "AlarmConfiguration")])
+    return [each["Name"] for each in template.resolve(configuration.get("Alarms", []), "AlarmConfiguration")]
+
+
+def _rings_for_errors(template: Template, function: str, asked: list[str]) -> bool:
+    called = template.attribute(function, None, function)
+    return any(
+        metric == "Errors" and called in dimensions.values()
+        for alarm in template.resources(ALARM)
+        if template.attribute(alarm, None, alarm) in asked
+        for _, metric, dimensions in of_alarm(template, alarm)
+    )
 
 
 def _configuration(template: Template) -> Iterator[str]:

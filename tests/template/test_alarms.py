@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.gates.alarms import ALARM
 from infra.package_plan import NOWHERE
-from infra.template import Template
+from infra.template import ALARM, Template
 
 TEMPLATE = Template(Path(__file__).parents[2] / "template.yaml", NOWHERE)
 ALARMS = TEMPLATE.resources(ALARM)

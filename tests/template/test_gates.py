@@ -98,6 +98,8 @@ OF_FUNCTIONS = [
      "PushFunction calls addresses that strangers have chosen"),
     ((re.compile(rf"({PUSH}(.*\n){{5}}) +AION_PUSH_HOSTS: .*\n"), r"\1"), "PushFunction: AION_PUSH_HOSTS is missing"),
     ((re.compile(rf"({PUSH}(.*\n)*?.*Timeout: )300"), r"\g<1>20"), "one bell's posts may take 95"),
+    (("          - !GetAtt Operations.Outputs.TaskErrorsAlarm\n", ""),
+     "TaskFunctionDeploymentGroup shifts traffic, and none of the alarms that it asks rings for errors of TaskFunction"),
     (("      Timeout: 60\n", "      Timeout: 3\n"), "SweepFunction is cut off after 3 s"),
     (("MaxValue: 285", "MaxValue: 600"), "BlockingWait may be 600 s, and the API cuts an answer that is silent"),
     (("      Handler: handlers.api.handler\n", "      Handler: handlers.api.handler\n      Timeout: 200\n"),
