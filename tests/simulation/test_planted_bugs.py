@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from aion_core.memory import task_store as memory
-from aion_core.memory.push_configs import Listeners
+from aion_core.memory.records import Listeners
 from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.push import schedule, tries
 from aion_core.push.delivery import PushDelivery
