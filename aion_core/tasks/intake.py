@@ -167,7 +167,10 @@ class Intake:
             )
         task = projection.fold(log.events)
         known = await self._store.known(context, message.message_id, ingress.content_hash(message))
-        if known is not None or ingress.is_in(task, message):
+        if known is not None:
+            # Perhaps of another task: a copy that came first may have found nobody asking any more, and made its own.
+            return self._repeated(call, context, known.task_id, at_once=at_once)
+        if ingress.is_in(task, message):
             return self._repeated(call, context, task.id, at_once=at_once)
         if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
             raise _NothingAsked

@@ -1,12 +1,17 @@
 """A request that comes again is one request, also where no context tells it: by the client's Idempotency-Key."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from aion_core.clock import SystemClock
 from aion_core.errors import MessageIdReused
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Interrupted
 from aion_core.tasks.call import Call
-from tests.support.agents.scripted import Held
+from tests.support.agents.scripted import Asking, Held
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 
@@ -50,3 +55,35 @@ async def test_without_context_and_key_the_same_message_is_two_tasks() -> None:
     made = parts(agent)
     one, two = [await made.service.send(Call("owner", "test"), request(context_id="")) for _ in range(2)]
     assert one.id != two.id
+
+
+async def test_a_repeat_is_answered_by_its_own_task_though_it_was_on_its_way_to_a_question() -> None:
+    """D17, I1: the question was answered by another message meanwhile, and the first copy has made a task of its own."""
+
+    class Overtaken(MemoryTaskStore):
+        """A process that is frozen once it knows that a task of the context asks."""
+
+        meanwhile: Callable[[], Awaitable[Any]] | None = None
+
+        async def create(self, *arguments: Any, **options: Any) -> Any:
+            outcome = await super().create(*arguments, **options)
+            if isinstance(outcome, Interrupted) and self.meanwhile is not None:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                await meanwhile()
+            return outcome
+
+    store = Overtaken(SystemClock())
+    made = parts(Asking(), store)
+    call = Call("owner", "test")
+    asks = await made.service.send(call, request("first"))
+    copies = []
+
+    async def others() -> None:
+        await made.service.send(call, request("yes", message_id="m-3", task_id=asks.id))
+        copies.append(await made.service.send(call, request("second", message_id="m-2")))
+
+    store.meanwhile = others
+    copies.append(await made.service.send(call, request("second", message_id="m-2")))
+    one, other = copies
+    assert one.id == other.id != asks.id
+    assert [message.message_id for message in other.history if message.message_id == "m-2"] == ["m-2"]
