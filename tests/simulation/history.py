@@ -150,6 +150,8 @@ class History:
         """The processes that a fault has met."""
         self.deaths: dict[str, float] = {}
         """When which process died."""
+        self.unheard = False
+        """Whether an invocation was over before it heard that a turn was its own: as good as a death, for that turn."""
         self.claimed: list[ContextKey] = []
         """What sweeps have claimed and not rung for yet."""
         self.spoken: dict[tuple[str, int], str] = {}

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Bell, Outcome, PushBell
+from aion_core.ports import Begun, Bell, Ended, Outcome, PushBell
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
 
@@ -162,10 +162,15 @@ class Process:
             if aim is not None:
                 await self._after(aim, kind)
             raise
-        if aim is not None:
-            await self._after(aim, kind)
-        if latency > 0.002:
-            await asyncio.sleep(latency / 2)
+        try:
+            if aim is not None:
+                await self._after(aim, kind)
+            if latency > 0.002:
+                await asyncio.sleep(latency / 2)
+        except asyncio.CancelledError:
+            if isinstance(result, Begun) or (isinstance(result, Ended) and result.next is not None):
+                world.history.unheard = True
+            raise
         return result
 
     def acts(self, kind: str, act: Callable[[], Any], aim: Aim | None = None) -> Any:

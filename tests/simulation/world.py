@@ -497,7 +497,8 @@ class World:
                     hold.over = now
         if name == "claim" and result:
             self.history.claimed.append(first.context)
-            if all(fault in HARMLESS for _, fault, _, _ in self.history.faults) and not self.history.deaths:
+            harmless = all(fault in HARMLESS for _, fault, _, _ in self.history.faults)
+            if harmless and not self.history.deaths and not self.history.unheard:
                 self.history.surprises.append(f"I16: {process.name} had to wake a context, and nobody had died.")
         if name == "cancel" or (name == "follow_up" and isinstance(result, Begun | Waiting)):
             # Either may take the place of the turn that runs; whether it did, the task's own fence tells.
