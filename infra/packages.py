@@ -5,6 +5,7 @@ Nothing but wheels goes in, so every machine builds for each of Lambda's process
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +20,6 @@ from infra.alone import alone
 from infra.interpreters import interpreter
 from infra.package_files import (
     compile_all,
-    compiled,
     fix,
     keep_services,
     no_compiler,
@@ -75,6 +75,7 @@ def package(
     folder = CACHE / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
     with _once(folder) as is_new:
         if is_new:
+            _check_agents(planned)
             made = dependencies(planned)
             # Links, not copies: neither is changed any more.
             shutil.copytree(made, folder / "code", copy_function=os.link, dirs_exist_ok=True)
@@ -86,6 +87,7 @@ def package(
 
 def build(planned: Plan, target: Path) -> None:
     """Fill an empty folder with all that the function needs, from nothing; raises BuildError or UvMissing."""
+    _check_agents(planned)
     installdependencies(planned, target)
     _add_the_projects(planned, target)
 
@@ -121,6 +123,21 @@ def installdependencies(planned: Plan, target: Path) -> None:
     fix(target)
 
 
+def _check_agents(planned: Plan) -> None:
+    """Refuse an agent that is no Python before anything is installed for it, where Lambda's Python is here to ask."""
+    program = interpreter(planned.python)
+    for agent in planned.agents if program else ():
+        asks = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
+        ran = subprocess.run([str(program), "-I", "-c", asks, str(agent)], capture_output=True, text=True)  # noqa: S603
+        if ran.returncode:
+            raise BuildError(f"{agent.relative_to(ROOT)} is not valid Python {planned.python}:\n{_told(ran.stderr)}")
+
+
+def _told(traceback: str) -> str:
+    """Return what the compiler says of the agent's file, without our own lines above it."""
+    return traceback[max(traceback.rfind("  File "), 0) :].rstrip()
+
+
 def _add_the_projects(planned: Plan, target: Path) -> None:
     copies = [target / source.relative_to(ROOT) for source in planned.sources]
     for source, copy in zip(planned.sources, copies, strict=True):
@@ -132,10 +149,7 @@ def _add_the_projects(planned: Plan, target: Path) -> None:
             f"`uv add --group agents …` brings what agents need besides their framework (docs/packages.md)"
         )
     keep_services(target, SERVICES)
-    if compile_all(target, planned.python, copies) is None:
-        for agent in planned.agents:
-            if not compiled(target / agent.relative_to(ROOT), planned.python).is_file():
-                raise BuildError(f"{agent.relative_to(ROOT)} is not valid Python {planned.python}")
+    compile_all(target, planned.python, copies)
     fix(target)
     size = size_of(target)
     if size > LAMBDA_LIMIT:

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import cfnlint.api  # type: ignore[import-untyped]
-from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 from samtranslator.model.exceptions import InvalidDocumentException
 
 from infra.gates import (
@@ -59,6 +57,10 @@ def problems(path: Path, parameters: Mapping[str, str] | None = None, *, lint: b
 # What parameters do not change is not asked again.
 @functools.lru_cache(maxsize=32)
 def _linted(document: str) -> tuple[str, ...]:
+    # It brings sympy along, which takes more than a second: who only asks the gates does not wait for it.
+    import cfnlint.api  # type: ignore[import-untyped]
+    from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
+
     config = ManualArgs(regions=[REGION], ignore_checks=list(IGNORED))
     return tuple(f"{match.rule.id} {match.message}" for match in cfnlint.api.lint(document, config=config))
 

@@ -376,3 +376,4 @@ def test_an_agent_that_is_no_python_is_named(copied: Path, tmp_path: Path) -> No
         agent.write_text(right)
     assert done.returncode == 1
     assert "examples/echo/agent.py is not valid Python 3.13" in done.stderr
+    assert "def (" in done.stderr, "and which line"
