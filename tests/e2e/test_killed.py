@@ -89,7 +89,7 @@ def check_steps(task: dict[str, Any], notes: Path, killed_in: str) -> None:
     assert said == ["go", *(f"did {step}" for step in STEPS)]
 
 
-@pytest.mark.parametrize("killed_in", ["one", "three"])
+@pytest.mark.parametrize("killed_in", [pytest.param("one", marks=pytest.mark.deep), "three"])
 def test_a_killed_api_processs_task_is_finished_by_another_and_a_third_hears_it_all(
     own_stack: LocalStack, tmp_path: Path, killed_in: str
 ) -> None:

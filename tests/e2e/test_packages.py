@@ -93,8 +93,12 @@ def test_a_function_carries_no_framework_that_it_does_not_serve() -> None:
     assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
 
 
+@pytest.mark.deep
 def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other() -> None:
-    """R109, fixed decision 11: what the agents of aion.yaml import is what is shipped."""
+    """R109, fixed decision 11: what the agents of aion.yaml import is what is shipped.
+
+    `make package-check` builds this package too, and looks at what it loads.
+    """
     code = package_here("ApiFunction", [ROOT / ADK]).code
     names = {path.name for path in code.iterdir()}
     assert names >= {"aion_core", "handlers", "examples", "a2a", "google", "cryptography", "boto3"}
@@ -231,7 +235,7 @@ def test_an_agent_that_names_a_service_keeps_its_model(tmp_path: Path) -> None:
 # --- The same bytes ---
 
 
-@pytest.mark.parametrize("function", ["PushFunction", "SweepFunction"])
+@pytest.mark.parametrize("function", [pytest.param("PushFunction", marks=pytest.mark.deep), "SweepFunction"])
 def test_built_again_elsewhere_it_is_the_same_to_the_byte(function: str, tmp_path: Path) -> None:
     """Neither the folder, nor the time, nor the way through the cache is to be seen."""
     first = package_here(function)

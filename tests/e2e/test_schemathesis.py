@@ -21,7 +21,7 @@ from tests.support.server import ROOT
 from tests.support.service import parts
 
 DOCUMENT = ROOT / "docs" / "openapi.yaml"
-EXAMPLES = 250 if os.environ.get("SIMULATION_DEEP") else 25
+EXAMPLES = 250 if os.environ.get("SIMULATION_DEEP") else 12
 """How many requests it makes up for each operation, beside those at the limits of the schema."""
 
 WEBHOOK = "https://example.com/webhook"
