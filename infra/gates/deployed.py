@@ -104,3 +104,13 @@ def packaged(document: Mapping[str, Any]) -> dict[str, Any]:
 def listed(value: Any) -> list[Any]:
     """Return the value as a list, where a single one may stand for it."""
     return value if isinstance(value, list) else [value]
+
+
+def uses(document: str, parameter: str) -> bool:
+    """Tell whether a part of a template, as JSON, names the parameter."""
+    return f'{{"Ref": "{parameter}"}}' in document or f"${{{parameter}}}" in document
+
+
+def timeout(template: Template, function: str) -> int:
+    """Return for how many seconds the function may run."""
+    return int(template.resolved(function, "Timeout").get("Timeout", 3))

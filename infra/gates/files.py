@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from infra.gates.deployed import Deployed, listed
+from infra.gates.deployed import Deployed, listed, uses
 from infra.template import STACK, Template
 
 LONGEST_FILE = 500
@@ -42,7 +42,7 @@ def _unused(template: Template) -> Iterator[str]:
     configuration = json.dumps(template.properties("State")["Parameters"].get("Configuration"))
     said = json.dumps(document, default=str).replace(configuration, "")
     for parameter in template.document["Parameters"]:
-        if f'"Ref": "{parameter}"' not in said and f"${{{parameter}}}" not in said:
+        if not uses(said, parameter):
             yield f"{template.path.name}: nothing uses the parameter {parameter}"
 
 
@@ -68,13 +68,10 @@ def _nested(deployed: Deployed) -> Iterator[str]:
             needed = {parameter for parameter, each in declared.items() if "Default" not in each}
             for parameter in sorted(needed - properties.get("Parameters", {}).keys()):
                 yield f"{name} is not given its parameter {parameter}"
-            unused = {
-                p
-                for p in declared
-                if f'"Ref": "{p}"' not in (said := json.dumps(nested[name], default=str)) and f"${{{p}}}" not in said
-            }
-            for parameter in sorted(unused):
-                yield f"{name}: nothing uses the parameter {parameter}"
+            said = json.dumps(nested[name], default=str)
+            for parameter in sorted(declared):
+                if not uses(said, parameter):
+                    yield f"{name}: nothing uses the parameter {parameter}"
         for name, output in _asked(document):
             if name in nested and output not in nested[name].get("Outputs", {}):
                 yield f"{name} has no output {output}"

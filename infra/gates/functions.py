@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra.gates.code import constants, core, names, variables_read, with_handler
-from infra.gates.deployed import Deployed
+from infra.gates.deployed import Deployed, uses
 from infra.gates.metrics import of_alarm
 from infra.template import ALARM, FUNCTION, STACK, Template
 
@@ -104,12 +104,8 @@ def _configuration(template: Template) -> Iterator[str]:
     told = json.dumps([[each.get(part) for part in CONFIGURED] for each in functions])
     counted = json.dumps(template.properties("State")["Parameters"]["Configuration"])
     for parameter in template.document["Parameters"]:
-        if _uses(told, parameter) and not _uses(counted, parameter):
+        if uses(told, parameter) and not uses(counted, parameter):
             yield f"{parameter} is not in State's Configuration: when it changes, no function would be told"
-
-
-def _uses(document: str, parameter: str) -> bool:
-    return f'{{"Ref": "{parameter}"}}' in document or f"${{{parameter}}}" in document
 
 
 def _code(template: Template) -> Iterator[str]:

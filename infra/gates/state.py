@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from infra.gates.deployed import Deployed
+from infra.gates.deployed import Deployed, timeout
 from infra.template import BUCKET, FUNCTION, KEY, QUEUE, TABLE, Template
 
 LONGEST_RETENTION = 14 * 24 * 3600
@@ -30,13 +30,11 @@ def _queues(template: Template) -> Iterator[str]:
     queues = {template.attribute(name, "Arn", name): name for name in template.resources(QUEUE)}
     properties = {name: template.resolved(name) for name in queues.values()}
     dead_letters = {arn for p in properties.values() if (arn := p.get("RedrivePolicy", {}).get("deadLetterTargetArn"))}
-    timeouts = {
-        name: int(template.resolved(name, "Timeout").get("Timeout", 3)) for name in template.resources(FUNCTION)
-    }
+    timeouts = {name: timeout(template, name) for name in template.resources(FUNCTION)}
     consumers: dict[str, list[int]] = {arn: [] for arn in queues}
-    for function, timeout in timeouts.items():
+    for function, seconds in timeouts.items():
         for _, _, event in template.events(function, "SQS"):
-            consumers.setdefault(event["Queue"], []).append(timeout)
+            consumers.setdefault(event["Queue"], []).append(seconds)
             if template.properties(function).get("RecursiveLoop") != "Allow":
                 yield f"{function} rings its own queue, which Lambda ends after 16 times without RecursiveLoop: Allow"
     yield from _dead_letters(queues, properties, consumers)
@@ -110,15 +108,13 @@ def _calls(deployed: Deployed) -> Iterator[str]:
 
 def _state(deployed: Deployed) -> Iterator[str]:
     """What people keep outlives the stack, and the key that seals it does."""
-    for name, resource in deployed.resources(TABLE, BUCKET):
-        if {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")} != {"Retain"}:
-            yield f"{name} goes with the stack: DeletionPolicy and UpdateReplacePolicy have to be Retain"
     # What is sealed under a key that is gone is gone too; what is not kept, such as a mail, is not.
-    sealing = deployed.template.environment_values("AION_KMS_KEY")
-    for name in deployed.template.resources(KEY):
-        if deployed.template.properties(name).get("EnableKeyRotation") is not True:
+    template, sealing = deployed.template, deployed.template.environment_values("AION_KMS_KEY")
+    sealed = {name for name in template.resources(KEY) if template.attribute(name, "Arn", name) in sealing}
+    for name, resource in deployed.resources(TABLE, BUCKET, KEY):
+        is_kept = resource["Type"] != KEY or name in sealed
+        if is_kept and {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")} != {"Retain"}:
+            yield f"{name} goes with the stack: DeletionPolicy and UpdateReplacePolicy have to be Retain"
+    for name in template.resources(KEY):
+        if template.properties(name).get("EnableKeyRotation") is not True:
             yield f"{name} stays the same for ever, and so does what one who got hold of it can open: EnableKeyRotation"
-        if deployed.template.attribute(name, "Arn", name) in sealing:
-            resource = dict(deployed.resources("AWS::KMS::Key"))[name]
-            if {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")} != {"Retain"}:
-                yield f"{name} goes with the stack: DeletionPolicy and UpdateReplacePolicy have to be Retain"

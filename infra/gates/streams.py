@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from infra.gates.deployed import Deployed
+from infra.gates.deployed import Deployed, timeout
 from infra.template import FUNCTION, Template
 
 LONGEST_RESPONSE = 900_000
@@ -47,12 +47,12 @@ def _streams(deployed: Deployed) -> Iterator[str]:
 def _answers(template: Template) -> Iterator[str]:
     """Behind a streaming API the function streams too, and has the time that the API gives it."""
     for function in template.resources(FUNCTION):
-        timeout = int(template.resolved(function, "Timeout").get("Timeout", 3))
+        seconds = timeout(template, function)
         environment = template.environment(function)
         for name, event in template.written_events(function, "Api").items():
             given = int(event.get("TimeoutInMillis", 0)) / 1000
-            if given != timeout:
-                yield f"{function}.{name}: an answer may take {timeout:g} s, and is cut after {given:g} s by TimeoutInMillis"
+            if given != seconds:
+                yield f"{function}.{name}: an answer may take {seconds:g} s, and is cut after {given:g} s by TimeoutInMillis"
             app, handler = environment.get("AION_ASGI_APP", ""), template.properties(function)["Handler"]
             # The handler is the buffered twin of the app: what the runtime itself calls cannot stream.
             if "AWS_LAMBDA_EXEC_WRAPPER" not in environment or app in ("", ":".join(handler.rsplit(".", 1))):

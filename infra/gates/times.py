@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from infra.gates.code import constants, core, with_handler
-from infra.gates.deployed import Deployed
-from infra.template import FUNCTION, Template
+from infra.gates.deployed import Deployed, timeout
+from infra.template import FUNCTION
 
 # Seconds. A regional REST API cuts an answer that is silent for so long.
 LONGEST_SILENCE = 300
@@ -18,18 +18,14 @@ def problems(deployed: Deployed) -> Iterator[str]:
     delivery, webhooks = constants(code / "push/delivery.py"), constants(code / "ports/webhooks.py")
     share = delivery["SHARE_SECONDS"] + webhooks["POST_SECONDS"] + delivery["LEAVE_SECONDS"]
     for function in with_handler(template, "handlers.deliver_push.handler"):
-        if _timeout(template, function) < share:
-            yield f"{function} has {_timeout(template, function)} s, and one bell's posts may take {share:g}: later ones wait"
+        if timeout(template, function) < share:
+            yield f"{function} has {timeout(template, function)} s, and one bell's posts may take {share:g}: later ones wait"
     for function in with_handler(template, "handlers.sweep.handler"):
-        if _timeout(template, function) < BETWEEN_SWEEPS:
-            yield f"{function} is cut off after {_timeout(template, function)} s, and has {BETWEEN_SWEEPS} until the next"
+        if timeout(template, function) < BETWEEN_SWEEPS:
+            yield f"{function} is cut off after {timeout(template, function)} s, and has {BETWEEN_SWEEPS} until the next"
     longest = float(template.document["Parameters"]["BlockingWait"].get("MaxValue", "inf"))
     if longest >= LONGEST_SILENCE:
         yield f"BlockingWait may be {longest:g} s, and the API cuts an answer that is silent for {LONGEST_SILENCE}"
     for function in template.resources(FUNCTION):
-        if template.written_events(function, "Api") and _timeout(template, function) <= longest:
-            yield f"{function} is cut off after {_timeout(template, function)} s, and BlockingWait may be {longest:g}"
-
-
-def _timeout(template: Template, function: str) -> int:
-    return int(template.resolved(function, "Timeout").get("Timeout", 3))
+        if template.written_events(function, "Api") and timeout(template, function) <= longest:
+            yield f"{function} is cut off after {timeout(template, function)} s, and BlockingWait may be {longest:g}"
