@@ -108,15 +108,15 @@ def _named_services(target: Path, services: Collection[str]) -> set[str]:
 # --- .pyc files ---
 
 
-def compile_all(target: Path, python: str, within: Sequence[Path]) -> str | None:
-    """Compile every file within, as if it lay where Lambda puts it; return the reason where that cannot be done here.
+def compile_all(target: Path, python: str, within: Sequence[Path]) -> None:
+    """Compile every file within, as if it lay where Lambda puts it, where that Python is here to do it.
 
     The file system of a function is read-only: without them every cold start compiles what it imports. They are never
     checked against their sources, so it is of no account which times the zip or its unpacking gives those.
     """
     program = interpreter(python)
     if program is None:
-        return no_compiler(python)
+        return
     # No order of a set's members but one: each process would have its own.
     environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
     command = [program, "-s", "-P", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
@@ -126,7 +126,6 @@ def compile_all(target: Path, python: str, within: Sequence[Path]) -> str | None
     )
     made = [file for each in within for file in (each.rglob("*.pyc") if each.is_dir() else [compiled(each, python)])]
     write_again(program, [file for file in made if file.is_file()])
-    return None
 
 
 # What is written tells of each object whether anything else held it, be it garbage of the file that was compiled before:

@@ -128,7 +128,8 @@ def _check_agents(planned: Plan) -> None:
     program = interpreter(planned.python)
     for agent in planned.agents if program else ():
         asks = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
-        ran = subprocess.run([str(program), "-I", "-c", asks, str(agent)], capture_output=True, text=True)  # noqa: S603
+        command = [str(program), "-I", "-c", asks, str(agent)]
+        ran = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own words
         if ran.returncode:
             raise BuildError(f"{agent.relative_to(ROOT)} is not valid Python {planned.python}:\n{_told(ran.stderr)}")
 
