@@ -13,6 +13,7 @@ from aion_core.aws import items, keys
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
+from aion_core.aws.terms import Retention
 from aion_core.aws.writes import put, update
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, Limits, OpenStream, OpenTask, TaskKey
@@ -40,7 +41,8 @@ class DynamoDBRateLimits:
 
     def __init__(self, dynamodb: Calls, clock: Clock, *, table: str, retention: timedelta = timedelta(days=30)) -> None:
         """`retention`: how long tasks are kept, and with them that they are counted."""
-        self._dynamodb, self._clock, self._name, self._retention = dynamodb, clock, table, retention
+        self._dynamodb, self._clock, self._name = dynamodb, clock, table
+        self._retention = Retention(clock, retention)
         self._table = Table(dynamodb, clock, name=table)
 
     async def take(self, owner: str, *, per_minute: int) -> float:
@@ -87,7 +89,7 @@ class DynamoDBRateLimits:
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
         """See `ports.RateLimits.count_task`. One write; a read more where as many are counted as may be."""
         key = keys.tasks_key(owner)
-        expires = int((self._clock.now() + self._retention).timestamp())
+        expires = self._retention.kept_until()
         write = update(
             self._name, key, "SET v = :v, expires = :expires ADD tasks :task", only_if=ONE_MORE_MAY_BE_OPEN,
             v=items.VERSION, expires=expires, task=_set_of(owner, [task]), most=most,

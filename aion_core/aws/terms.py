@@ -8,11 +8,11 @@ from aion_core.ports import Clock
 from aion_core.tasks.contexts import CLAIM_TERMS
 
 
-class Terms:
-    """The terms of one deployment, by its clock."""
+class Retention:
+    """How long one deployment keeps what it writes, by its clock."""
 
-    def __init__(self, clock: Clock, *, lease_seconds: float, retention: timedelta) -> None:
-        self._clock, self._lease, self._retention = clock, int(lease_seconds * 1000), retention
+    def __init__(self, clock: Clock, retention: timedelta) -> None:
+        self._clock, self._retention = clock, retention
 
     def now(self) -> int:
         """Return what has expired now, in seconds: what says this, or less."""
@@ -29,6 +29,14 @@ class Terms:
     def keeping(self) -> Item:
         """Return what every item has: the version of its shape, and until when it is kept."""
         return {"v": items.number(items.VERSION), "expires": items.number(self.kept_until())}
+
+
+class Terms(Retention):
+    """Its leases too: until when what is promised may take."""
+
+    def __init__(self, clock: Clock, *, lease_seconds: float, retention: timedelta) -> None:
+        super().__init__(clock, retention)
+        self._lease = int(lease_seconds * 1000)
 
     def lease_until(self) -> int:
         """Return when a lease that is taken now runs out, in milliseconds; a bell that is rung now has had its time then."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from aion_core.aws import items, keys, writes
+from aion_core.aws import keys, writes
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
 from aion_core.aws.context_writes import FENCE_IS_MINE
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
+from aion_core.aws.terms import Retention
 from aion_core.aws.writes import Write
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
@@ -36,17 +37,17 @@ class Threads:
     """The threads of one table, for the holder of one fence; without a fence, nobody is kept from writing."""
 
     def __init__(self, dynamodb: Calls, clock: Clock, *, table: str, fence: Fence | None, retention: timedelta) -> None:
-        self._dynamodb, self._clock, self._table = dynamodb, clock, table
-        self._fence, self._retention = fence, retention
+        self._dynamodb, self._table, self._fence = dynamodb, table, fence
+        self._retention = Retention(clock, retention)
         self._reads = Table(dynamodb, clock, name=table)
 
     def put(self, key: keys.Key, attributes: Item) -> Write:
         """Return the write of a whole item."""
-        return writes.put(self._table, key, {**attributes, **self._keeping()})
+        return writes.put(self._table, key, {**attributes, **self._retention.keeping()})
 
     def fill(self, key: keys.Key, attributes: Item, *, only_once: frozenset[str]) -> Write:
         """Return the change of an item, there or not, to these attributes; those of `only_once` stay as they are."""
-        attributes = {**attributes, **self._keeping()}
+        attributes = {**attributes, **self._retention.keeping()}
         changes = (
             f"{name} = if_not_exists({name}, :{name})" if name in only_once else f"{name} = :{name}"
             for name in attributes
@@ -117,7 +118,3 @@ class Threads:
 
     def _check(self, fence: Fence) -> Write:
         return writes.check(self._table, keys.context_key(fence.context), FENCE_IS_MINE, fence=fence.number)
-
-    def _keeping(self) -> Item:
-        expires = int((self._clock.now() + self._retention).timestamp())
-        return {"v": items.number(items.VERSION), "expires": items.number(expires)}
