@@ -10,6 +10,7 @@ from typing import Any
 
 from aion_core.auth.decision import Unproven
 from aion_core.auth.declaration import AWS4, AwsIam, IamOwner
+from aion_core.auth.event import text_in
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import IAM_ISSUER, Principal
 
@@ -36,21 +37,10 @@ class IamVerifier:
 
 def _signed_by(event: Mapping[str, Any]) -> tuple[str, str]:
     """Return the ARN of who signed the request, and a Cognito identity's id; "" where there is none."""
-    context = _mapping(event.get("requestContext"))
     if event.get("version") == "2.0":
         # A Function URL's event.
-        signed = _mapping(_mapping(context.get("authorizer")).get("iam"))
-        cognito = _mapping(signed.get("cognitoIdentity")).get("identityId")
-    else:
-        # A REST API's.
-        signed = _mapping(context.get("identity"))
-        cognito = signed.get("cognitoIdentityId")
-    return _text(signed.get("userArn")), _text(cognito)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+        signed = ("requestContext", "authorizer", "iam")
+        return text_in(event, *signed, "userArn"), text_in(event, *signed, "cognitoIdentity", "identityId")
+    # A REST API's.
+    identity = ("requestContext", "identity")
+    return text_in(event, *identity, "userArn"), text_in(event, *identity, "cognitoIdentityId")
