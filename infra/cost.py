@@ -24,8 +24,8 @@ from typing import Any
 import httpx
 import yaml
 
-from infra.lambda_events import LambdaContext, sqs_event
-from infra.local_stack import LocalStack
+from aion_core.local.lambda_events import LambdaContext, sqs_event
+from aion_core.local.stack import LocalStack
 from infra.metering import Meter
 
 ROOT = Path(__file__).parents[1]

@@ -4,4 +4,4 @@ BUILD_UV = $(or $(wildcard .venv/bin/uv),$(shell command -v uv),$(error uv is no
 
 build-%:
 	@$(BUILD_UV) run --quiet --no-project --isolated --python '>=3.11' --with 'pyyaml>=6' \
-	  python -m infra.build_function $* "$(ARTIFACTS_DIR)"
+	  python -m aion_core.packaging.build_function $* "$(ARTIFACTS_DIR)"

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from infra import uv
-from infra.interpreters import interpreter
+from aion_core.packaging import uv
+from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.packages import Package, dependencies, package
+from aion_core.packaging.plan import PLATFORMS, ROOT, BuildError, Plan, exported
+from aion_core.template.reader import TemplateError
 from infra.package_load import Loaded, load
-from infra.package_plan import PLATFORMS, ROOT, BuildError, Plan, exported
-from infra.packages import Package, dependencies, package
 from infra.sam_local import machine_architecture
-from infra.template import TemplateError
 
 LANGGRAPH, ADK = Path("aion.yaml"), Path("examples/adk/aion.yaml")
 """A config with an agent of each framework, in the project's folder as in a package."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.interpreters import interpreter
-from infra.package_plan import NOWHERE, ROOT, BuildError
-from infra.packages import Package
-from infra.template import Template
+from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.packages import Package
+from aion_core.packaging.plan import NOWHERE, ROOT, BuildError
+from aion_core.template.reader import Template
 
 # What Lambda sets for every function, and what a start needs to know of it.
 _LAMBDAS = {

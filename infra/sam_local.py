@@ -13,10 +13,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra import sam_cli, uv
-from infra.emulator import EmulatorError
-from infra.local_stack import SETTINGS, LocalStack
-from infra.template import FUNCTION, TemplateError
+from aion_core.deploy import sam_cli
+from aion_core.local.emulator import EmulatorError
+from aion_core.local.stack import SETTINGS, LocalStack
+from aion_core.packaging import uv
+from aion_core.template.reader import FUNCTION, TemplateError
 
 ROOT = sam_cli.ROOT
 # Only the names that the template gives a function can be set by this file; the rest is SAM's own environment.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra import uv
+from aion_core.packaging import uv
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from samtranslator.model.exceptions import InvalidDocumentException
 
+from aion_core.template.reader import TemplateError
 from infra.gates import (
     access,
     alarms,
@@ -29,7 +30,6 @@ from infra.gates import (
 )
 from infra.gates.deployed import REGION, Deployed, packaged
 from infra.gates.deployed import transformed as transformed
-from infra.template import TemplateError
 
 # What cfn-lint is not asked, and why.
 IGNORED = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support import telling
 from tests.support.clock import ManualClock
 from tests.support.rows import ROWS, rows_in

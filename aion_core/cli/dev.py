@@ -128,7 +128,7 @@ def _listen(port: int) -> Iterator[socket.socket]:
 
 
 def _stack(project: Path) -> Any:
-    from infra.local_stack import LocalStack
+    from aion_core.local.stack import LocalStack
 
     return LocalStack.start(project / "template.yaml")
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from aion_core.template.reader import FUNCTION, ROLE, Template
 from infra.gates.code import constants, core
 from infra.gates.deployed import STACK_NAME, Deployed, listed
-from infra.template import FUNCTION, ROLE, Template
 
 # Actions that AWS grants only on more than one thing, and why.
 NEEDS_A_STAR = {"cloudwatch:DescribeAlarms": "CloudWatch checks it against all of the account's alarms"}

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from aion_core.template.reader import ALARM, FUNCTION, KEY, QUEUE, TOPIC, Template, TemplateError
 from infra.gates.deployed import Deployed, listed
 from infra.gates.metrics import Known, of_alarm
-from infra.template import ALARM, FUNCTION, KEY, QUEUE, TOPIC, Template, TemplateError
 
 RUNBOOK = "docs/runbook.md"
 GIVEN = "arn:aws:sns:us-east-1:123456789012:given"

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from aion_core.template.reader import BUCKET, Template
 from infra.gates.code import constants, core
 from infra.gates.deployed import Deployed
 from infra.gates.table import SHAPE
-from infra.template import BUCKET, Template
 
 RETENTION = "AION_RETENTION_DAYS"
 # Days: a row goes some time after it has expired, and what it names has to be there as long as it is.

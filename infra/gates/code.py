@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infra.template import FUNCTION, Template, TemplateError
+from aion_core.template.reader import FUNCTION, Template, TemplateError
 
 # The variables that settings.py reads.
 READ = re.compile(r"(AION|AWS|OTEL|POWERTOOLS)_[A-Z_]+")

@@ -11,8 +11,8 @@ from typing import Any
 
 from samtranslator.translator.transform import transform
 
-from infra.template import FUNCTION, STACK, Place, Template
-from infra.template_file import parsed
+from aion_core.template.file import parsed
+from aion_core.template.reader import FUNCTION, STACK, Place, Template
 
 REGION = "us-east-1"
 STACK_NAME = "gated-stack"

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from aion_core.template.reader import BUCKET, FUNCTION, ROLE, Template
 from infra.gates.deployed import Deployed, listed
-from infra.template import BUCKET, FUNCTION, ROLE, Template
 
 # Where a policy says who may use a thing, by their types.
 POLICIES = {

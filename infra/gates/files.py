@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from aion_core.template.reader import STACK, Template
 from infra.gates.deployed import Deployed, listed, uses
-from infra.template import STACK, Template
 
 LONGEST_FILE = 500
 _SUPPRESSION = re.compile(r"ignore_checks|cfn-lint-disable|^\s*-\s*[EWI]\d{4}\b")

@@ -5,10 +5,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from aion_core.template.reader import ALARM, FUNCTION, STACK, Template
 from infra.gates.code import constants, core, names, variables_read, with_handler
 from infra.gates.deployed import Deployed, uses
 from infra.gates.metrics import of_alarm
-from infra.template import ALARM, FUNCTION, STACK, Template
 
 OWN = "AION_"
 # What of a function parameters decide, and a version freezes.

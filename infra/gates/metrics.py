@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from aion_core.template.reader import FUNCTION, QUEUE, TABLE, Template
 from infra.gates.code import core, texts_of_classes
-from infra.template import FUNCTION, QUEUE, TABLE, Template
 
 FILTER = "AWS::Logs::MetricFilter"
 # Where aion names what it counts.

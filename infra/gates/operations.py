@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator
 
+from aion_core.template.reader import FUNCTION, LOG_GROUP
 from infra.gates.deployed import Deployed
 from infra.gates.metrics import FILTER, Known, of_widget
-from infra.template import FUNCTION, LOG_GROUP
 
 DASHBOARD = "AWS::CloudWatch::Dashboard"
 # Lambda takes a line without a level for INFO.

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from aion_core.template.reader import BUCKET, FUNCTION, KEY, QUEUE, TABLE, Template
 from infra.gates.deployed import Deployed, timeout
-from infra.template import BUCKET, FUNCTION, KEY, QUEUE, TABLE, Template
 
 LONGEST_RETENTION = 14 * 24 * 3600
 # What AWS itself says of queues that call functions, and keeps of a queue that says nothing.

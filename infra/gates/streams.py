@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
+from aion_core.template.reader import FUNCTION, Template
 from infra.gates.deployed import Deployed, timeout
-from infra.template import FUNCTION, Template
 
 LONGEST_RESPONSE = 900_000
 NEEDS_MORE = "refuses who may execute-api:Invoke it and not lambda:InvokeFunction: its InvokeRole has to be NONE"

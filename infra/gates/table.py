@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from aion_core.template.reader import TABLE
 from infra.gates.code import constants, core
 from infra.gates.deployed import Deployed
-from infra.template import TABLE
 
 SHAPE = "aws/shape.py"
 """Where aion's code says what it asks for."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from aion_core.template.reader import FUNCTION
 from infra.gates.code import constants, core, with_handler
 from infra.gates.deployed import Deployed, timeout
-from infra.template import FUNCTION
 
 # Seconds. A regional REST API cuts an answer that is silent for so long.
 LONGEST_SILENCE = 300

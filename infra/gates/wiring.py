@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from aion_core.template.reader import BUCKET, FUNCTION, QUEUE, STACK, TABLE, Template
 from infra.gates.code import with_handler
 from infra.gates.deployed import Deployed
-from infra.template import BUCKET, FUNCTION, QUEUE, STACK, TABLE, Template
 
 # Who hears the bells of the queue that a variable names.
 HEARD_BY = {

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from aion_core.local.stack import LocalStack
 from aion_core.memory.task_store import MemoryTaskStore
-from infra.local_stack import LocalStack
 from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation

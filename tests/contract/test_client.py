@@ -7,7 +7,7 @@ import pytest
 
 from aion_core.aws.client import Calls, Refused
 from aion_core.errors import StoreError, StoreUnavailable
-from infra.local_stack import client_of
+from aion_core.local.stack import client_of
 from tests.support.answers import answers
 
 WRITE = {"Put": {"TableName": "Table", "Item": {"pk": {"S": "1"}}}}

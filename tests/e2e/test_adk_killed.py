@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, Subscriber, at_rest
 from tests.support.agents.paying import AGAIN, WORDS
 from tests.support.api_process import api_process

@@ -22,9 +22,9 @@ from aion_core.aws.queues import body_of, push_body_of
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
 from aion_core.protocol.types import TaskState
+from aion_core.smoke import __main__ as smoke
+from aion_core.smoke.credentials import Credentials, Signer
 from aion_core.tasks import projection
-from infra.smoke import __main__ as smoke
-from infra.smoke.credentials import Credentials, Signer
 from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
 from tests.support.listening import free_port
 from tests.support.recorded import recorded_event

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, at_rest, wait_for_line
 from tests.support.api_process import api_process
 from tests.support.service import send

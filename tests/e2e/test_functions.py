@@ -17,11 +17,11 @@ from aion_core.aws.client import Calls
 from aion_core.aws.queues import SQSBells, body_of
 from aion_core.cli.dev import task_function_on
 from aion_core.clock import SystemClock
+from aion_core.local.lambda_events import LambdaContext, sqs_event
+from aion_core.local.stack import LocalStack
 from aion_core.ports import Bell, ContextKey, Head
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
-from infra.lambda_events import LambdaContext, sqs_event
-from infra.local_stack import LocalStack
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.e2e.test_killed import at_rest
 from tests.support.agents.steps import STEPS
 from tests.support.api_process import api_process

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support.agents.speaking import WORDS
 from tests.support.agents.steps import STEPS
 from tests.support.api_process import api_process

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from infra.emulator import EmulatorError
-from infra.local_stack import LocalStack
-from infra.template import TemplateError
+from aion_core.local.emulator import EmulatorError
+from aion_core.local.stack import LocalStack
+from aion_core.template.reader import TemplateError
 from tests.support.queues import messages_in
 
 ROOT = Path(__file__).parents[2]
@@ -618,7 +618,7 @@ def test_an_unpolled_stack_says_nothing(caplog: pytest.LogCaptureFixture, capfd:
 
 @contextmanager
 def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    command = [sys.executable, "-m", "infra.local_stack", "--template", str(TEMPLATE), *arguments]
+    command = [sys.executable, "-m", "aion_core.local.stack", "--template", str(TEMPLATE), *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
@@ -653,7 +653,7 @@ def test_a_killed_process_can_be_started_again_at_its_port() -> None:
 def test_a_process_that_cannot_serve_says_why_and_ends() -> None:
     with process() as (_, said):
         port = said["endpoint"].rpartition(":")[2]
-        command = [sys.executable, "-m", "infra.local_stack", "--template", str(TEMPLATE)]
+        command = [sys.executable, "-m", "aion_core.local.stack", "--template", str(TEMPLATE)]
         taken = subprocess.run([*command, "--port", port], cwd=ROOT, capture_output=True, text=True)
         assert (taken.returncode, taken.stdout) == (1, "")
         assert taken.stderr == f"local stack: cannot serve on 127.0.0.1:{port}: Address already in use\n"

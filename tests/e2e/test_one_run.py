@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support.api_process import api_process
 from tests.support.service import send
 

@@ -13,13 +13,13 @@ from types import CodeType
 
 import pytest
 
-from infra import uv
-from infra.interpreters import interpreter
+from aion_core.packaging import uv
+from aion_core.packaging.files import files_of, keep_services, tidy, write_again, write_zip
+from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.packages import CACHE, SERVICES, build, dependencies, package
+from aion_core.packaging.plan import ROOT, BuildError, Plan, plan
 from infra.package_check import ADK, CASES, Case, foreign, size
-from infra.package_files import files_of, keep_services, tidy, write_again, write_zip
 from infra.package_load import load
-from infra.package_plan import ROOT, BuildError, Plan, plan
-from infra.packages import CACHE, SERVICES, build, dependencies, package
 from infra.sam_local import machine_architecture
 from tests.support.packages import checkout, package_here, told_of
 from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
@@ -42,7 +42,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_build(folder: Path, function: str, target: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "infra.build_function", function, str(target)]
+    command = [sys.executable, "-m", "aion_core.packaging.build_function", function, str(target)]
     return subprocess.run(command, cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True)
 
 
@@ -125,7 +125,7 @@ def test_an_agents_own_code_is_shipped_wherever_it_lies_and_so_is_what_the_agent
     # What `uv add --group agents click` writes, without a network.
     groups = "[package.dev-dependencies]\n"
     lock.write_text(lock.read_text().replace(groups, groups + 'agents = [{ name = "click" }]\n'))
-    asks = "from infra.package_plan import plan; p = plan('TaskFunction'); print(p.requirements, *p.sources, sep='\\n')"
+    asks = "from aion_core.packaging.plan import plan; p = plan('TaskFunction'); print(p.requirements, *p.sources, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", asks], cwd=project, capture_output=True, text=True)
     told = done.stdout.splitlines()
     sources = {line.removeprefix(f"{project}/") for line in told if line.startswith(str(project))}
@@ -266,7 +266,7 @@ def test_a_compiled_file_does_not_tell_what_its_compiler_was_busy_with(tmp_path:
 
 def test_a_change_of_the_projects_code_is_another_package_of_the_same_dependencies(copied: Path) -> None:
     def digests() -> list[str]:
-        asks = "from infra.package_plan import plan; p = plan('TaskFunction'); print(p.dependencies_digest, p.digest)"
+        asks = "from aion_core.packaging.plan import plan; p = plan('TaskFunction'); print(p.dependencies_digest, p.digest)"
         return subprocess.run(
             [sys.executable, "-c", asks], cwd=copied, capture_output=True, text=True, check=True
         ).stdout.split()
@@ -291,7 +291,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
     """Two processes that ask at once share a build."""
     environ = {**os.environ, "UV": uv.find(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
     environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
-    command = [sys.executable, "-m", "infra.build_function", "SweepFunction"]
+    command = [sys.executable, "-m", "aion_core.packaging.build_function", "SweepFunction"]
     both = [
         subprocess.Popen([*command, str(tmp_path / name)], cwd=copied, env=environ, stderr=subprocess.PIPE, text=True)
         for name in ("one", "two")

@@ -19,10 +19,10 @@ from aion_core.auth.basic import hash_password
 from aion_core.aws.api_keys import DynamoDBApiKeys
 from aion_core.aws.client import Calls
 from aion_core.clock import SystemClock
+from aion_core.local.stack import LocalStack
+from aion_core.packaging.plan import NOWHERE
 from aion_core.protocol.types import TaskState
-from infra.local_stack import LocalStack
-from infra.package_plan import NOWHERE
-from infra.template import FUNCTION, Template
+from aion_core.template.reader import FUNCTION, Template
 from tests.support.agents.everything import LARGE
 from tests.support.api_process import api_process
 from tests.support.function_process import function_process, signed_by

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import handlers
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support.queues import messages_in
 from tests.support.receiver import Receiver, answers, receiving
 from tests.support.server import ROOT

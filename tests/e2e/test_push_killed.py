@@ -8,12 +8,12 @@ from dataclasses import replace
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
 from aion_core.aws.push_configs import DynamoDBPushConfigs
+from aion_core.local.stack import LocalStack
 from aion_core.memory.queues import MemoryPushBells
 from aion_core.ports import Begun, PushBell
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render
-from infra.local_stack import LocalStack
 from tests.e2e.test_push import PUSH_HERE
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, Conversation

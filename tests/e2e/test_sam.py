@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from infra import sam_cli
-from infra.local_stack import LocalStack
-from infra.packages import CACHE
+from aion_core.deploy import sam_cli
+from aion_core.local.stack import LocalStack
+from aion_core.packaging.packages import CACHE
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.api_process import api_process
 from tests.support.packages import package_here, told_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support.server import ROOT
 
 

@@ -17,12 +17,12 @@ from typing import Any
 import httpx
 from samtranslator.yaml_helper import yaml_parse
 
-from infra.emulator import REGION
+from aion_core.local.emulator import REGION
+from aion_core.local.lambda_events import schedule_event
+from aion_core.local.pollers import Function, QueuePoller, QueueSource
+from aion_core.local.stack import SETTINGS, client_of
+from aion_core.template.reader import Place
 from infra.gates.deployed import PACKAGED, transformed
-from infra.lambda_events import schedule_event
-from infra.local_stack import SETTINGS, client_of
-from infra.pollers import Function, QueuePoller, QueueSource
-from infra.template import Place
 from tests.support import ministack
 from tests.support.packages import package_here
 from tests.support.rest_api import RestApi, rest_api

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from infra import resources
-from infra.emulator import REGION
-from infra.local_stack import SETTINGS, LocalStack, client_of
-from infra.template import TABLE, Place, Template
+from aion_core.local import resources
+from aion_core.local.emulator import REGION
+from aion_core.local.stack import SETTINGS, LocalStack, client_of
+from aion_core.template.reader import TABLE, Place, Template
 from tests.support import ministack
 from tests.support.server import ROOT
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra import uv
-from infra.alone import alone
+from aion_core.packaging import uv
+from aion_core.packaging.file_lock import file_lock
 from tests.support.server import ROOT
 
 
@@ -15,7 +15,7 @@ def python_with(requirements: Path) -> Path:
     environment = ROOT / ".cache" / f"{requirements.stem}-{sys.version_info.major}.{sys.version_info.minor}"
     python = environment / "bin" / "python"
     stamp = environment / requirements.name
-    with alone(environment):
+    with file_lock(environment):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
             program = uv.find()
             subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
@@ -31,7 +31,7 @@ def folder_with(requirements: Path, python: str, version: str) -> Path:
     """A folder with what the lock file names for an interpreter of this version, to be put on its path; made once."""
     folder = ROOT / ".cache" / f"{requirements.stem}-for-{version}"
     stamp = folder / requirements.name
-    with alone(folder):
+    with file_lock(folder):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
             shutil.rmtree(folder, ignore_errors=True)
             install = [uv.find(), "pip", "install", "--quiet", "--target", folder, "--python", python]
@@ -50,7 +50,7 @@ def node_with(folder: Path) -> Path:
         raise NodeMissing
     environment = ROOT / ".cache" / folder.name
     lock, stamp = folder / "package-lock.json", environment / "installed.json"
-    with alone(environment):
+    with file_lock(environment):
         environment.mkdir(parents=True, exist_ok=True)
         for program in folder.iterdir():
             shutil.copy(program, environment)
@@ -70,7 +70,7 @@ def go_program(folder: Path, **sources: str) -> Path:
         raise GoMissing("go is not there (1.19 or newer): https://go.dev")
     environment = ROOT / ".cache" / folder.name
     program = environment / "program"
-    with alone(environment):
+    with file_lock(environment):
         environment.mkdir(parents=True, exist_ok=True)
         for source in folder.iterdir():
             shutil.copy(source, environment)

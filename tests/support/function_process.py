@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from infra.lambda_events import LambdaContext, sqs_event
-from infra.local_stack import LocalStack, client_of
+from aion_core.local.lambda_events import LambdaContext, sqs_event
+from aion_core.local.stack import LocalStack, client_of
 from tests.support.server import ROOT
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:queue"

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from aion_core.cli.main import aion
 from aion_core.cli.sentences import sentence
 from aion_core.errors import AionError
-from infra.local_stack import SETTINGS, LocalStack
+from aion_core.local.stack import SETTINGS, LocalStack
 from tests.support.server import ROOT
 
 STACK = "aion-test"

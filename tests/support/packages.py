@@ -5,9 +5,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.package_files import files_of
-from infra.package_plan import ROOT
-from infra.packages import Package, package
+from aion_core.packaging.files import files_of
+from aion_core.packaging.packages import Package, package
+from aion_core.packaging.plan import ROOT
 from infra.sam_local import machine_architecture
 from tests.support.runtime_emulator import lambda_python
 

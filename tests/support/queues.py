@@ -1,6 +1,6 @@
 """How many messages a queue holds: those to be had, those that somebody has, and those that are still to come."""
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 
 _COUNTED = (
     "ApproximateNumberOfMessages",

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra import sam_cli
-from infra.interpreters import interpreter
+from aion_core.deploy import sam_cli
+from aion_core.packaging.interpreters import interpreter
 from infra.sam_local import machine_architecture
 from tests.support.environments import folder_with
 from tests.support.listening import free_port

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.package_plan import NOWHERE
-from infra.template import ALARM, Template
+from aion_core.packaging.plan import NOWHERE
+from aion_core.template.reader import ALARM, Template
 
 TEMPLATE = Template(Path(__file__).parents[2] / "template.yaml", NOWHERE)
 ALARMS = TEMPLATE.resources(ALARM)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.template import Place, Template, TemplateError
+from aion_core.template.reader import Place, Template, TemplateError
 
 PLACE = Place(account="111122223333", region="eu-west-1", endpoint="http://127.0.0.1:4566", stack_name="mine")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aion_core.packaging.plan import NOWHERE
 from aion_core.settings import Settings
-from infra.package_plan import NOWHERE
-from infra.template import FUNCTION, Template
+from aion_core.template.reader import FUNCTION, Template
 from infra.template_gate import problems, transformed
 from tests.template.breaking import ROOT, TEMPLATE, Mend, broken
 

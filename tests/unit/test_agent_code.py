@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent_code import imports, missing
+from aion_core.packaging.imports import imports, missing
 
 
 @pytest.fixture

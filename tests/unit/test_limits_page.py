@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.template import Place, Template
+from aion_core.template.reader import Place, Template
 
 ROOT = Path(__file__).parents[2]
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024, "s": 1, "days": 1}

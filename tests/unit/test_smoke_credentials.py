@@ -10,8 +10,8 @@ from argon2 import PasswordHasher
 
 from aion_core.auth.api_keys import make_key
 from aion_core.auth.declaration import ApiKey, Basic
-from infra.smoke import __main__ as smoke
-from infra.smoke.credentials import Credentials, NoCredentials, is_of_aws
+from aion_core.smoke import __main__ as smoke
+from aion_core.smoke.credentials import Credentials, NoCredentials, is_of_aws
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
 from tests.unit.auth.door import Door

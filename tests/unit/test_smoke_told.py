@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from infra.smoke import __main__ as smoke
+from aion_core.smoke import __main__ as smoke
 from tests.support.listening import free_port
 
 

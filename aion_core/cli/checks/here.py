@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -132,13 +133,15 @@ def template(project: Path | None) -> Iterator[Check]:
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
-    sys.path[:0] = [str(project)]
-    try:
-        from infra.template_gate import problems
-    except ImportError:
+    if not (project / "infra" / "template_gate.py").is_file():
+        yield ok("template", f"{project / 'template.yaml'} is there; `sam validate --lint` checks it.")
+        return
+    command = [sys.executable, "-m", "infra.template_gate"]
+    ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - our own words
+    if "ModuleNotFoundError" in ran.stderr:
         yield warning("template", "It was not looked at: what checks it is not installed.", "Run `make lint`.")
         return
-    found = list(problems(project / "template.yaml"))
+    found = [line for line in ran.stderr.splitlines() if line] if ran.returncode else []
     yield from (failed("template", problem, "Mend template.yaml; `make lint` says it too.") for problem in found)
     if not found:
         yield ok("template", f"{project / 'template.yaml'} passes its gate.")

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import ASGIApp
 
 import handlers
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer, issuing
 

@@ -6,7 +6,7 @@ import boto3
 import httpx
 import pytest
 
-from infra.emulator import REGION, Emulator
+from aion_core.local.emulator import REGION, Emulator
 
 TABLE = "what-is-kept"
 LIST_TABLES = {

@@ -12,7 +12,7 @@ import pytest
 from botocore.signers import RequestSigner
 from starlette.types import ASGIApp
 
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
 from tests.unit.auth.foreign import HOOK, requests

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from aion_core import log
 from aion_core.aws import log_lines
 from aion_core.bootstrap import bell_of, build_push, build_worker, push_bell_of
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support.asgi import ask
 from tests.support.collector import Collector, exported_from_here
 from tests.support.issuer import Issuer

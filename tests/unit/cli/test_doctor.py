@@ -14,9 +14,9 @@ from aion_core.aws.health import INDEXES
 from aion_core.aws.shape import ENDS
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.bootstrap import build_app
+from aion_core.local.stack import LocalStack
 from aion_core.settings import Settings
-from infra.local_stack import LocalStack
-from infra.template import Place, Template
+from aion_core.template.reader import Place, Template
 from tests.support import operating
 from tests.support.issuer import issuing
 from tests.support.operating import Run

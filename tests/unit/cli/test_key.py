@@ -20,7 +20,7 @@ from aion_core.aws.client import Calls
 from aion_core.cli.main import aion
 from aion_core.clock import SystemClock
 from aion_core.errors import AionError
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support.declared import AION_YAML
 
 Run = Callable[..., Result]

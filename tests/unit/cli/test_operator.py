@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.local_stack import SETTINGS, LocalStack
+from aion_core.local.stack import SETTINGS, LocalStack
 from tests.support import operating
 
 COMMANDS = [["key", "list"], ["push", "list"], ["tasks", "list", "--scan"], ["dlq", "list"]]

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from aion_core.cli.main import aion
 from aion_core.errors import AionError
-from infra.local_stack import LocalStack
+from aion_core.local.stack import LocalStack
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.pushes import Pushes, a_config

@@ -7,9 +7,9 @@ import pytest
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.aws import keys
+from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
 from aion_core.web.tenants import owner_in
-from infra.local_stack import LocalStack
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation

@@ -19,13 +19,13 @@ import handlers
 from aion_core.aws.queues import body_of, push_body_of
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
+from aion_core.local.lambda_events import LambdaContext, sqs_event
+from aion_core.local.stack import LocalStack
 from aion_core.ports import Bell, ContextKey, Head, PushBell, PushConfig, Waiting
 from aion_core.protocol.aion.uris import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
 from aion_core.tasks import ingress
-from infra.lambda_events import LambdaContext, sqs_event
-from infra.local_stack import LocalStack
 from tests.support.collector import attributes, exported_from_here
 from tests.support.receiver import answers, receiving
 from tests.support.stores import dynamodb_store, new_owner

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from infra.template import BUCKET, KEY, QUEUE, TABLE, Template, TemplateError
+from aion_core.template.reader import BUCKET, KEY, QUEUE, TABLE, Template, TemplateError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

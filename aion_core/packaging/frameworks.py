@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from infra.agent_code import imports
+from aion_core.packaging.imports import imports
 
 _BY_IMPORT = {
     "google.adk": "adk",

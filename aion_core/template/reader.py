@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infra.template_file import TemplateError, load
-from infra.template_names import (
+from aion_core.template.file import TemplateError, load
+from aion_core.template.names import (
     ALARM,
     ATTRIBUTES,
     BUCKET,

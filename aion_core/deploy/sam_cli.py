@@ -5,10 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra import uv
-from infra.alone import alone
+from aion_core.packaging import uv
+from aion_core.packaging.file_lock import file_lock
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".sam"
 REQUIREMENTS = ROOT / "infra" / "sam-requirements.txt"
 # It tells AWS about every command otherwise.
@@ -24,7 +24,7 @@ def installed() -> Path:
     programs = HOME / ("Scripts" if sys.platform == "win32" else "bin")
     stamp = HOME / "requirements.sha256"
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-    with alone(HOME):
+    with file_lock(HOME):
         if not stamp.is_file() or stamp.read_text() != wanted:
             _run([uv.find(), "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
             python = str(programs / "python")

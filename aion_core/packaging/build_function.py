@@ -9,10 +9,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from infra import uv
-from infra.package_plan import BuildError
-from infra.packages import package
-from infra.template import TemplateError
+from aion_core.packaging import uv
+from aion_core.packaging.packages import package
+from aion_core.packaging.plan import BuildError
+from aion_core.template.reader import TemplateError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     AION_ARCHITECTURE and AION_PYTHON build it for another processor or Python than template.yaml's defaults.
     """
-    parser = argparse.ArgumentParser(prog="python -m infra.build_function", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m aion_core.packaging.build_function", description=__doc__)
     parser.add_argument("function", help="its logical id in template.yaml")
     parser.add_argument("target", type=Path, help="the folder to fill ($ARTIFACTS_DIR)")
     given = parser.parse_args(arguments)

@@ -19,7 +19,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import ThreadedWSGIServer
 from werkzeug.test import run_wsgi_app
 
-from infra.transactions import keep_only_what_is_touched
+from aion_core.local.transactions import keep_only_what_is_touched
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @contextmanager
-def alone(made: Path) -> Iterator[None]:
+def file_lock(made: Path) -> Iterator[None]:
     """Wait until no other process makes this; a file beside it, `made` and `.lock`, is what they wait for.
 
     On Windows, which lacks the lock, nobody waits.

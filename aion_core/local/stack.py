@@ -1,6 +1,6 @@
 """The stack of template.yaml in this process: an emulator with its tables, queues and buckets, and pollers.
 
-As a process of its own, `python -m infra.local_stack` prints one line of JSON (the endpoint, and each function's
+As a process of its own, `python -m aion_core.local.stack` prints one line of JSON (the endpoint, and each function's
 environment) when it is ready, and serves until it is told to stop.
 """
 
@@ -22,10 +22,10 @@ from typing import Any, Self
 import botocore.session
 from botocore.config import Config
 
-from infra import resources
-from infra.emulator import REGION, Emulator, EmulatorError
-from infra.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
-from infra.template import FUNCTION, Place, Template, TemplateError
+from aion_core.local import resources
+from aion_core.local.emulator import REGION, Emulator, EmulatorError
+from aion_core.local.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
+from aion_core.template.reader import FUNCTION, Place, Template, TemplateError
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ def _imported(name: str, code: Path) -> Handler:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve the stack as a process of its own."""
-    parser = argparse.ArgumentParser(prog="python -m infra.local_stack", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m aion_core.local.stack", description=__doc__)
     parser.add_argument("--template", default="template.yaml", help="the SAM template (%(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to bind (%(default)s)")
     parser.add_argument("--port", type=int, default=0, help="the port to bind; 0 takes a free one")

@@ -14,11 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra import uv
-from infra.agent_code import missing
-from infra.alone import alone
-from infra.interpreters import interpreter
-from infra.package_files import (
+from aion_core.packaging import uv
+from aion_core.packaging.file_lock import file_lock
+from aion_core.packaging.files import (
     compile_all,
     fix,
     keep_services,
@@ -28,7 +26,9 @@ from infra.package_files import (
     tidy,
     write_zip,
 )
-from infra.package_plan import PLATFORMS, ROOT, BuildError, Plan, plan, run
+from aion_core.packaging.imports import missing
+from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.plan import PLATFORMS, ROOT, BuildError, Plan, plan, run
 
 CACHE = Path(os.environ.get("AION_PACKAGE_CACHE") or ROOT / ".cache" / "packages")
 """Where what was built is kept; copies of a project may share it, since the name of a package tells what is in it."""
@@ -53,7 +53,7 @@ class Package:
     def zip(self) -> Path:
         """Return the folder's zip, made at the first call."""
         archive = self.code.with_name("package.zip")
-        with alone(archive):
+        with file_lock(archive):
             if not archive.is_file():
                 written = archive.with_suffix(".part")
                 write_zip(self.code, written)
@@ -178,7 +178,7 @@ def _put(source: str | Path, target: str | Path) -> None:
 def _once(folder: Path) -> Iterator[bool]:
     """Yield whether the folder is still to be filled; whoever asks meanwhile waits until it is."""
     is_there = folder / "built"
-    with alone(folder):
+    with file_lock(folder):
         is_new = not is_there.is_file()
         if is_new:
             _forget_old()

@@ -11,8 +11,8 @@ import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from infra.elf import stripped
-from infra.interpreters import interpreter
+from aion_core.packaging.elf import stripped
+from aion_core.packaging.interpreters import interpreter
 
 TASK_ROOT = "/var/task"
 # The first moment that a zip can tell.

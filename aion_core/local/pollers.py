@@ -10,8 +10,8 @@ from functools import partial
 from threading import Event, Semaphore, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-from infra.lambda_events import LambdaContext, schedule_event, sqs_event
-from infra.template import Place, TemplateError
+from aion_core.local.lambda_events import LambdaContext, schedule_event, sqs_event
+from aion_core.template.reader import Place, TemplateError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

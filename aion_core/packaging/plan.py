@@ -13,13 +13,13 @@ from typing import Any
 
 import yaml
 
-from infra import uv
-from infra.agent_code import imports
-from infra.frameworks import frameworks_of
-from infra.interpreters import interpreter
-from infra.template import Place, Template
+from aion_core.packaging import uv
+from aion_core.packaging.frameworks import frameworks_of
+from aion_core.packaging.imports import imports
+from aion_core.packaging.interpreters import interpreter
+from aion_core.template.reader import Place, Template
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # In a project that has aion-lambda as a dependency the first two come with the others.
 OWN_CODE = ("aion", "aion_core", "handlers")
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}

@@ -22,7 +22,7 @@ from a2a.types import (
     TaskStatus,
 )
 
-from infra.smoke.credentials import Credentials
+from aion_core.smoke.credentials import Credentials
 
 AT_WORK = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
 BINDING, VERSION = "JSONRPC", "1.0"

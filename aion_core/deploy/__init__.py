@@ -1,0 +1,1 @@
+"""Deployment of a project by SAM CLI."""

@@ -1,0 +1,14 @@
+"""Location of the files that ship beside the code: SAM template, nested stacks, handlers, build makefile."""
+
+from pathlib import Path
+
+_IN_WHEEL = Path(__file__).parent / "_shipped"
+_IN_REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def shipped() -> Path:
+    """Return the folder that holds `template.yaml`, `samconfig.toml`, `infra/` and `handlers/`.
+
+    In an installed wheel they are package data; in a checkout they stand at the repository's top.
+    """
+    return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_REPOSITORY

@@ -1,0 +1,1 @@
+"""SAM template reader: parameters, conditions, references and nested stacks."""
