@@ -9,11 +9,15 @@ from statistics import median
 from aion_core.packaging import uv
 from aion_core.packaging.interpreters import interpreter
 from aion_core.packaging.packages import Package, dependencies, package
-from aion_core.packaging.plan import PLATFORMS, ROOT, BuildError, Plan, exported
+from aion_core.packaging.plan import Plan
+from aion_core.packaging.requirements import PLATFORMS, resolved, wanted
+from aion_core.packaging.run import BuildError
+from aion_core.shipped import shipped
 from aion_core.template.reader import TemplateError
 from infra.package_load import Loaded, load
 from infra.sam_local import machine_architecture
 
+ROOT = shipped()
 LANGGRAPH, ADK = Path("aion.yaml"), Path("examples/adk/aion.yaml")
 """A config with an agent of each framework, in the project's folder as in a package."""
 MEGABYTE = 1_000_000
@@ -36,7 +40,7 @@ class Case:
     def package(self, architecture: str, python: str | None = None) -> Package:
         """Return the package, built if it is not there yet; raises as `packages.package` does."""
         configs = [ROOT / config for config in self.configs]
-        return package(self.function, architecture=architecture, python=python, configs=configs or None)
+        return package(self.function, folder=ROOT, architecture=architecture, python=python, configs=configs or None)
 
 
 # Either comes with a framework's parts that are not asked for: databases, and Google's cloud.
@@ -112,9 +116,11 @@ def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modul
 
 def _runtimes_boto3(plan: Plan) -> Path:
     """Return a folder with boto3 and what it requires, as Lambda's runtime has one."""
-    others = ("a2a-sdk", "pydantic", "pyyaml", "uuid-utils")
-    alone = exported(["sweep-function"], others)
-    return dependencies(Plan("boto3", plan.architecture, plan.python, alone, (), ()))
+    others = ("a2a-sdk", "click", "pydantic", "pyyaml", "uuid-utils")
+    alone = resolved(
+        ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
+    )
+    return dependencies(Plan("boto3", plan.architecture, plan.python, alone, ()))
 
 
 def results() -> Iterator[Result]:

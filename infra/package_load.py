@@ -8,7 +8,9 @@ from pathlib import Path
 
 from aion_core.packaging.interpreters import interpreter
 from aion_core.packaging.packages import Package
-from aion_core.packaging.plan import NOWHERE, ROOT, BuildError
+from aion_core.packaging.plan import NOWHERE
+from aion_core.packaging.run import BuildError
+from aion_core.shipped import shipped
 from aion_core.template.reader import Template
 
 # What Lambda sets for every function, and what a start needs to know of it.
@@ -57,7 +59,7 @@ def load(
     python = interpreter(package.plan.python)
     if python is None:
         raise BuildError(f"no Python {package.plan.python} is on this machine")
-    template = Template(ROOT / "template.yaml", NOWHERE, {"Architecture": package.plan.architecture})
+    template = Template(shipped() / "template.yaml", NOWHERE, {"Architecture": package.plan.architecture})
     environ: Mapping[str, str] = {**template.environment(package.plan.function), **_LAMBDAS}
     if config:
         environ = {**environ, "AION_CONFIG": config}

@@ -5,6 +5,7 @@ import sys
 import click
 
 from aion_core import __version__
+from aion_core.cli.build import build
 from aion_core.cli.card import card
 from aion_core.cli.dev import dev
 from aion_core.cli.dlq import dlq
@@ -27,7 +28,7 @@ def aion() -> None:
     """
 
 
-for command in (dev, doctor, card, key, user, tasks, push, dlq):
+for command in (dev, build, doctor, card, key, user, tasks, push, dlq):
     aion.add_command(command)
 
 

@@ -1,5 +1,6 @@
 """Which frameworks a deployment's agents are written with, told by what their code imports; none of it is run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from aion_core.packaging.imports import imports
@@ -18,12 +19,12 @@ _BY_IMPORT = {
 FRAMEWORKS = frozenset(filter(None, _BY_IMPORT.values()))
 
 
-def frameworks_of(file: Path, folder: Path) -> set[str]:
-    """Return the frameworks that the agent's file imports, by itself or by a file of the folder's that it imports.
+def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
+    """Return the frameworks that the agent's file imports, by itself or by a file in these folders that it imports.
 
     Where no import tells of one the agent comes from somebody else's package: it may be of any.
     """
-    names = {each.name for each in imports(file, [folder, file.parent])}
+    names = {each.name for each in imports(file, [*roots, file.parent])}
     told = {
         framework for name in names for start, framework in _BY_IMPORT.items() if f"{name}.".startswith(f"{start}.")
     }

@@ -1,4 +1,4 @@
-"""Builds the package of a function, once: a second time it is taken from .cache, while nothing has changed that it is made of.
+"""Builds the package of a function; a second build of the same plan takes it from the cache.
 
 Nothing but wheels goes in, so every machine builds for each of Lambda's processors, without docker.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core.packaging import uv
+from aion_core.packaging.cache import cache
 from aion_core.packaging.file_lock import file_lock
 from aion_core.packaging.files import (
     compile_all,
@@ -28,10 +29,10 @@ from aion_core.packaging.files import (
 )
 from aion_core.packaging.imports import missing
 from aion_core.packaging.interpreters import interpreter
-from aion_core.packaging.plan import PLATFORMS, ROOT, BuildError, Plan, plan, run
+from aion_core.packaging.plan import Plan, plan
+from aion_core.packaging.requirements import PLATFORMS
+from aion_core.packaging.run import BuildError, run
 
-CACHE = Path(os.environ.get("AION_PACKAGE_CACHE") or ROOT / ".cache" / "packages")
-"""Where what was built is kept; copies of a project may share it, since the name of a package tells what is in it."""
 LAMBDA_LIMIT = 250 * 1024 * 1024
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
 """What the project's own code asks of AWS, and what boto3 may ask to sign in."""
@@ -61,47 +62,54 @@ class Package:
         return archive
 
     def __str__(self) -> str:
-        return f"{self.plan.function}: {self.size / 1e6:.0f} MB for {self.plan.architecture}, Python {self.plan.python}"
+        size = f"{self.plan.function}: {self.size / 1e6:.0f} MB for {self.plan.architecture}, Python {self.plan.python}"
+        agents = ", ".join(f"{agent.id} ({agent.path})" for agent in self.plan.agents)
+        return f"{size}; agents: {agents}" if agents else f"{size}; no agents"
 
 
 def package(
-    function: str, *, architecture: str | None = None, python: str | None = None, configs: Sequence[Path] | None = None
+    function: str,
+    *,
+    folder: Path | None = None,
+    architecture: str | None = None,
+    python: str | None = None,
+    configs: Sequence[Path] | None = None,
 ) -> Package:
     """Return the function's package, built if it is not there yet; processes that ask at once share one build.
 
     The arguments are those of `package_plan.plan`, and so are the errors.
     """
-    planned = plan(function, architecture=architecture, python=python, configs=configs)
-    folder = CACHE / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
-    with _once(folder) as is_new:
+    planned = plan(function, folder=folder, architecture=architecture, python=python, configs=configs)
+    place = cache() / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
+    with _once(place) as is_new:
         if is_new:
             _check_agents(planned)
             made = dependencies(planned)
             # Links, not copies: neither is changed any more.
-            shutil.copytree(made, folder / "code", copy_function=os.link, dirs_exist_ok=True)
-            _add_the_projects(planned, folder / "code")
+            shutil.copytree(made, place / "code", copy_function=os.link, dirs_exist_ok=True)
+            _add_files(planned, place / "code")
     reason = None if interpreter(planned.python) else no_compiler(planned.python)
     warning = f"no .pyc files, so that each cold start compiles what it imports: {reason}" if reason else None
-    return Package(planned, folder / "code", size_of(folder / "code"), warning)
+    return Package(planned, place / "code", size_of(place / "code"), warning)
 
 
 def build(planned: Plan, target: Path) -> None:
     """Fill an empty folder with all that the function needs, from nothing; raises BuildError or UvMissing."""
     _check_agents(planned)
-    installdependencies(planned, target)
-    _add_the_projects(planned, target)
+    install_dependencies(planned, target)
+    _add_files(planned, target)
 
 
 def dependencies(planned: Plan) -> Path:
     """Return the folder that holds what the plan requires: the same for every state of the project's own code."""
-    folder = CACHE / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
+    folder = cache() / f"dependencies-{planned.architecture}-{planned.python}-{planned.dependencies_digest}"
     with _once(folder) as is_new:
         if is_new:
-            installdependencies(planned, folder / "code")
+            install_dependencies(planned, folder / "code")
     return folder / "code"
 
 
-def installdependencies(planned: Plan, target: Path) -> None:
+def install_dependencies(planned: Plan, target: Path) -> None:
     """Fill an empty folder with the distributions that the plan requires; raises BuildError or UvMissing."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -128,10 +136,10 @@ def _check_agents(planned: Plan) -> None:
     program = interpreter(planned.python)
     for agent in planned.agents if program else ():
         asks = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
-        command = [str(program), "-I", "-c", asks, str(agent)]
+        command = [str(program), "-I", "-c", asks, str(agent.file)]
         ran = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own words
         if ran.returncode:
-            raise BuildError(f"{agent.relative_to(ROOT)} is not valid Python {planned.python}:\n{_told(ran.stderr)}")
+            raise BuildError(f"{planned.place(agent.file)} is not valid Python {planned.python}:\n{_told(ran.stderr)}")
 
 
 def _told(traceback: str) -> str:
@@ -139,38 +147,38 @@ def _told(traceback: str) -> str:
     return traceback[max(traceback.rfind("  File "), 0) :].rstrip()
 
 
-def _add_the_projects(planned: Plan, target: Path) -> None:
-    copies = [target / source.relative_to(ROOT) for source in planned.sources]
-    for source, copy in zip(planned.sources, copies, strict=True):
-        _copy(source, copy)
-    places = [target, *(target / root.relative_to(ROOT) for root in planned.roots)]
-    for lost in missing(planned.agents, planned.roots, places):
+def _add_files(planned: Plan, target: Path) -> None:
+    """Add aion's own files and the project's to the dependencies; raises BuildError where something does not fit."""
+    for place, file in planned.files:
+        _put(file, target / place)
+    places = [target, *(target / planned.place(root) for root in planned.roots)]
+    for lost in missing([agent.file for agent in planned.agents], planned.roots, places):
         raise BuildError(
-            f"{lost.file.relative_to(ROOT)} imports {lost.name}, which is not in the package: "
-            f"`uv add --group agents …` brings what agents need besides their framework (docs/packages.md)"
+            f"{planned.place(lost.file)} imports {lost.name}, which is not in the package: "
+            f"`aion add` brings a dependency into pyproject.toml or requirements.txt (docs/packages.md)"
         )
     keep_services(target, SERVICES)
-    compile_all(target, planned.python, copies)
+    tops = {place.split("/")[0] for place, _ in planned.files}
+    compile_all(target, planned.python, [target / top for top in sorted(tops) if _is_python(target / top)])
     fix(target)
     size = size_of(target)
     if size > LAMBDA_LIMIT:
+        largest = sorted(planned.files, key=lambda file: file[1].stat().st_size, reverse=True)[:3]
+        told = ", ".join(f"{place} ({file.stat().st_size / 1e6:.0f} MB)" for place, file in largest)
         raise BuildError(
-            f"{planned.function} has {size / 1024**2:.0f} MB, and Lambda takes 250: give its group fewer dependencies"
+            f"{planned.function} has {size / 1024**2:.0f} MB, and Lambda takes 250: use fewer dependencies, or leave files "
+            f"out by .aionignore; the largest of the project are {told}"
         )
 
 
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        needless = shutil.ignore_patterns("__pycache__", "*.pyc")
-        shutil.copytree(source, target, dirs_exist_ok=True, ignore=needless, copy_function=_put)
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _put(source, target)
+def _is_python(path: Path) -> bool:
+    return path.is_dir() or path.suffix == ".py"
 
 
-def _put(source: str | Path, target: str | Path) -> None:
-    """Copy a file; what a dependency has there under the same name is left as it is for the packages that share it."""
-    Path(target).unlink(missing_ok=True)
+def _put(source: Path, target: Path) -> None:
+    """Copy a file; the link that a dependency has there under the same name stays whole for packages that share it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
     shutil.copy(source, target)
 
 
@@ -183,12 +191,12 @@ def _once(folder: Path) -> Iterator[bool]:
         if is_new:
             _forget_old()
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+            folder.mkdir(mode=0o700)
         yield is_new
         is_there.touch()
 
 
 def _forget_old() -> None:
-    for is_there in CACHE.glob("*/built"):
+    for is_there in cache().glob("*/built"):
         if time.time() - is_there.stat().st_mtime > _FORGOTTEN_AFTER:
             shutil.rmtree(is_there.parent, ignore_errors=True)

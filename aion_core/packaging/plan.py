@@ -1,83 +1,104 @@
-"""What goes into the package of a function: which groups of the lock, for which processor, and which code of the project.
+"""Plan of a function's package: its requirements, its processor, the project's files and the agents among them.
 
-Whatever can be wrong with it is told here, before anything is installed.
+Whatever can be wrong with it is reported here, before anything is installed.
 """
 
 import hashlib
+import os
 import re
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from aion_core.packaging import uv
+import aion_core
 from aion_core.packaging.frameworks import frameworks_of
-from aion_core.packaging.imports import imports
 from aion_core.packaging.interpreters import interpreter
+from aion_core.packaging.requirements import FUNCTION_EXTRAS, PLATFORMS, UNUSED, Wanted, resolved, wanted
+from aion_core.packaging.run import BuildError, run
+from aion_core.packaging.selection import Selection, select
+from aion_core.shipped import shipped
 from aion_core.template.reader import Place, Template
 
-ROOT = Path(__file__).resolve().parents[2]
-# In a project that has aion-lambda as a dependency the first two come with the others.
-OWN_CODE = ("aion", "aion_core", "handlers")
-PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
 # Names follow from where a stack is; what is built does not.
 NOWHERE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
-# What the code of a function that runs no agent never imports, though a distribution that it needs requires it; what only
-# that one needs goes with it. Its boto3 is the runtime's, which is old: its calls are older (docs/decisions/0016).
-LEFT_OUT = {
-    "PushFunction": ("boto3", "google-api-core", "pyyaml"),
-    "SweepFunction": ("boto3", "google-api-core", "pydantic"),
-}
 # The code that makes a package of a plan: a change of it may change the package.
-BUILDERS = ("elf.py", "package_files.py", "packages.py")
+BUILDERS = ("elf.py", "files.py", "packages.py")
+AUTHORS_NAMES = ("adk", "langgraph", "shared")
+"""The folders of `aion`, the namespace from which agents import."""
+NOT_ON_LAMBDA = frozenset({"_shipped", "cli", "deploy", "dev", "local", "packaging", "smoke", "template", "testing"})
+"""Parts of aion_core that serve, build and deploy a project on a person's machine."""
+RESERVED = ("aion", "aion_core", "handlers")
+"""Names at a package's top that are aion-lambda's own."""
 
 
-class BuildError(Exception):
-    """The function cannot be built; the message says what to mend."""
+@dataclass(frozen=True)
+class PackagedAgent:
+    """An agent that a function runs."""
+
+    id: str
+    path: str
+    """As aion.yaml names it."""
+    file: Path
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a package is made from; the same plan gives the same bytes."""
+    """All that a package is made from; the same plan gives the same bytes."""
 
     function: str
     architecture: str
     python: str
     requirements: str
-    """The versions of the lock, with their hashes, as pip reads them."""
-    sources: tuple[Path, ...]
-    """The project's folders and files, each in the root."""
-    agents: tuple[Path, ...]
-    """The file of each agent, in one of the sources."""
+    """Exact versions with their hashes, as pip reads them."""
+    files: tuple[tuple[str, Path], ...]
+    """Each file's place in the package, and the file."""
+    agents: tuple[PackagedAgent, ...] = ()
+    folder: Path | None = None
+    """The project's folder, whose files have the same places in the package."""
     roots: tuple[Path, ...] = ()
-    """The folders in which the agents' code finds the project's own."""
+    """The project's folders in which its modules are found."""
+    selection: Selection | None = None
+    """The project's files, where the function runs agents."""
 
     @property
     def dependencies_digest(self) -> str:
         """A hash of all that the dependencies' part follows from: the plan, and the code and the Python that make it."""
         compiler = _version_of(interpreter(self.python))
         digest = hashlib.sha256(repr((self.architecture, self.python, self.requirements, compiler)).encode())
-        return _digest_of([Path(__file__).with_name(name) for name in BUILDERS], digest)
+        builders = [(name, Path(__file__).with_name(name)) for name in BUILDERS]
+        return _digest_of(builders, digest)
 
     @property
     def digest(self) -> str:
         """A hash of all that the package follows from."""
         digest = hashlib.sha256(repr((self.function, self.dependencies_digest)).encode())
-        return _digest_of([file for source in self.sources for file in code_of(source)], digest)
+        return _digest_of(self.files, digest)
+
+    def place(self, path: Path) -> Path:
+        """Return where a file or folder of the project's lies in the package, relative to its top."""
+        assert self.folder is not None  # noqa: S101  # a plan with files of a project has its folder
+        return path.relative_to(self.folder)
 
 
 def plan(
-    function: str, *, architecture: str | None = None, python: str | None = None, configs: Sequence[Path] | None = None
+    function: str,
+    *,
+    folder: Path | None = None,
+    architecture: str | None = None,
+    python: str | None = None,
+    configs: Sequence[Path] | None = None,
 ) -> Plan:
-    """Return what the package of template.yaml's function is made from.
+    """Return what the package of a function is made from, in the project of this folder (the current one).
 
-    The processor and the Python are the template's, and the agents those of its AION_CONFIG, unless others are given. Raises
-    BuildError, TemplateError or UvMissing.
+    The processor and the Python are those of its template.yaml, or of aion-lambda's own where it has none, and the agents
+    those of the template's AION_CONFIG, unless others are given. Raises BuildError, TemplateError or UvMissing.
     """
-    template = Template(ROOT / "template.yaml", NOWHERE, {"Architecture": architecture} if architecture else None)
+    folder = (folder or Path.cwd()).resolve()
+    template = Template(template_of(folder), NOWHERE, {"Architecture": architecture} if architecture else None)
     properties = template.resolved(function, "Runtime", "Architectures")
     (architecture,) = properties.get("Architectures") or ["x86_64"]
     if architecture not in PLATFORMS:
@@ -85,93 +106,152 @@ def plan(
     python = python or properties["Runtime"].removeprefix("python")
     if not re.fullmatch(r"3\.\d+", python):
         raise BuildError(f"{python!r} is no Python that could be built for: AION_PYTHON is like 3.13")
+    if function not in FUNCTION_EXTRAS:
+        raise BuildError(
+            f"{function} is not one of aion's functions ({', '.join(FUNCTION_EXTRAS)}): it has no package here"
+        )
 
     named = template.environment(function).get("AION_CONFIG")
-    if configs is None or not named:
-        configs = [ROOT / named] if named else []
-    agents = {file: config.parent for config in configs for file in agent_files(config)}
-    frameworks = {framework for file, folder in agents.items() for framework in frameworks_of(file, folder)}
-    groups = [_group(function), *(f"{framework}-agents" for framework in sorted(frameworks))]
-    groups += ["agents"] if agents else []
-    requirements = exported(groups, LEFT_OUT.get(function, ()))
-    roots = tuple(dict.fromkeys([*agents.values(), *(file.parent for file in agents)]))
-    code = [file for agent in agents for file in (agent, *_imported(agent, roots))]
-    sources = tuple(dict.fromkeys(_sources(configs, code)))
-    return Plan(function, architecture, python, requirements, sources, tuple(agents), roots)
+    project = wanted(folder)
+    if not named:
+        requirements = resolved(
+            [*FUNCTION_EXTRAS[function], *sorted(project.extras)],
+            Wanted(lock=project.lock),
+            without=UNUSED.get(function, ()),
+            architecture=architecture,
+            python=python,
+            folder=folder,
+        )
+        return Plan(function, architecture, python, requirements, tuple(own_files()))
+
+    if configs is None:
+        configs = [folder / named]
+        _check_config_is_built(configs[0])
+    agents = [agent for config in configs for agent in agents_of(config, folder)]
+    roots = tuple(dict.fromkeys(root for config in configs for root in _roots(config.resolve().parent, agents, folder)))
+    frameworks = {each for agent in agents for each in frameworks_of(agent.file, roots)}
+    requirements = resolved(
+        [*FUNCTION_EXTRAS[function], *sorted(frameworks), *sorted(project.extras)],
+        project,
+        without=(),
+        architecture=architecture,
+        python=python,
+        folder=folder,
+    )
+    selection = select(folder)
+    if selection.private_keys:
+        raise BuildError(
+            f"{', '.join(selection.private_keys)} looks like a private key, which does not belong into a package: move it "
+            "out of the folder, or name it in .aionignore; agents read keys from aion.yaml's `secrets`"
+        )
+    needed = [*configs, *(agent.file for agent in agents)]
+    files = [*own_files(), *_project_files(selection, folder, needed, is_aion=project.is_aion)]
+    return Plan(function, architecture, python, requirements, tuple(files), tuple(agents), folder, roots, selection)
 
 
-def code_of(source: Path) -> Iterator[Path]:
-    """Yield the files of a folder that are shipped, in one order for all machines; a file is its own."""
-    if source.is_file():
-        yield source
-        return
-    for file in sorted(source.rglob("*"), key=lambda file: file.as_posix()):
-        if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".pyc":
-            yield file
+def template_of(folder: Path) -> Path:
+    """Return the project's template.yaml, or aion-lambda's own where it has none."""
+    own = folder / "template.yaml"
+    return own if own.is_file() else shipped() / "template.yaml"
 
 
-def agent_files(config: Path) -> list[Path]:
-    """Return the files of the agents that a config names; raises BuildError."""
+def own_files() -> Iterator[tuple[str, Path]]:
+    """Yield the files of aion-lambda that run on Lambda, from the installation that builds."""
+    code = Path(aion_core.__file__).resolve().parent
+    yield from _code(code, "aion_core", NOT_ON_LAMBDA)
+    for name in AUTHORS_NAMES:
+        yield from _code(code.parent / "aion" / name, f"aion/{name}")
+    yield from _code(shipped() / "handlers", "handlers")
+
+
+def agents_of(config: Path, folder: Path) -> list[PackagedAgent]:
+    """Return the agents that a config names, with their files; raises BuildError."""
     if not config.is_file():
-        raise BuildError(f"{config.name} is not there, which AION_CONFIG of template.yaml names")
+        raise BuildError(
+            f"{config.name} is not in {config.parent}, and the functions read their agents from it: "
+            "write one (docs/aion-yaml.md), or let `aion init` write it"
+        )
     try:
         document: Any = yaml.safe_load(config.read_text(encoding="utf-8"))
-        paths = [agent["path"] for agent in document["aion"]["agents"].values()]
+        paths = {str(name): str(agent["path"]) for name, agent in document["aion"]["agents"].items()}
     except yaml.YAMLError as error:
         raise BuildError(f"{config.name} is no YAML: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise BuildError(f"{config.name} names no path for its agents: aion.agents.<id>.path") from error
-    return [_agent_file(path, config.parent) for path in paths]
+    found = [(name, path, _agent_file(path, config.resolve().parent, folder)) for name, path in paths.items()]
+    return [PackagedAgent(*each) for each in found]
 
 
-def run(command: Sequence[str]) -> str:
-    """Run a program and return what it prints; raises BuildError with what it says where it fails."""
-    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - no shell, and our own words
-    if done.returncode:
-        raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
-    return done.stdout
+def _check_config_is_built(config: Path) -> None:
+    """Refuse to build another config than the one that AION_CONFIG names: its agents are the ones that were tried."""
+    given = os.environ.get("AION_CONFIG")
+    if given and Path(given).expanduser().resolve() != config.resolve():
+        raise BuildError(
+            f"AION_CONFIG names {given}, and this builds {config}: build in the folder of that file, or unset AION_CONFIG"
+        )
 
 
-def _group(function: str) -> str:
-    """Return the dependency group of a function: ApiFunction's is api-function."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", function).lower()
+def _agent_file(path: str, folder: Path, project: Path) -> Path:
+    """Return the file of an agent's `file.py[:name]`, `pkg.module[:name]` or folder; raises BuildError."""
+    module = path.partition(":")[0]
+    for base in (folder, folder / "src"):
+        named = base / (module if module.endswith(".py") or "/" in module else module.replace(".", "/"))
+        places = (named, named.with_suffix(".py"), named / "agent.py", named / "__init__.py")
+        for place in places:
+            if place.is_file() and project in place.resolve().parents:
+                return place.resolve()
+    raise BuildError(f"the agent {path!r} is not in the project's folder, {project}")
 
 
-def exported(groups: Sequence[str], without: Sequence[str]) -> str:
-    """Return what the lock has for these groups, less some distributions and what only they require; raises BuildError."""
-    command = [uv.find(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--project", str(ROOT)]
-    command += [*(f"--only-group={group}" for group in groups), *(f"--prune={name}" for name in without)]
-    return run([*command, "--no-emit-project"])
+def _roots(config_folder: Path, agents: Sequence[PackagedAgent], project: Path) -> Iterator[Path]:
+    """Yield the folders in which the agents' modules are found, as when they are served."""
+    yield config_folder
+    if (config_folder / "src").is_dir():
+        yield config_folder / "src"
+    for agent in agents:
+        yield agent.file.parent
+        packages = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), agent.file.parents))
+        if packages and project in packages[-1].parents:
+            yield packages[-1].parent
 
 
-def _sources(configs: Sequence[Path], code: Sequence[Path]) -> Iterator[Path]:
-    """Yield what a function may import or read; of the agents' code those are the outermost folders that it lies in."""
-    yield from (ROOT / name for name in OWN_CODE if (ROOT / name).is_dir())
-    outermost = sorted({ROOT / file.relative_to(ROOT).parts[0] for file in code})
-    yield from outermost
-    yield from (config for config in configs if not any(folder in config.parents for folder in outermost))
+def _project_files(
+    selection: Selection, folder: Path, needed: Sequence[Path], *, is_aion: bool
+) -> Iterator[tuple[str, Path]]:
+    """Yield the project's files; raises BuildError where one would replace aion's own, or a needed one is left out."""
+    chosen = set(selection.files)
+    for file in needed:
+        if file.resolve() not in chosen:
+            left = [
+                each for each in selection.left_out if f"{file.resolve().relative_to(folder)}/".startswith(each.path)
+            ]
+            reason = f": {left[0].reason}" if left else ""
+            raise BuildError(f"{file.relative_to(folder)} is left out of the package{reason}")
+    for file in selection.files:
+        place = file.relative_to(folder).as_posix()
+        first = place.split("/")[0].removesuffix(".py")
+        if first not in RESERVED:
+            yield place, file
+        elif not is_aion:
+            raise BuildError(
+                f"{place}: a package has aion's own code in {first}, so that yours needs another name: rename it, "
+                "or name it in .aionignore"
+            )
 
 
-def _imported(agent: Path, roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield the project's files that the agent's code imports."""
-    for each in imports(agent, roots):
-        yield from (file for file in each.found if ROOT in file.parents)
+def _code(folder: Path, place: str, without: Iterable[str] = ()) -> Iterator[tuple[str, Path]]:
+    for file in sorted(folder.rglob("*"), key=lambda file: file.as_posix()):
+        inside = file.relative_to(folder)
+        if not file.is_file() or "__pycache__" in inside.parts or file.suffix == ".pyc":
+            continue
+        if inside.parts[0].removesuffix(".py") not in without:
+            yield f"{place}/{inside.as_posix()}", file
 
 
-def _agent_file(path: str, folder: Path) -> Path:
-    """Return the file of an agent's `file.py[:name]` or `pkg.module[:name]`."""
-    module = str(path).partition(":")[0]
-    named = folder / (module if module.endswith(".py") else module.replace(".", "/"))
-    found = [each.resolve() for each in (named, named.with_suffix(".py"), named / "__init__.py") if each.is_file()]
-    if not found or ROOT not in found[0].parents:
-        raise BuildError(f"the agent {path!r} is not in the project's folder")
-    return found[0]
-
-
-def _digest_of(files: Iterable[Path], digest: "hashlib._Hash") -> str:
-    for file in files:
+def _digest_of(files: Iterable[tuple[str, Path]], digest: "hashlib._Hash") -> str:
+    for place, file in files:
         content = file.read_bytes()
-        digest.update(f"\n{file.relative_to(ROOT).as_posix()} {len(content)}\n".encode() + content)
+        digest.update(f"\n{place} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:20]
 
 

@@ -14,16 +14,20 @@ from types import CodeType
 import pytest
 
 from aion_core.packaging import uv
+from aion_core.packaging.cache import cache
 from aion_core.packaging.files import files_of, keep_services, tidy, write_again, write_zip
 from aion_core.packaging.interpreters import interpreter
-from aion_core.packaging.packages import CACHE, SERVICES, build, dependencies, package
-from aion_core.packaging.plan import ROOT, BuildError, Plan, plan
+from aion_core.packaging.packages import SERVICES, build, dependencies, package
+from aion_core.packaging.plan import Plan, plan
+from aion_core.packaging.run import BuildError
+from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, foreign, size
 from infra.package_load import load
 from infra.sam_local import machine_architecture
 from tests.support.packages import checkout, package_here, told_of
 from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
 
+ROOT = shipped()
 MACHINES = {"x86_64": 62, "arm64": 183}
 """What ELF calls Lambda's processors."""
 # Where no package has been built yet, and uv has nothing of what goes into one, a test waits for several.
@@ -42,7 +46,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_build(folder: Path, function: str, target: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "aion_core.packaging.build_function", function, str(target)]
+    command = [sys.executable, "-m", "aion_core.cli", "build", function, "--to", str(target)]
     return subprocess.run(command, cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True)
 
 
@@ -106,34 +110,37 @@ def test_a_deployment_of_an_adk_agent_carries_adk_and_nothing_of_the_other() -> 
     assert not names & {"langgraph", "langchain_core", "langsmith"}
 
 
-def test_an_agents_own_code_is_shipped_wherever_it_lies_and_so_is_what_the_agents_group_names(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """R52, R109: an agent in the project's folder imports its neighbours, and theirs; what nobody imports stays away."""
+def test_package_holds_project_files_and_agents_group(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In aion-lambda's own checkout an agent's file may lie anywhere; .aionignore says what stays away."""
     project = checkout(tmp_path_factory.mktemp("own"))
     files = {
         "agent.py": "from langgraph.graph import StateGraph\nimport words\n",
         "words.py": "def late():\n    from bank.money import euros\n",
         "bank/money.py": "",
-        "other.py": "",
+        "prompts/hello.txt": "Hello",
+        "aion.yaml": "aion: {agents: {mine: {path: agent.py}}}",
     }
     for name, text in files.items():
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(text)
-    (project / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
     lock = project / "uv.lock"
-    # What `uv add --group agents click` writes, without a network.
+    # As `uv add --group agents click` writes it, without a network.
     groups = "[package.dev-dependencies]\n"
     lock.write_text(lock.read_text().replace(groups, groups + 'agents = [{ name = "click" }]\n'))
-    asks = "from aion_core.packaging.plan import plan; p = plan('TaskFunction'); print(p.requirements, *p.sources, sep='\\n')"
-    done = subprocess.run([sys.executable, "-c", asks], cwd=project, capture_output=True, text=True)
-    told = done.stdout.splitlines()
-    sources = {line.removeprefix(f"{project}/") for line in told if line.startswith(str(project))}
-    assert (sources, done.stderr) == (
-        {"aion", "aion_core", "handlers", "agent.py", "words.py", "bank", "aion.yaml"},
-        "",
+    pyproject = project / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace("agents = []", 'agents = ["click"]'))
+    asks = (
+        "from aion_core.packaging.plan import plan; p = plan('TaskFunction')\n"
+        "print(p.requirements, *(place for place, _ in p.files), sep='\\n')"
     )
-    assert [line for line in told if line.startswith("click==")]
+    done = subprocess.run([sys.executable, "-c", asks], cwd=project, capture_output=True, text=True)
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert set(files) <= set(lines)
+    assert {line.split("/")[0] for line in lines if "/" in line and "@" not in line} == {
+        "aion", "aion_core", "handlers", "bank", "examples", "prompts",
+    }  # fmt: skip
+    assert [line for line in lines if line.startswith("click==")]
 
 
 def test_it_is_built_for_arm_unless_something_else_is_asked_for(copied: Path) -> None:
@@ -291,7 +298,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
     """Two processes that ask at once share a build."""
     environ = {**os.environ, "UV": uv.find(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
     environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
-    command = [sys.executable, "-m", "aion_core.packaging.build_function", "SweepFunction"]
+    command = [sys.executable, "-m", "aion_core.cli", "build", "SweepFunction", "--to"]
     both = [
         subprocess.Popen([*command, str(tmp_path / name)], cwd=copied, env=environ, stderr=subprocess.PIPE, text=True)
         for name in ("one", "two")
@@ -346,7 +353,7 @@ def test_a_function_that_the_template_does_not_have_is_told_of(copied: Path, tmp
 def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
     # Published as its source alone.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
-    planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, (), ())
+    planned = Plan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
     with pytest.raises(BuildError, match=r"each dependency has to have a wheel(.|\n)*docopt"):
         build(planned, tmp_path / "code")
 
@@ -355,16 +362,14 @@ def test_an_import_that_nothing_in_the_package_answers_is_named(copied: Path, tm
     """R52: on AWS every turn would fail by it."""
     agent = copied / "examples" / "echo" / "agent.py"
     right = agent.read_text()
-    shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(CACHE)}
+    shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(cache())}
     try:
         agent.write_text(f"import moto.core\n{right}")
         done = run_build(copied, "TaskFunction", tmp_path, AION_PYTHON=lambda_python()[1], **shared)
     finally:
         agent.write_text(right)
     assert done.returncode == 1
-    assert (
-        "examples/echo/agent.py imports moto.core, which is not in the package: `uv add --group agents" in done.stderr
-    )
+    assert "examples/echo/agent.py imports moto.core, which is not in the package: `aion add`" in done.stderr
 
 
 @has_lambdas_python
@@ -374,7 +379,7 @@ def test_an_agent_that_is_no_python_is_named(copied: Path, tmp_path: Path) -> No
     try:
         agent.write_text(right + "def (\n")
         # With the dependencies that other tests have built, too.
-        shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(CACHE)}
+        shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(cache())}
         done = run_build(copied, "TaskFunction", tmp_path, **shared)
     finally:
         agent.write_text(right)

@@ -16,7 +16,7 @@ import pytest
 
 from aion_core.deploy import sam_cli
 from aion_core.local.stack import LocalStack
-from aion_core.packaging.packages import CACHE
+from aion_core.packaging.cache import cache
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.api_process import api_process
 from tests.support.packages import package_here, told_of
@@ -75,7 +75,7 @@ def built(sam: Path, copied: Path) -> Path:
         cwd=copied,
         AION_ARCHITECTURE=architecture,
         AION_PYTHON=lambda_python()[1],
-        AION_PACKAGE_CACHE=str(CACHE),
+        AION_PACKAGE_CACHE=str(cache()),
     )
     return copied / ".aws-sam" / "build"
 

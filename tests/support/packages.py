@@ -7,14 +7,18 @@ from pathlib import Path
 
 from aion_core.packaging.files import files_of
 from aion_core.packaging.packages import Package, package
-from aion_core.packaging.plan import ROOT
+from aion_core.shipped import shipped
 from infra.sam_local import machine_architecture
 from tests.support.runtime_emulator import lambda_python
+
+ROOT = shipped()
 
 
 def package_here(function: str, configs: Sequence[Path] | None = None) -> Package:
     """The function's package for this machine's processor and, where it is there, Lambda's Python; not to be changed."""
-    return package(function, architecture=machine_architecture(), python=lambda_python()[1], configs=configs)
+    return package(
+        function, folder=ROOT, architecture=machine_architecture(), python=lambda_python()[1], configs=configs
+    )
 
 
 def told_of(folder: Path) -> dict[str, tuple[int, float, str]]:
@@ -34,6 +38,6 @@ def checkout(folder: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("aion", "aion_core", "examples", "handlers", "infra"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    for name in ("aion.yaml", "pyproject.toml", "template.yaml", "uv.lock"):
+    for name in (".aionignore", "aion.yaml", "pyproject.toml", "template.yaml", "uv.lock"):
         shutil.copy(ROOT / name, folder)
     return folder

@@ -26,7 +26,7 @@ def test_an_import_tells_of_a_framework(case: str, tmp_path: Path) -> None:
     """R109, fixed decision 11: where nothing is told it may be of any."""
     code, frameworks = CODE[case]
     (tmp_path / "agent.py").write_text(code)
-    assert frameworks_of(tmp_path / "agent.py", tmp_path) == frameworks
+    assert frameworks_of(tmp_path / "agent.py", [tmp_path]) == frameworks
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_a_neighbour_that_is_imported_tells_too(statement: str, tmp_path: Path) 
     (package / "sub" / "__init__.py").write_text("from ..sub import tree")
     (package / "sub" / "tree.py").write_text("from google.adk.agents import BaseAgent\nfrom mine import agent")
     (package / "other.py").write_text("import langgraph")
-    assert frameworks_of(package / "agent.py", tmp_path) == {"adk"}
+    assert frameworks_of(package / "agent.py", [tmp_path]) == {"adk"}
 
 
 def test_the_examples_tell(tmp_path: Path) -> None:
-    assert frameworks_of(ROOT / "examples/adk/agent.py", ROOT) == {"adk"}
-    assert frameworks_of(ROOT / "examples/echo/agent.py", ROOT) == {"langgraph"}
+    assert frameworks_of(ROOT / "examples/adk/agent.py", [ROOT]) == {"adk"}
+    assert frameworks_of(ROOT / "examples/echo/agent.py", [ROOT]) == {"langgraph"}

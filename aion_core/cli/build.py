@@ -1,0 +1,96 @@
+"""`aion build`: the Lambda packages of the project's functions, as zips, or one in a folder for `sam build`."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from aion_core.errors import ConfigurationError
+
+
+@click.command(
+    short_help="Build the functions' Lambda packages.",
+    epilog="""\b
+Examples:
+  aion build                                  all packages, as zips in .aion/build
+  aion build ApiFunction --architecture x86_64
+  aion build ApiFunction --to "$ARTIFACTS_DIR"    what `sam build` runs by the Makefile""",
+)
+@click.argument("functions", nargs=-1)
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Put the files of one function's package into this folder, unzipped.",
+)
+@click.option(
+    "--zips",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".aion/build"),
+    show_default=True,
+    help="The folder for the zips.",
+)
+@click.option(
+    "--architecture",
+    type=click.Choice(["arm64", "x86_64"]),
+    envvar="AION_ARCHITECTURE",
+    show_envvar=True,
+    help="The functions' processor.  [default: the template's]",
+)
+@click.option(
+    "--python", envvar="AION_PYTHON", show_envvar=True, help="The functions' Python.  [default: the template's]"
+)
+def build(
+    functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None, python: str | None
+) -> None:
+    """Build the Lambda packages of FUNCTIONS, or of all functions, from the project in the current folder.
+
+    A package holds the project's files (those of .gitignore, .aionignore, .env and hidden folders left out), its locked
+    dependencies, and aion's own code. Nothing is compiled, so that any machine builds for each processor.
+    """
+    try:
+        from aion_core.packaging.packages import package
+        from aion_core.packaging.requirements import FUNCTION_EXTRAS, wanted
+        from aion_core.packaging.run import BuildError
+        from aion_core.packaging.uv import UvMissing
+        from aion_core.template.reader import TemplateError
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{error.name} is missing: pip install 'aion-lambda[local]'.") from error
+
+    if target is not None and len(functions) != 1:
+        raise click.UsageError("--to takes the package of one function: say which.")
+    folder = Path.cwd().resolve()
+    told: set[str] = set()
+    try:
+        for function in functions or FUNCTION_EXTRAS:
+            built = package(function, folder=folder, architecture=architecture, python=python)
+            if built.plan.selection and built.plan.selection.summary not in told:
+                told.add(built.plan.selection.summary)
+                click.echo(f"{folder.name}: {built.plan.selection.summary}", err=True)
+                click.echo(f"{folder.name}: dependencies from {wanted(folder).described}", err=True)
+            where = ""
+            if target is not None:
+                shutil.copytree(built.code, target, dirs_exist_ok=True)
+            else:
+                _ignored_by_git(zips)
+                zips.mkdir(parents=True, exist_ok=True)
+                archive = zips / f"{function}.zip"
+                shutil.copy(built.zip(), archive)
+                where = f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1e6:.0f} MB zipped)"
+            click.echo(f"{built}{where}")
+            if built.warning:
+                click.echo(f"{function}: {built.warning}", err=True)
+    except (BuildError, TemplateError, UvMissing) as error:
+        click.echo(f"aion build: {error}", err=True)
+        sys.exit(1)
+
+
+def _ignored_by_git(zips: Path) -> None:
+    """Let git ignore .aion, where the zips are put there."""
+    if zips.parts[0] == ".aion":
+        Path(".aion").mkdir(exist_ok=True)
+        ignore = Path(".aion", ".gitignore")
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")

@@ -1,0 +1,271 @@
+"""Requirements of a function's package: aion's own extras and the project's dependencies, at locked versions, with hashes."""
+
+import hashlib
+import re
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from aion_core.packaging import uv
+from aion_core.packaging.cache import cache
+from aion_core.packaging.run import BuildError, run
+
+DISTRIBUTION = "aion-lambda"
+PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
+FUNCTION_EXTRAS = {
+    "ApiFunction": ("api",),
+    "TaskFunction": ("queue",),
+    "PushFunction": ("push", "queue"),
+    "SweepFunction": ("aws",),
+}
+"""The extras of aion-lambda that each function of the template needs."""
+# Distributions that a dependency requires and the code of these functions never imports; what only they need goes as
+# well. boto3 is the runtime's there, which is older than ours and knows all that they call (docs/decisions/0016).
+UNUSED = {
+    "PushFunction": ("boto3", "click", "google-api-core", "pyyaml"),
+    "SweepFunction": ("boto3", "click", "google-api-core", "pydantic"),
+}
+TESTED = Path(__file__).with_name("tested.txt")
+"""The versions that aion-lambda is tested with; they hold for what a project's own lock does not name."""
+# Never in a package: these extras are for development, and a framework goes in where an agent imports it.
+_NOT_BY_NAME = frozenset({"local", "adk", "langgraph"})
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a project asks for besides aion-lambda itself."""
+
+    sources: tuple[Path, ...] = ()
+    """Files with requirements, as uv reads them: a pyproject.toml, or a requirements.txt."""
+    lines: tuple[str, ...] = ()
+    """Requirements one by one."""
+    extras: frozenset[str] = frozenset()
+    """Extras of aion-lambda that it names, such as otel."""
+    lock: Path | None = None
+    """Its uv.lock."""
+    is_aion: bool = False
+    """Whether it is aion-lambda's own repository, which packages the agents of its examples."""
+
+    @property
+    def described(self) -> str:
+        """The files that say it, for people."""
+        names = [source.name for source in self.sources] + ([self.lock.name] if self.lock else [])
+        return ", ".join(names) or "no requirements"
+
+
+def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
+    """Read what the project in the folder requires: its pyproject.toml with uv.lock, else its requirements.txt.
+
+    `also` are requirements that another file of it names, such as langgraph.json. Raises BuildError where they cannot
+    be read.
+    """
+    lock = folder / "uv.lock"
+    project = _pyproject(folder)
+    lines = [*also, *_group(project, "agents")]
+    table = project.get("project")
+    if isinstance(table, dict) and canonicalize_name(str(table.get("name", ""))) == DISTRIBUTION:
+        # aion-lambda's own checkout: what it requires is not what its agents require.
+        return Wanted((), tuple(lines), _extras(lines), lock if lock.is_file() else None, is_aion=True)
+    if isinstance(table, dict):
+        declared = [str(line) for line in table.get("dependencies", [])]
+        found = (folder / "pyproject.toml",)
+        return Wanted(found, tuple(lines), _extras([*declared, *lines]), lock if lock.is_file() else None)
+    requirements = folder / "requirements.txt"
+    if requirements.is_file():
+        declared = requirements.read_text(encoding="utf-8").splitlines()
+        return Wanted((requirements,), tuple(lines), _extras([*declared, *lines]))
+    if "poetry" in project.get("tool", {}):
+        raise BuildError(
+            "pyproject.toml has its dependencies in [tool.poetry], which uv does not read: "
+            "`poetry export --output requirements.txt`, or move them to [project]"
+        )
+    return Wanted((), tuple(lines))
+
+
+def resolved(
+    extras: Sequence[str],
+    project: Wanted | None,
+    *,
+    without: Sequence[str],
+    architecture: str,
+    python: str,
+    folder: Path,
+) -> str:
+    """Return the exact versions, with their hashes, that these extras of aion-lambda and the project need together.
+
+    Versions are those of the project's lock; where it says nothing, those that aion-lambda is tested with. `without`
+    are distributions that are left out. Raises BuildError, or UvMissing.
+    """
+    own = sorted({line for extra in extras for line in required_by(extra)} | set(required_by("")))
+    locked = _locked(project.lock) if project and project.lock else ""
+    known = _names(locked)
+    tested = [line for line in TESTED.read_text(encoding="utf-8").splitlines() if _name(line) not in known]
+    pins = "\n".join([*_pins(locked.splitlines()), *_pins(tested)])
+    inputs = "\n".join([*own, *(project.lines if project else ())])
+    sources = project.sources if project else ()
+    if project and project.lock:
+        _check_lock(project, known)
+
+    told = [inputs, pins, *without, architecture, python, *(source.read_text(encoding="utf-8") for source in sources)]
+    key = hashlib.sha256("\0".join([uv.version(), *told]).encode()).hexdigest()[:20]
+    kept = cache() / f"requirements-{key}.txt"
+    # Without a lock the newest version of something may be another one tomorrow.
+    is_certain = not project or project.lock is not None or not (project.sources or project.lines)
+    if is_certain and kept.is_file():
+        return kept.read_text(encoding="utf-8")
+    text = _compiled(inputs, sources, pins, without, architecture, python, folder)
+    text = "\n".join(_with_local(text, folder))
+    if is_certain:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{id(text)}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(kept)
+    return text
+
+
+def required_by(extra: str) -> list[str]:
+    """Return what aion-lambda requires for an extra of its own, or at all ("")."""
+    found: list[str] = []
+    for line in requires(DISTRIBUTION) or ():
+        requirement = Requirement(line)
+        is_of_extra = requirement.marker is not None and "extra" in str(requirement.marker)
+        if not (requirement.marker.evaluate({"extra": extra}) if is_of_extra and requirement.marker else not extra):
+            continue
+        if canonicalize_name(requirement.name) == DISTRIBUTION:
+            found += [each for inner in sorted(requirement.extras) for each in required_by(inner)]
+        else:
+            requirement.marker = None
+            found.append(str(requirement))
+    return found
+
+
+def _compiled(
+    inputs: str,
+    sources: Sequence[Path],
+    pins: str,
+    without: Sequence[str],
+    architecture: str,
+    python: str,
+    folder: Path,
+) -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        own, constraints, overrides = (Path(scratch, name) for name in ("aion.in", "locked.txt", "without.txt"))
+        own.write_text(inputs, encoding="utf-8")
+        constraints.write_text(pins, encoding="utf-8")
+        # aion-lambda itself is copied from the installation that builds. A marker that never holds leaves one out.
+        never = [f"{name} ; python_version < '0'" for name in (DISTRIBUTION, *without)]
+        overrides.write_text("\n".join(never), encoding="utf-8")
+        command = [uv.find(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+        command += ["--python-platform", PLATFORMS[architecture], "--python-version", python]
+        command += ["--python", sys.executable]
+        command += ["--constraint", str(constraints), "--override", str(overrides), str(own), *map(str, sources)]
+        try:
+            # In its folder, whose pyproject.toml may name other indexes.
+            return run(command, cwd=folder)
+        except BuildError as error:
+            raise BuildError(
+                f"the project's dependencies do not go together with those of aion-lambda.\n{error}"
+            ) from error
+
+
+def _with_local(text: str, folder: Path) -> Iterator[str]:
+    """Yield the compiled lines; a folder or a wheel of the project's own becomes a wheel with its hash."""
+    for line in text.splitlines():
+        if not line.strip() or line.startswith((" ", "#", "--")) or "==" in line:
+            yield line
+            continue
+        name, at, place = line.removesuffix(" \\").removeprefix("-e ").partition(" @ ")
+        place = place if at else name
+        if place.startswith(("git+", "http:", "https:", "ssh:")):
+            raise BuildError(f"{line!r} is no wheel of an index: build its wheel (`uv build`), and name that file")
+        path = (folder / place.removeprefix("file://")).resolve()
+        wheel = path if path.suffix == ".whl" else _wheel_of(path)
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        yield f"{_name_of_wheel(wheel)} @ {wheel.as_uri()} \\\n    --hash=sha256:{digest}"
+
+
+def _wheel_of(folder: Path) -> Path:
+    """Build the wheel of a folder that the project depends on; raises BuildError for one that is not pure Python."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run([uv.find(), "build", "--quiet", "--wheel", "--out-dir", scratch, str(folder)])
+        (built,) = Path(scratch).glob("*.whl")
+        if not built.name.endswith("-any.whl"):
+            raise BuildError(f"{folder} is compiled for this machine ({built.name}); Lambda needs a wheel of its own")
+        kept = cache() / "wheels" / hashlib.sha256(built.read_bytes()).hexdigest()[:20] / built.name
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(built, kept)
+    return kept
+
+
+def _locked(lock: Path) -> str:
+    """Return all that a uv.lock holds, of every group and extra, as pip reads it."""
+    command = [uv.find(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes"]
+    return run([*command, "--all-groups", "--all-extras", "--no-emit-project", "--project", str(lock.parent)])
+
+
+def _check_lock(project: Wanted, known: set[str]) -> None:
+    """Refuse a lock that does not have what pyproject.toml asks for: other versions than tested would be shipped."""
+    declared = [*project.lines]
+    for source in project.sources:
+        if source.name == "pyproject.toml":
+            declared += [str(each) for each in _pyproject(source.parent)["project"].get("dependencies", [])]
+    lost = {_name(line) for line in declared} - known - {DISTRIBUTION, ""}
+    # A folder or a wheel of the project's own stands in the export by its path.
+    own = (
+        set(_pyproject(project.lock.parent).get("tool", {}).get("uv", {}).get("sources", {})) if project.lock else set()
+    )
+    if lost := sorted(lost - {canonicalize_name(name) for name in own}):
+        raise BuildError(f"uv.lock does not have {', '.join(lost)}, which pyproject.toml names: run `uv lock`")
+
+
+def _pins(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that hold a version; a folder's or a wheel's own version is the one that it has."""
+    yield from (line for line in lines if re.match(r"[A-Za-z0-9][\w.-]*(\[[^]]*\])?==", line))
+
+
+def _names(text: str) -> set[str]:
+    return {_name(line) for line in text.splitlines()} - {""}
+
+
+def _name(line: str) -> str:
+    """Return the canonical name of the distribution that a requirement names; nothing for an option or a path."""
+    try:
+        return canonicalize_name(Requirement(line.split(" #")[0].split("\\")[0].strip()).name)
+    except InvalidRequirement:
+        return ""
+
+
+def _name_of_wheel(wheel: Path) -> str:
+    return canonicalize_name(wheel.name.split("-")[0])
+
+
+def _extras(declared: Sequence[str]) -> frozenset[str]:
+    """Return the extras of aion-lambda that a package may hold, of those that the requirements name."""
+    named: set[str] = set()
+    for line in declared:
+        if _name(line) == DISTRIBUTION:
+            named |= Requirement(line.split(" #")[0].strip()).extras
+    return frozenset(named) - _NOT_BY_NAME
+
+
+def _pyproject(folder: Path) -> dict[str, Any]:
+    file = folder / "pyproject.toml"
+    if not file.is_file():
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BuildError(f"{file} is not TOML: {error}") from error
+
+
+def _group(project: dict[str, Any], name: str) -> list[str]:
+    return [str(line) for line in project.get("dependency-groups", {}).get(name, []) if isinstance(line, str)]
