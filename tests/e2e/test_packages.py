@@ -319,7 +319,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
 @pytest.mark.parametrize(
     ("environ", "mend", "told"),
     [
-        ({"AION_ARCHITECTURE": "riscv"}, None, "AION_ARCHITECTURE may be arm64 or x86_64"),
+        ({"AION_ARCHITECTURE": "riscv"}, None, "is not one of 'arm64', 'x86_64'"),
         ({"AION_PYTHON": "three"}, None, "AION_PYTHON is like 3.13"),
         ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
         ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
@@ -339,7 +339,7 @@ def test_a_function_that_cannot_be_built_is_told_why(
         done = run_build(copied, "ApiFunction", tmp_path, **environ)
     finally:
         config.write_text(right)
-    assert done.returncode == 1
+    assert done.returncode in (1, 2)
     assert told in done.stderr
     assert "Traceback" not in done.stderr
 
