@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
+from typing import Any
 
 from aion_core.aws import items, keys, writes
 from aion_core.aws.client import Calls, Refused
@@ -26,6 +27,8 @@ WRITES_AT_ONCE = 10
 """How many changes one transaction makes: it may touch 4 MB, and an item may have 400 KB."""
 
 DELETES_AT_ONCE = 16
+
+ITEM_IS_AS_READ = "updated_at = :read"
 
 
 class DynamoDBLongTermMemory:
@@ -104,7 +107,7 @@ class DynamoDBLongTermMemory:
         if change.value is None:
             return writes.delete(self._table, key)
         lasting = "REMOVE ttl_ms, expires"
-        values: dict[str, object] = {}
+        values: dict[str, Any] = {}
         if change.ttl is not None:
             lasting = ", ttl_ms = :ttl, expires = :expires"
             values = {"ttl": int(change.ttl / timedelta(milliseconds=1)), "expires": self._terms.ends(change.ttl)}
@@ -123,7 +126,7 @@ class DynamoDBLongTermMemory:
             self._table,
             keys.memory_key(*scope, item.namespace, item.key),
             "SET expires = :expires",
-            only_if="updated_at = :read",
+            only_if=ITEM_IS_AS_READ,
             expires=self._terms.ends(ttl),
             read=item.updated_at.isoformat(),
         )

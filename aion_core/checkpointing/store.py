@@ -1,6 +1,7 @@
 """LangGraph's store over an owner's long-term memory."""
 
 import asyncio
+import threading
 from collections.abc import Iterable
 from contextlib import aclosing
 from datetime import timedelta
@@ -56,6 +57,7 @@ class OwnersStore(BaseStore):
         self._loop = asyncio.get_running_loop()
         # To DynamoDB, two transactions that check one fence are a conflict.
         self._one_at_a_time = asyncio.Lock()
+        self._one_thread_at_a_time = threading.Lock()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """See `abatch`; raises asyncio.InvalidStateError in the event loop's thread, as LangGraph's async stores do."""
@@ -64,7 +66,8 @@ class OwnersStore(BaseStore):
                 "A synchronous call of the store blocks the event loop. In an async node use its async method, such as "
                 "`await store.aput(...)` for `store.put(...)`."
             )
-        return asyncio.run(self._batch(list(ops)))
+        with self._one_thread_at_a_time:
+            return asyncio.run(self._batch(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Return the results of the operations: the reads first, which see nothing of the writes, then the writes."""

@@ -432,3 +432,12 @@ async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, cloc
     )
     await asyncio.gather(*(store.aput(NS, f"k{n:02d}", {"n": n}) for n in range(30)))
     assert [hit.value["n"] for hit in await store.asearch(NS, limit=50)] == [*range(30)]
+
+
+async def test_puts_of_many_threads_are_all_made(memories: Memories, clock: ManualClock) -> None:
+    begun = await begin(memories.tasks, clock)
+    store = OwnersStore(
+        memories.memory(fence=fence_of(begun)), MemoryScope(begun.lease.context.owner, begun.lease.context.agent)
+    )
+    await asyncio.gather(*(asyncio.to_thread(store.put, NS, f"k{n:02d}", {"n": n}) for n in range(20)))
+    assert [hit.value["n"] for hit in await store.asearch(NS, limit=50)] == [*range(20)]
