@@ -1,6 +1,8 @@
 """The store of a graph: ours for each turn, unless the author has compiled the graph with one."""
 
 import asyncio
+import queue
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -18,7 +20,9 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
 from aion_core.checkpointing.store import OwnersStore
+from aion_core.tasks.call import Call
 from tests.golden.graphs import ScriptedModel, asks_for
+from tests.support.requests import request
 from tests.support.service import http, parts, send
 
 NS = ("said",)
@@ -243,6 +247,38 @@ async def test_parallel_nodes_write_at_once() -> None:
     graph.add_node("look", look)
     graph.add_edge([f"{kind}{n}" for kind in "as" for n in range(8)], "look")
     assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "16")]
+
+
+async def test_node_of_cancelled_turn_writes_nothing_into_the_next() -> None:
+    """A synchronous node cannot be stopped: its thread runs on."""
+    loop, began, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    outcome: queue.Queue[str] = queue.Queue()
+
+    def node(state: MessagesState, *, store: BaseStore) -> State:
+        if said(dict(state)) == "slow":
+            loop.call_soon_threadsafe(began.set)
+            go.wait(30)
+            try:
+                store.put(NS, "late", {})
+            except Exception as error:
+                outcome.put(type(error).__name__)
+            else:
+                outcome.put("written")
+        return {"messages": [AIMessage(str([item.key for item in store.search(NS)]))]}
+
+    made = parts(one_node(node), lease_seconds=3)
+    call = Call("owner", "test")
+    sending = asyncio.create_task(made.service.send(call, request("slow", context_id="c-1")))
+    await asyncio.wait_for(began.wait(), 10)
+    [key] = made.store._tasks  # type: ignore[attr-defined]
+    await made.service.cancel(call, key.task_id)
+    await asyncio.wait_for(sending, 10)
+    for message_id in ("m-2", "m-3"):
+        answer = await made.service.send(call, request("quick", message_id=message_id, context_id="c-1"))
+        assert answer.status.message.parts[0].text == "[]"
+        if not go.is_set():
+            go.set()
+            assert await asyncio.to_thread(outcome.get, timeout=10) == "LeaseLost"
 
 
 @dataclass
