@@ -322,6 +322,43 @@ def shared_state_key(partition: str, name: str) -> Key:
     return _key(partition, f"STATE#{_hash(name)}")
 
 
+def memory_partition(owner: str) -> str:
+    """Return the partition that holds the owner's long-term memory, of all agents."""
+    return f"MEMORY#{quoted(owner)}"
+
+
+def memory_prefix(agent: str, namespace: tuple[str, ...]) -> str:
+    """Return the start of the sort keys of an agent's items whose namespaces begin with this one."""
+    # A label holds no "." and is not empty: ".." ends the namespace, and no namespace is the start of another's label.
+    return f"{quote(agent, safe='')}#" + "".join(f"{label}." for label in namespace)
+
+
+def memory_sort(agent: str, namespace: tuple[str, ...], key: str) -> str:
+    """Return the sort key of an item of long-term memory; those of one namespace stand together."""
+    return f"{memory_prefix(agent, namespace)}.{key}"
+
+
+def memory_key(owner: str, agent: str, namespace: tuple[str, ...], key: str) -> Key:
+    """Return the key of an item of long-term memory."""
+    return _key(memory_partition(owner), memory_sort(agent, namespace, key))
+
+
+class MemorySort(NamedTuple):
+    """The parts of the sort key of an item of long-term memory, without the agent."""
+
+    namespace: tuple[str, ...]
+    key: str
+
+
+def memory_of(sort: str) -> MemorySort:
+    """Return the parts of the sort key."""
+    rest = sort.partition("#")[2]
+    if rest.startswith("."):
+        return MemorySort((), rest[1:])
+    namespace, _, key = rest.partition("..")
+    return MemorySort(tuple(namespace.split(".")), key)
+
+
 def _hash(*words: str) -> str:
     # As JSON: no two lists of words have the same text, whatever characters are in them.
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()

@@ -1,20 +1,19 @@
 """The items of LangGraph's threads: read consistently, written under the context's fence, gone when they expire."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from aion_core.aws import keys, writes
-from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
-from aion_core.aws.context_writes import FENCE_IS_MINE
+from aion_core.aws.client import Calls
+from aion_core.aws.fenced_writes import FencedWrites
 from aion_core.aws.items import Item
 from aion_core.aws.table import Table
 from aion_core.aws.terms import Retention
 from aion_core.aws.writes import Write
 from aion_core.checkpointing.turn import Fence
-from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
 from aion_core.ports import Clock
 
 FIRST_PAGE, LARGEST_PAGE = 4, 256
@@ -37,7 +36,8 @@ class Threads:
     """The threads of one table, for the holder of one fence; without a fence, nobody is kept from writing."""
 
     def __init__(self, dynamodb: Calls, clock: Clock, *, table: str, fence: Fence | None, retention: timedelta) -> None:
-        self._dynamodb, self._table, self._fence = dynamodb, table, fence
+        self._table = table
+        self.commit = FencedWrites(dynamodb, table=table, fence=fence).commit
         self._retention = Retention(clock, retention)
         self._reads = Table(dynamodb, clock, name=table)
 
@@ -53,22 +53,6 @@ class Threads:
             for name in attributes
         )
         return writes.update(self._table, key, f"SET {', '.join(changes)}", **attributes)
-
-    async def commit(self, *changes: Write) -> None:
-        """Make the changes, all or nothing, if the fence still holds; raises LeaseLost if it does not."""
-        for attempt in range(TRIES if changes else 0):
-            try:
-                await self._request(changes)
-            except Refused as refused:
-                if "ConditionalCheckFailed" in refused.reasons:
-                    raise LeaseLost("Another holder runs this context now.") from None
-                if not refused.conflict:
-                    raise StoreError(f"A checkpoint was refused: {refused}") from refused
-                await let_others_write(attempt)
-            else:
-                return
-        if changes:
-            raise StoreUnavailable("The context is being written by too many at once.")
 
     async def delete(self, thread_id: str) -> None:
         """Delete the thread, oldest items first: cut short, it leaves the thread's present as it is."""
@@ -107,14 +91,3 @@ class Threads:
             largest=LARGEST_PAGE,
             **options,
         )
-
-    async def _request(self, changes: Sequence[Write]) -> None:
-        if self._fence is None and len(changes) == 1:
-            [(kind, parameters)] = changes[0].items()
-            await self._dynamodb(f"{kind.lower()}_item", **parameters)
-        else:
-            guard = [self._check(self._fence)] if self._fence else []
-            await self._dynamodb("transact_write_items", TransactItems=[*guard, *changes])
-
-    def _check(self, fence: Fence) -> Write:
-        return writes.check(self._table, keys.context_key(fence.context), FENCE_IS_MINE, fence=fence.number)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.loader import AdapterFactory, Found
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, Blobs, Cipher, Clock, TaskStore
+from aion_core.ports import Agent, Blobs, Cipher, Clock, MemoryScope, TaskStore
 from aion_core.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,19 +20,28 @@ if TYPE_CHECKING:
 
 def memory_adapters(tasks: "MemoryTaskStore", clock: Clock) -> Mapping[str, AdapterFactory]:
     """Return them, by their kind, for a process that may forget."""
+    from aion_core.memory.long_term_memory import MemoryRecords
+
+    records = MemoryRecords()
 
     def langgraph(found: Found, config: AgentConfig) -> Agent:
         from langgraph.checkpoint.memory import InMemorySaver
 
         from aion_core.agents.langgraph.agent import LangGraphAgent
+        from aion_core.checkpointing.store import OwnersStore
         from aion_core.checkpointing.turn import Fence
         from aion_core.memory.checkpoints import MemorySaver
+        from aion_core.memory.long_term_memory import MemoryLongTermMemory
 
         threads = InMemorySaver()
         return LangGraphAgent(
             found.agent,
             lambda asked, before_put, types: MemorySaver(
                 threads, tasks, fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
+            ),
+            stores=lambda asked: OwnersStore(
+                MemoryLongTermMemory(records, tasks, clock, fence=Fence(asked.context, asked.fence)),
+                MemoryScope(asked.context.owner, asked.context.agent),
             ),
             name=config.name,
             configuration=config.configuration,
@@ -74,6 +83,8 @@ def aws_adapters(
     def langgraph(found: Found, config: AgentConfig) -> Agent:
         from aion_core.agents.langgraph.agent import LangGraphAgent
         from aion_core.aws.checkpoints import DynamoDBSaver
+        from aion_core.aws.long_term_memory import DynamoDBLongTermMemory
+        from aion_core.checkpointing.store import OwnersStore
         from aion_core.checkpointing.turn import Fence
 
         return LangGraphAgent(
@@ -87,6 +98,10 @@ def aws_adapters(
                 before_put=before_put,
                 retention=retention,
                 types=types,
+            ),
+            stores=lambda asked: OwnersStore(
+                DynamoDBLongTermMemory(dynamodb, clock, table=settings.table, fence=Fence(asked.context, asked.fence)),
+                MemoryScope(asked.context.owner, asked.context.agent),
             ),
             name=config.name,
             configuration=config.configuration,

@@ -48,6 +48,15 @@ from aion_core.ports.limits import (
     OpenTask,
     RateLimits,
 )
+from aion_core.ports.long_term_memory import (
+    MAX_MEMORY_BYTES,
+    MAX_MEMORY_NAME_BYTES,
+    LongTermMemory,
+    MemoryItem,
+    MemoryScope,
+    MemoryWrite,
+    Namespace,
+)
 from aion_core.ports.metrics import (
     Metric,
     Metrics,
@@ -118,6 +127,8 @@ from aion_core.ports.webhooks import (
 
 __all__ = [
     "ANONYMOUS",
+    "MAX_MEMORY_BYTES",
+    "MAX_MEMORY_NAME_BYTES",
     "MAX_PUSH_CONFIGS",
     "MAX_WAITING",
     "POST_SECONDS",
@@ -157,8 +168,13 @@ __all__ = [
     "Lease",
     "Limits",
     "Log",
+    "LongTermMemory",
+    "MemoryItem",
+    "MemoryScope",
+    "MemoryWrite",
     "Metric",
     "Metrics",
+    "Namespace",
     "NewTask",
     "Noted",
     "Notification",

@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from aion_core.aws import items, threads
+from aion_core.aws import fenced_writes, items
 from aion_core.checkpointing.serializer import Unserializable
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
@@ -297,7 +297,7 @@ async def test_a_refusal_has_the_name_of_what_happened(
     error: type[Exception],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(threads, "TRIES", 3)
+    monkeypatch.setattr(fenced_writes, "TRIES", 3)
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     Answers(table.client, canceled(reason), times=1000)
     with pytest.raises(error) as caught:

@@ -155,7 +155,8 @@ CAUGHT_BY = {
         "test_task_list.py::test_what_has_expired_is_not_listed_though_dynamodb_has_yet_to_delete_it"
     ),
     "task_list._query: IS_IN_STATE": "test_task_list.py::test_a_state_is_found_however_far_apart_its_tasks_are",
-    "threads._check: FENCE_IS_MINE": "test_checkpoints.py::test_under_a_stale_fence_nothing_is_written",
+    "fenced_writes._check: FENCE_IS_MINE": "test_checkpoints.py::test_under_a_stale_fence_nothing_is_written",
+    "long_term_memory._touch: ITEM_IS_AS_READ": ("test_long_term_memory.py::test_touch_leaves_changed_items_alone"),
     "sessions._make: FIRST_TIME_IN_ITS_LIFE": "test_sessions.py::test_a_session_is_created_once",
     "sessions._move_head: SESSION_IS_AS_READ: made = :made": "test_sessions.py::test_a_session_that_is_made_again_is_another",
     "sessions._move_head: SESSION_IS_AS_READ: revision = :known": (

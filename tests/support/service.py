@@ -10,9 +10,11 @@ from fastapi import FastAPI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.checkpointing.store import OwnersStore
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.checkpoints import MemorySaver
+from aion_core.memory.long_term_memory import MemoryLongTermMemory, MemoryRecords
 from aion_core.memory.push_configs import MemoryPushConfigs
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
 from aion_core.memory.task_list import MemoryTaskList
@@ -21,6 +23,7 @@ from aion_core.ports import (
     Agent,
     AnswerAs,
     Clock,
+    MemoryScope,
     PushConfigs,
     PushEvents,
     ReplyAs,
@@ -116,7 +119,8 @@ def parts(
     """
     clock = clock or SystemClock()
     tasks = MemoryTaskStore(clock)
-    threads = InMemorySaver()
+    threads, records = InMemorySaver(), MemoryRecords()
+    fenced = store is None
     agent = (
         agent
         if hasattr(agent, "load")
@@ -125,9 +129,18 @@ def parts(
             lambda asked, before_put, types: MemorySaver(
                 threads,
                 tasks,
-                fence=Fence(asked.context, asked.fence) if store is None else None,
+                fence=Fence(asked.context, asked.fence) if fenced else None,
                 before_put=before_put,
                 types=types,
+            ),
+            stores=lambda asked: OwnersStore(
+                MemoryLongTermMemory(
+                    records,
+                    tasks,
+                    clock,
+                    fence=Fence(asked.context, asked.fence) if fenced else None,
+                ),
+                MemoryScope(asked.context.owner, asked.context.agent),
             ),
         )
     )

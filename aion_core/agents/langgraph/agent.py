@@ -18,14 +18,14 @@ from aion_core.agents.langgraph.interrupts import breakpoint_before, question, u
 from aion_core.agents.langgraph.outbound import Outbound
 from aion_core.agents.langgraph.state_types import classes_of, state_types
 from aion_core.agents.langgraph.thread import messages_of, with_finished
-from aion_core.agents.langgraph.turn import Given, GraphTurn, Savers
+from aion_core.agents.langgraph.turn import Given, GraphTurn, Savers, Stores
 from aion_core.ports import Asked, Emission, Paused, Reply, Said
 
 
 class LangGraphAgent:
     """`ports.Agent` of a graph; the author's object is left as it is.
 
-    A graph without a checkpointer gets one of ours; one that brings its own keeps it.
+    A graph without a checkpointer, or without a store, gets one of ours; one that brings its own keeps it.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class LangGraphAgent:
         graph: StateGraph[Any, Any, Any, Any] | Graph,
         savers: Savers | None = None,
         *,
+        stores: Stores | None = None,
         name: str = "",
         configuration: Mapping[str, Any] | None = None,
         module: ModuleType | None = None,
@@ -48,6 +49,7 @@ class LangGraphAgent:
             name=name,
             context=own_context(compiled, configuration or {}),
             savers=savers,
+            stores=stores,
             types=state_types(compiled) | (classes_of(module) if module is not None else frozenset()),
             nodes=fingerprint.of(compiled),
         )

@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
+from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.asked import ids_of
@@ -45,6 +46,9 @@ Savers = Callable[[Asked, Callable[[], Awaitable[None]], Collection[type]], Base
 The types are the author's own, which checkpoints may hold.
 """
 
+Stores = Callable[[Asked], BaseStore]
+"""Makes the store of one turn: it holds what is the turn's owner's, and writes by the turn's lease."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
@@ -55,6 +59,7 @@ class Given:
     context: Mapping[str, Any] | None
     """The graph's context, where its schema is its own; None where it is the turn's AionContext."""
     savers: Savers | None
+    stores: Stores | None
     types: Collection[type]
     """The author's classes that checkpoints may hold."""
     nodes: str
@@ -78,6 +83,8 @@ class GraphTurn:
         if beside is None and given.savers is not None:
             graph = graph.copy(update={"checkpointer": given.savers(asked, self._log_first, given.types)})
             beside = given.savers(asked, _at_once, given.types)
+        if graph.store is None and given.stores is not None:
+            graph = graph.copy(update={"store": given.stores(asked)})
         self._graph = graph
         self.durable = beside is not None
         """Whether anything of the turn is kept at all."""

@@ -10,13 +10,19 @@ from google.genai import types
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langgraph.graph import MessagesState, StateGraph
+from langgraph.store.base import BaseStore
 from langgraph.types import interrupt
 
 LARGE = "x" * 40_000
 
 
-async def say(state: MessagesState) -> dict[str, Any]:
-    """Answer with a lot of text, a little, or after a question."""
+async def say(state: MessagesState, *, store: BaseStore) -> dict[str, Any]:
+    """Answer with a lot of text, a little, or after a question; remember it, and forget it."""
+    await store.aput(("said",), "last", {"text": LARGE}, ttl=60)
+    assert await store.aget(("said",), "last") is not None
+    assert await store.asearch(("said",))
+    assert await store.alist_namespaces()
+    await store.adelete(("said",), "last")
     match str(state["messages"][-1].content):
         case "large":
             return {"messages": [AIMessage(LARGE)]}
