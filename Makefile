@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format package-check bench cost sam-local smoke clean
+.PHONY: help dev test test-engines test-deep replay check lint format package-check bench lock cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -44,6 +44,11 @@ lint: $(VENV)/.tests ## Check style, types and imports
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/python -m infra.template_gate
+
+lock: $(VENV)/.tests ## Lock the dependencies anew, and with them what projects without a lock are built with
+	$(UV) lock --quiet
+	$(UV) export --quiet --frozen --no-header --no-annotate --no-hashes --all-extras --no-default-groups \
+	  --no-emit-project > aion_core/packaging/tested.txt
 
 format: $(VENV)/.tests ## Put the code in its format
 	$(VENV)/bin/ruff check --fix .

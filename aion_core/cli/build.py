@@ -62,12 +62,12 @@ def build(
     if target is not None and len(functions) != 1:
         raise click.UsageError("--to takes the package of one function: say which.")
     folder = Path.cwd().resolve()
-    told: set[str] = set()
+    told = False
     try:
         for function in functions or FUNCTION_EXTRAS:
             built = package(function, folder=folder, architecture=architecture, python=python)
-            if built.plan.selection and built.plan.selection.summary not in told:
-                told.add(built.plan.selection.summary)
+            if built.plan.selection and not told:
+                told = True
                 click.echo(f"{folder.name}: {built.plan.selection.summary}", err=True)
                 click.echo(f"{folder.name}: dependencies from {wanted(folder).described}", err=True)
             where = ""

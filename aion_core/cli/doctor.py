@@ -66,6 +66,7 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
         yield from here.machine(port)
         yield from said
         yield from here.load(agents, config.resolve().parent)
+        yield from here.package(config) if config.is_file() else ()
         yield from () if no_template else here.template(_project())
         return
     # Of an aion.yaml that is not here nothing is known, and nothing need be.

@@ -218,12 +218,10 @@ def _check_lock(project: Wanted, known: set[str]) -> None:
     for source in project.sources:
         if source.name == "pyproject.toml":
             declared += [str(each) for each in _pyproject(source.parent)["project"].get("dependencies", [])]
-    lost = {_name(line) for line in declared} - known - {DISTRIBUTION, ""}
     # A folder or a wheel of the project's own stands in the export by its path.
-    own = (
-        set(_pyproject(project.lock.parent).get("tool", {}).get("uv", {}).get("sources", {})) if project.lock else set()
-    )
-    if lost := sorted(lost - {canonicalize_name(name) for name in own}):
+    pyproject = _pyproject(project.lock.parent) if project.lock else {}
+    own = {canonicalize_name(name) for name in pyproject.get("tool", {}).get("uv", {}).get("sources", {})}
+    if lost := sorted({_name(line) for line in declared} - known - own - {DISTRIBUTION, ""}):
         raise BuildError(f"uv.lock does not have {', '.join(lost)}, which pyproject.toml names: run `uv lock`")
 
 

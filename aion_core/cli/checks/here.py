@@ -145,3 +145,21 @@ def template(project: Path | None) -> Iterator[Check]:
     yield from (failed("template", problem, "Mend template.yaml; `make lint` says it too.") for problem in found)
     if not found:
         yield ok("template", f"{project / 'template.yaml'} passes its gate.")
+
+
+def package(config: Path) -> Iterator[Check]:
+    """Look at the files that a package of this project would hold, and at those that it leaves out."""
+    try:
+        from aion_core.packaging.selection import select
+    except ModuleNotFoundError as error:
+        yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")
+        return
+    folder = config.resolve().parent
+    selection = select(folder)
+    if selection.private_keys:
+        said = f"{', '.join(selection.private_keys)} looks like a private key."
+        yield failed(
+            "package", said, "Move it out of the project's folder, or name it in .aionignore: no package holds it."
+        )
+    else:
+        yield ok("package", f"{len(selection.files)} files of {folder} go into a package; {selection.summary}.")

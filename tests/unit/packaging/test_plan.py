@@ -1,0 +1,110 @@
+"""Plans of packages for a project that is no checkout of aion-lambda's repository."""
+
+from pathlib import Path
+
+import pytest
+
+from aion_core.packaging.plan import Plan, plan
+from aion_core.packaging.run import BuildError
+
+AGENT = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n"
+FILES = {
+    "aion.yaml": "aion: {agents: {mine: {path: agent.py}}}",
+    "agent.py": AGENT + "from private.words import hello\n",
+    "private/words.py": "hello = 'hello'\n",
+    "prompts/hello.txt": "Hello",
+    ".env": "OPENAI_API_KEY=sk-1",
+    ".git/config": "",
+}
+
+
+def project(folder: Path) -> Path:
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def planned(folder: Path, function: str = "TaskFunction") -> Plan:
+    return plan(function, folder=folder, architecture="arm64", python="3.13")
+
+
+def places(made: Plan) -> set[str]:
+    own = ("aion/", "aion_core/", "handlers/")
+    return {place for place, _ in made.files if not place.startswith(own)}
+
+
+def test_functions_with_agents_hold_the_project(tmp_path: Path) -> None:
+    made = planned(project(tmp_path))
+    assert places(made) == {"aion.yaml", "agent.py", "private/words.py", "prompts/hello.txt"}
+    assert [(agent.id, agent.path) for agent in made.agents] == [("mine", "agent.py")]
+    assert "langgraph==" in made.requirements
+    assert "google-adk" not in made.requirements
+
+
+def test_functions_without_agents_hold_none_of_it(tmp_path: Path) -> None:
+    made = planned(project(tmp_path), "SweepFunction")
+    assert places(made) == set()
+    assert "langgraph" not in made.requirements
+
+
+def test_own_code_excludes_what_serves_people(tmp_path: Path) -> None:
+    folders = {place.split("/")[1] for place, _ in planned(project(tmp_path)).files if place.startswith("aion_core/")}
+    assert {"bootstrap", "tasks", "web", "lambda_runtime"} <= folders
+    assert not folders & {"cli", "local", "packaging", "template", "smoke", "deploy", "_shipped"}
+
+
+def test_src_layout_is_found(tmp_path: Path) -> None:
+    folder = project(
+        tmp_path,
+        src__my_pkg____init___dot_py="",
+    )
+    (folder / "src" / "my_pkg").mkdir(parents=True, exist_ok=True)
+    (folder / "src" / "my_pkg" / "__init__.py").touch()
+    (folder / "src" / "my_pkg" / "graph.py").write_text(AGENT)
+    (folder / "aion.yaml").write_text('aion: {agents: {mine: {path: "my_pkg.graph:graph"}}}')
+    made = planned(folder)
+    assert made.agents[0].file == folder / "src" / "my_pkg" / "graph.py"
+    assert folder / "src" in made.roots
+
+
+def test_private_key_fails_the_build(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / "deploy.pem").write_text("-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n")
+    with pytest.raises(BuildError, match=r"deploy\.pem looks like a private key.*name it in \.aionignore"):
+        planned(folder)
+    (folder / ".aionignore").write_text("*.pem\n")
+    assert "deploy.pem" not in places(planned(folder))
+
+
+def test_another_projects_config_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    elsewhere = tmp_path / "elsewhere.yaml"
+    elsewhere.write_text(FILES["aion.yaml"])
+    monkeypatch.setenv("AION_CONFIG", str(elsewhere))
+    with pytest.raises(BuildError, match=r"AION_CONFIG names .*elsewhere\.yaml, and this builds .*aion\.yaml"):
+        planned(project(tmp_path / "here"))
+    monkeypatch.setenv("AION_CONFIG", str(tmp_path / "here" / "aion.yaml"))
+    assert planned(tmp_path / "here").agents
+
+
+@pytest.mark.parametrize("name", ["handlers/mine.py", "aion.py", "aion_core/x.py"])
+def test_reserved_names_are_refused(tmp_path: Path, name: str) -> None:
+    folder = project(tmp_path)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).touch()
+    with pytest.raises(BuildError, match="a package has aion's own code in"):
+        planned(folder)
+
+
+def test_ignored_agent_is_refused(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / ".gitignore").write_text("agent.py\n")
+    with pytest.raises(BuildError, match=r"agent\.py is left out of the package: named by \.gitignore"):
+        planned(folder)
+
+
+def test_project_without_config_is_told(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(BuildError, match=r"aion\.yaml"):
+        planned(tmp_path)

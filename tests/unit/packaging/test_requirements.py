@@ -1,0 +1,115 @@
+"""Requirements of packages: aion's extras, the project's dependencies and locks. It asks the package index."""
+
+from pathlib import Path
+
+import pytest
+
+from aion_core.packaging.requirements import TESTED, required_by, resolved, wanted
+from aion_core.packaging.run import BuildError, run
+from aion_core.packaging.uv import find
+from aion_core.shipped import shipped
+
+PROJECT = """
+[project]
+name = "my-agent"
+version = "0.1.0"
+requires-python = ">=3.11"
+dependencies = [{}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path_factory.mktemp("packages")))
+
+
+def lines_of(folder: Path, *extras: str, without: tuple[str, ...] = ()) -> dict[str, str]:
+    """The versions that a package of this project would hold."""
+    text = resolved(
+        extras or ("aws",), wanted(folder), without=without, architecture="arm64", python="3.13", folder=folder
+    )
+    pinned = [line.removesuffix(" \\") for line in text.splitlines() if line and not line.startswith(" ")]
+    return dict(line.split("==" if "==" in line else " @ ") for line in pinned)
+
+
+def test_extras_are_resolved_through_each_other() -> None:
+    api = required_by("api")
+    assert {line.split(">")[0].split("~")[0] for line in api} >= {"a2a-sdk[http-server]", "boto3", "fastapi", "httpx"}
+    assert not any(line.startswith("aion-lambda") or "moto" in line for line in api)
+    assert any(line.startswith("pydantic") for line in required_by(""))
+
+
+def test_tested_versions_are_those_of_the_lock() -> None:
+    command = [find(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes", "--all-extras"]
+    exported = run([*command, "--no-default-groups", "--no-emit-project", "--project", str(shipped())])
+    assert TESTED.read_text() == exported, "run `make lock`"
+
+
+def test_project_without_lock_gets_tested_versions(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("cowsay==6.0\naion-lambda[langgraph,local,otel]>=0.1\n# a comment\n")
+    found = lines_of(tmp_path)
+    tested = dict(line.split(" ;")[0].split("==") for line in TESTED.read_text().splitlines() if "==" in line)
+    assert found["cowsay"] == "6.0"
+    assert found["boto3"] == tested["boto3"]
+    assert "aion-lambda" not in found
+    assert "moto" not in found
+    assert wanted(tmp_path).extras == {"otel"}
+
+
+def test_project_lock_decides_versions(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay>=6", "idna<3.11"'))
+    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    (tmp_path / "uv.lock").write_text((tmp_path / "uv.lock").read_text())
+    found = lines_of(tmp_path, "push")
+    assert found["idna"].startswith("3.10")
+    assert "cowsay" in found
+
+
+def test_stale_lock_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna"'))
+    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna", "cowsay"'))
+    with pytest.raises(BuildError, match=r"uv\.lock does not have cowsay, which pyproject.toml names: run `uv lock`"):
+        lines_of(tmp_path)
+
+
+def test_folder_dependency_becomes_a_wheel(tmp_path: Path) -> None:
+    library = tmp_path / "lib" / "mine"
+    (library / "mine").mkdir(parents=True)
+    (library / "mine" / "__init__.py").touch()
+    (library / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "0.3.0"\n'
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    )
+    sources = '[tool.uv.sources]\nmine = { path = "lib/mine" }\n'
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format('"mine"') + sources)
+    run([find(), "lock", "--quiet", "--project", str(tmp_path)])
+    assert lines_of(tmp_path)["mine"].endswith("-none-any.whl")
+
+
+def test_git_dependency_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("mine @ git+https://127.0.0.1:9/mine.git\n")
+    with pytest.raises(BuildError, match=r"127\.0\.0\.1"):
+        lines_of(tmp_path)
+
+
+def test_conflicting_requirements_are_explained(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("pydantic<2\n")
+    with pytest.raises(BuildError, match=r"do not go together with those of aion-lambda(.|\n)*pydantic"):
+        lines_of(tmp_path)
+
+
+def test_unused_distributions_are_left_out(tmp_path: Path) -> None:
+    assert not {"boto3", "botocore"} & set(lines_of(tmp_path, "aws", without=("boto3",)))
+
+
+def test_poetry_project_is_told_to_export(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.poetry.dependencies]\ncowsay = "6"\n')
+    with pytest.raises(BuildError, match=r"poetry export --output requirements\.txt"):
+        wanted(tmp_path)
+
+
+def test_broken_pyproject_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project\n")
+    with pytest.raises(BuildError, match="is not TOML"):
+        wanted(tmp_path)

@@ -1,0 +1,136 @@
+"""Selection of a project's files: ignore files, built-in rules, private keys."""
+
+from pathlib import Path
+
+import pytest
+
+from aion_core.packaging.selection import looks_like_private_key, select
+
+# Not a key: nobody has the rest of it.
+PEM = (
+    "-----BEGIN {}PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\n-----END {}PRIVATE KEY-----\n"
+)
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def chosen(folder: Path) -> set[str]:
+    return {file.relative_to(folder).as_posix() for file in select(folder).files}
+
+
+def left_out(folder: Path) -> dict[str, str]:
+    return {each.path: each.reason for each in select(folder).left_out}
+
+
+def test_code_and_data_are_selected(tmp_path: Path) -> None:
+    files = {"agent.py": "", "prompts/hello.txt": "", "src/pkg/__init__.py": "", "aion.yaml": "", "data/a.json": ""}
+    assert chosen(written(tmp_path, files)) == set(files)
+    assert left_out(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", [".env", ".env.local", "sub/.env.production", ".envrc"])
+def test_env_files_are_left_out(tmp_path: Path, name: str) -> None:
+    written(tmp_path, {"agent.py": "", name: "OPENAI_API_KEY=sk-1", ".aionignore": f"!{name}\n"})
+    assert chosen(tmp_path) == {"agent.py"}
+    assert left_out(tmp_path)[name] == "may hold secrets"
+
+
+def test_folders_that_tools_make_are_left_out(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        {
+            "agent.py": "",
+            ".git/config": "",
+            ".venv/lib/big.so": "",
+            "myenv/pyvenv.cfg": "",
+            "myenv/lib/big.so": "",
+            "node_modules/a/index.js": "",
+            ".aws-sam/build/x": "",
+            ".aion/state": "",
+            "__pycache__/agent.cpython-313.pyc": "",
+            "agent.egg-info/PKG-INFO": "",
+        },
+    )
+    assert chosen(tmp_path) == {"agent.py"}
+    assert set(left_out(tmp_path)) == {
+        ".git/", ".venv/", "myenv/", "node_modules/", ".aws-sam/", ".aion/", "agent.egg-info/",
+    }  # fmt: skip
+
+
+def test_gitignore_applies_below_its_folder(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        {
+            "agent.py": "",
+            ".gitignore": "*.log\n/notes/\n",
+            "run.log": "",
+            "notes/private.txt": "",
+            "sub/notes/fine.txt": "",
+            "sub/.gitignore": "local.json\n",
+            "sub/local.json": "",
+            "local.json": "",
+        },
+    )
+    assert chosen(tmp_path) == {"agent.py", "sub/notes/fine.txt", "local.json"}
+    assert left_out(tmp_path)["run.log"] == "named by .gitignore"
+
+
+def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
+    files = {
+        ".gitignore": "index.bin\n", ".aionignore": "!index.bin\ntests/\n", "index.bin": "", "tests/t.py": "", "a.py": "",
+    }  # fmt: skip
+    assert chosen(written(tmp_path, files)) == {"index.bin", "a.py"}
+    assert left_out(tmp_path)["tests/"] == "named by .aionignore"
+
+
+def test_deployment_files_are_left_out_at_the_top(tmp_path: Path) -> None:
+    files = dict.fromkeys(
+        ("template.yaml", "samconfig.toml", "Makefile", "uv.lock", "infra/roles.yaml", "infra/mine.py"), ""
+    )
+    written(tmp_path, {**files, "config/template.yaml": ""})
+    assert chosen(tmp_path) == {"infra/mine.py", "config/template.yaml"}
+
+
+def test_link_to_parent_folder_ends(tmp_path: Path) -> None:
+    written(tmp_path, {"sub/a.py": ""})
+    (tmp_path / "sub" / "up").symlink_to(tmp_path)
+    assert chosen(tmp_path) == {"sub/a.py"}
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "])
+def test_pem_private_keys_are_recognized(tmp_path: Path, kind: str) -> None:
+    key = tmp_path / "deploy.txt"
+    key.write_text(PEM.format(kind, kind))
+    assert looks_like_private_key(key)
+    assert select(tmp_path).private_keys == ("deploy.txt",)
+
+
+def test_service_account_file_is_a_private_key(tmp_path: Path) -> None:
+    account = tmp_path / "account.json"
+    account.write_text('{"private_key": "' + PEM.format("", "").replace("\n", "\\n") + '"}')
+    assert looks_like_private_key(account)
+
+
+@pytest.mark.parametrize("name", ["id_rsa", "id_ed25519", "store.p12", "cert.pfx"])
+def test_key_files_are_recognized_by_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x00")
+    assert looks_like_private_key(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['if "-----BEGIN PRIVATE KEY-----" in text: ...', "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQ\n", ""],
+)
+def test_code_about_keys_is_no_key(tmp_path: Path, text: str) -> None:
+    (tmp_path / "check.py").write_text(text)
+    assert not looks_like_private_key(tmp_path / "check.py")
+
+
+def test_summary_names_secrets_first(tmp_path: Path) -> None:
+    written(tmp_path, {"a.py": "", ".git/config": "", ".env": "", ".gitignore": "x.log", "x.log": ""})
+    assert select(tmp_path).summary == "left out: .env; .git/, .gitignore (hidden); x.log (named by .gitignore)"
