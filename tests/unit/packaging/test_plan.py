@@ -55,10 +55,7 @@ def test_own_code_excludes_what_serves_people(tmp_path: Path) -> None:
 
 
 def test_src_layout_is_found(tmp_path: Path) -> None:
-    folder = project(
-        tmp_path,
-        src__my_pkg____init___dot_py="",
-    )
+    folder = project(tmp_path)
     (folder / "src" / "my_pkg").mkdir(parents=True, exist_ok=True)
     (folder / "src" / "my_pkg" / "__init__.py").touch()
     (folder / "src" / "my_pkg" / "graph.py").write_text(AGENT)

@@ -1,0 +1,235 @@
+"""The wheel in an environment of its own and an empty home: new projects, `aion dev`, `aion build`, the built functions.
+
+Nothing of this checkout is on the path of what runs here; the official client asks, and the user's agent answers.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import Message, Part, Role, SendMessageRequest
+
+from aion_core.local.stack import LocalStack
+from infra.sam_local import machine_architecture
+from tests.support.installed import Installed, installed
+from tests.support.recorded import recorded_event
+from tests.support.runtime_emulator import emulated, lambda_python
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the packages and the runtime emulator are for Linux"),
+    # The first test waits for an environment, and the build for several packages.
+    pytest.mark.timeout(900),
+]
+
+FRAMEWORKS = [
+    "langgraph",
+    pytest.param("adk", marks=pytest.mark.deep),
+    pytest.param("executor", marks=pytest.mark.deep),
+]
+# Not a key: nobody has the rest of it.
+PLANTED_KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END PRIVATE KEY-----\n"
+PRIVATE_MODULE = "def mark(text):\n    return f'[{text}]'\n"
+ANSWERS = """
+import cowsay
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from private.words import mark
+
+
+def answer(state: MessagesState) -> dict:
+    return {"messages": [AIMessage(mark(f"{cowsay.__name__} heard {state['messages'][-1].content}"))]}
+
+
+graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer").compile()
+"""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return installed(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return installed(tmp_path_factory.mktemp("tools"), "local", "langgraph", "adk")
+
+
+@contextmanager
+def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
+    """Run `aion dev` there until the block ends; yields its URL."""
+    process = subprocess.Popen(
+        [*command, "dev", "--port", "0"],
+        cwd=folder,
+        env=where.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    printed = []
+    try:
+        for line in process.stdout:
+            printed.append(line)
+            if line.startswith("Ctrl-C"):
+                break
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/", "".join(printed))
+        assert found, "".join(printed)
+        yield found[1]
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(timeout=30)
+        process.stdout.close()
+
+
+async def asked(url: str, text: str) -> tuple[str, str]:
+    """Ask by the official client; return the text that was streamed, and the answer."""
+    async with httpx.AsyncClient(timeout=60) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=True)).create(card)
+        message = Message(message_id=f"m-{text}", role=Role.ROLE_USER, parts=[Part(text=text)])
+        streamed, answer = "", ""
+        async for event in client.send_message(SendMessageRequest(message=message)):
+            if event.HasField("artifact_update"):
+                streamed += "".join(part.text for part in event.artifact_update.artifact.parts)
+            if event.HasField("status_update") and event.status_update.status.HasField("message"):
+                answer = "".join(part.text for part in event.status_update.status.message.parts)
+    return streamed, answer
+
+
+def answered_by(function: Path, folder: Path, text: str) -> str:
+    """Run the built ApiFunction under the runtime emulator, and return the text of its task's answer."""
+    code, scratch = folder / "code", folder / "runtime"
+    scratch.mkdir()
+    with zipfile.ZipFile(function) as archive:
+        archive.extractall(code)
+        for entry in archive.infolist():
+            (code / entry.filename).chmod(entry.external_attr >> 16 & 0o777)
+    with LocalStack.start() as stack:
+        environ = {**stack.environment("ApiFunction"), "AWS_SAM_LOCAL": "true", "AION_AUTH": "off", "AION_FRONTS": ""}
+        event = recorded_event("rest_api_v1", path="/message:send", isBase64Encoded=False)
+        message = {"messageId": "m-built", "role": "ROLE_USER", "parts": [{"text": text}]}
+        event["body"] = json.dumps({"message": message})
+        with emulated(code, "handlers.api.handler", environ, scratch) as url:
+            answer = httpx.post(url, json=event, timeout=120).json()
+    assert answer["statusCode"] == 200, answer
+    return str(json.loads(answer["body"])["task"]["status"]["message"]["parts"][0]["text"])
+
+
+# --- The command ---
+
+
+def test_bare_install_has_help_and_version(bare: Installed, tmp_path: Path) -> None:
+    assert "Commands:" in bare.run("aion", "--help", cwd=tmp_path)
+    assert bare.run("aion", "--version", cwd=tmp_path).startswith("aion, version ")
+    for command in ("dev", "build", "new", "deploy"):
+        assert "Usage: aion" in bare.run("aion", command, "--help", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("command", ["dev", "build"])
+def test_missing_extra_is_named(bare: Installed, tmp_path: Path, command: str) -> None:
+    (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
+    said = bare.run("aion", command, cwd=tmp_path, fails=True)
+    assert "aion-lambda[" in said
+    assert "Traceback" not in said
+
+
+def test_wheel_holds_no_foreign_top_level_name(tools: Installed) -> None:
+    with zipfile.ZipFile(tools.wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+    assert {name for name in tops if not name.endswith(".dist-info")} == {"aion", "aion_core"}
+
+
+# --- A folder with an agent, and nothing else ---
+
+
+def test_folder_without_config_is_served(tools: Installed, tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "words.py").write_text(PRIVATE_MODULE)
+    (tmp_path / "agent.py").write_text(ANSWERS.replace("import cowsay", "import json as cowsay"))
+    with served(tools, tmp_path, "aion") as url:
+        _, answer = asyncio.run(asked(url, "hello"))
+    assert answer == "[json heard hello]"
+
+
+# --- A project of each framework ---
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_new_project_is_tested_served_and_built(tools: Installed, tmp_path: Path, framework: str) -> None:
+    made = tools.run("aion", "new", "my-agent", "--framework", framework, cwd=tmp_path)
+    folder = tmp_path / "my-agent"
+    assert (folder / "uv.lock").is_file(), made
+    assert " passed" in tools.run("uv", "run", "--quiet", "pytest", "-q", cwd=folder)
+    own = str(folder / ".venv" / "bin" / "aion")
+    with served(tools, folder, own) as url:
+        streamed, answer = asyncio.run(asked(url, "hello"))
+    assert answer
+    assert streamed in ("", answer), "what was streamed is the answer"
+    _, python = lambda_python()
+    chosen = ["--architecture", machine_architecture(), "--python", python]
+    built = tools.run(own, "build", "ApiFunction", "TaskFunction", *chosen, cwd=folder)
+    assert re.search(r"ApiFunction: \d+ MB for .*; agents: \S+ \(agent\.py", built)
+    assert answered_by(folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
+
+
+def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) -> None:
+    """A private module and a further dependency are in the package; .env, .git, environments and keys are not."""
+    tools.run("aion", "new", "my-agent", cwd=tmp_path)
+    folder = tmp_path / "my-agent"
+    tools.run("uv", "add", "--quiet", "cowsay", cwd=folder)
+    written = {
+        "agent.py": ANSWERS,
+        "private/words.py": PRIVATE_MODULE,
+        ".env": "OPENAI_API_KEY=sk-planted",
+        ".git/config": "[core]\n",
+        "notes.secret": "planted",
+        "deploy.txt": PLANTED_KEY,
+    }
+    for name, text in written.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    with (folder / ".gitignore").open("a") as ignored:
+        ignored.write("\n*.secret\n")
+    (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py:graph}}}")
+    own = str(folder / ".venv" / "bin" / "aion")
+    chosen = ["ApiFunction", "--architecture", machine_architecture(), "--python", lambda_python()[1]]
+    refused = tools.run(own, "build", *chosen, cwd=folder, fails=True)
+    assert "deploy.txt looks like a private key" in refused
+    (folder / "deploy.txt").unlink()
+    said = tools.run(own, "build", *chosen, cwd=folder)
+    assert re.search(r"left out: \.env; .*notes\.secret \(named by \.gitignore\)", said)
+    package = folder / ".aion" / "build" / "ApiFunction.zip"
+    with zipfile.ZipFile(package) as archive:
+        names = archive.namelist()
+        assert {"agent.py", "private/words.py", "cowsay/__init__.py", "aion.yaml", "handlers/api.py"} <= set(names)
+        tops = {name.split("/")[0] for name in names}
+        assert not {".env", ".git", ".venv", ".aion", "tests", "notes.secret", "uv.lock", "moto"} & tops
+        assert not any(b"sk-planted" in archive.read(name) for name in names if name.endswith((".py", ".yaml", ".txt")))
+    assert answered_by(package, tmp_path, "hello") == "[cowsay heard hello]"
+
+
+def test_sam_build_packages_the_project(tools: Installed, tmp_path: Path) -> None:
+    """The Makefile's rule is what `sam build` calls for each function."""
+    tools.run("aion", "new", "my-agent", cwd=tmp_path)
+    folder, artifacts = tmp_path / "my-agent", tmp_path / "artifacts"
+    tools.run("uv", "sync", "--quiet", cwd=folder)
+    asked = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
+    said = tools.run("make", "build-TaskFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **asked)
+    assert "agents: " in said
+    assert (artifacts / "agent.py").read_text() == (folder / "agent.py").read_text()
+    assert (artifacts / "handlers" / "run_task.py").is_file()

@@ -1,0 +1,72 @@
+"""Installation of the wheel into an environment of its own, in an empty home, as a user has it."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from aion_core.packaging import uv
+from aion_core.shipped import shipped
+
+
+@cache
+def wheel(folder: Path) -> Path:
+    """Build the wheel of this checkout into the folder."""
+    command = [uv.find(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(shipped())]
+    subprocess.run(command, check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment that holds the wheel, and a home folder with nothing in it."""
+
+    programs: Path
+    home: Path
+    wheel: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a user's shell would have; uv's downloads are shared, since they are nobody's settings."""
+        kept = {name: value for name, value in os.environ.items() if name.startswith(("UV_", "PIP_", "LANG", "SSL_"))}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "PATH": f"{self.programs}{os.pathsep}/usr/local/bin{os.pathsep}/usr/bin{os.pathsep}/bin",
+            "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or _uv_cache(),
+            "PYENV_ROOT": os.environ.get("PYENV_ROOT") or str(Path.home() / ".pyenv"),
+        }
+
+    def run(self, *command: str, cwd: Path, fails: bool = False, **environ: str) -> str:
+        """Run a program there; return all that it prints. Raises AssertionError where it does not end as expected."""
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env={**self.environ, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert (done.returncode != 0) is fails, done.stdout
+        return done.stdout
+
+
+def installed(folder: Path, *extras: str) -> Installed:
+    """Make an environment in the folder, and install the wheel there with these extras."""
+    home, environment = folder / "home", folder / "environment"
+    home.mkdir()
+    built = wheel(folder / "dist")
+    subprocess.run([uv.find(), "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
+    made = Installed(environment / "bin", home, built)
+    requirement = f"aion-lambda[{','.join(extras)}] @ {built.as_uri()}" if extras else f"aion-lambda @ {built.as_uri()}"
+    command = [uv.find(), "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), requirement]
+    subprocess.run(command, check=True)
+    return made
+
+
+@cache
+def _uv_cache() -> str:
+    return subprocess.run([uv.find(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
