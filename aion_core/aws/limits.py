@@ -174,5 +174,11 @@ def _open_task(owner: str, text: str) -> OpenTask:
     return OpenTask(TaskKey(whose, task_id), datetime.fromtimestamp(since / 1000, UTC))
 
 
+def owner_named_in(text: str) -> str:
+    """Return the owner that the text of an open task names; "" for a task of the item's own owner."""
+    _, _, owner = (*json.loads(text), "")[:3]
+    return str(owner)
+
+
 def _microseconds(at: datetime) -> int:
     return int(at.timestamp() * 1_000_000)

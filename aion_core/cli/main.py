@@ -7,6 +7,7 @@ import click
 from aion_core import __version__
 from aion_core.cli.build import build
 from aion_core.cli.card import card
+from aion_core.cli.data import data
 from aion_core.cli.dev import dev
 from aion_core.cli.dlq import dlq
 from aion_core.cli.doctor import doctor
@@ -28,7 +29,7 @@ def aion() -> None:
     """
 
 
-for command in (dev, build, doctor, card, key, user, tasks, push, dlq):
+for command in (dev, build, doctor, card, key, user, tasks, push, dlq, data):
     aion.add_command(command)
 
 

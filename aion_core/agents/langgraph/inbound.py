@@ -1,6 +1,5 @@
 """An A2A message as a graph's input (R49-R52, R56)."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 
 from aion_core.agents.context import inbox_of, text_of
 from aion_core.agents.langgraph.graph import INBOX, MESSAGES, OUTBOX, Graph
-from aion_core.ports import Asked, ContextKey
+from aion_core.ports import Asked
 
 
 def graph_input(graph: Graph, asked: Asked, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
@@ -77,9 +76,3 @@ def answers_to_open_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
         for call in message.tool_calls
         if call["id"] and call["id"] not in answered
     ]
-
-
-def thread_id(context: ContextKey) -> str:
-    """Return LangGraph's persistence id: of this owner, agent and context and of no other (R56)."""
-    whole = "\0".join((context.owner, context.agent, context.context_id))
-    return hashlib.sha256(whole.encode()).hexdigest()

@@ -19,7 +19,7 @@ from aion_core.agents.context import context_of
 from aion_core.agents.langgraph import fingerprint
 from aion_core.agents.langgraph.graph import MESSAGES, Graph
 from aion_core.agents.langgraph.handover import Handover
-from aion_core.agents.langgraph.inbound import clears_outbox, graph_input, thread_id
+from aion_core.agents.langgraph.inbound import clears_outbox, graph_input
 from aion_core.agents.langgraph.interrupts import resumption
 from aion_core.agents.langgraph.observed import Observer
 from aion_core.agents.langgraph.outbound import HANDED, Outbound
@@ -28,6 +28,7 @@ from aion_core.agents.langgraph.streamed import Streamed
 from aion_core.agents.langgraph.thread import Thread, messages_of, values_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
+from aion_core.checkpointing.thread_ids import thread_id
 from aion_core.ports import Asked, Emission, Stepped
 from aion_core.protocol.types import Message
 

@@ -1,0 +1,382 @@
+"""The search for everything that owners have in the table and in the bucket: one scan, and one listing of versions.
+
+Some partitions are named by a hash of the owner. The scan reads each item's key, and the attributes that tell of which
+owner, agent and context it is; the hashes follow from these. What an expired context or session has left behind leads to
+nobody any more: it is found too, as leftovers, since it may be the owner's.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from aion_core.aws import items, keys, owned
+from aion_core.aws.client import TRIES, Calls, let_others_write
+from aion_core.aws.items import Item
+from aion_core.aws.limits import owner_named_in
+from aion_core.aws.owned import FOLDERS, Folder, NamedBy
+from aion_core.checkpointing.thread_ids import thread_id
+from aion_core.errors import StoreUnavailable
+from aion_core.ports import Clock, ContextKey, TaskKey
+
+SEGMENTS = 4
+"""How many parts of the table are scanned at once."""
+
+AT_ONCE = 16
+"""How many partitions are read, or folders listed, at once."""
+
+LEFTOVERS = "expired leftovers"
+"""The store of what no living context or session leads to."""
+
+MENTIONS = "counts of open tasks"
+"""The store of what the items of other owners say of these."""
+
+SURELY_OLD = timedelta(hours=1)
+"""How old an object without a context must be to be a leftover: the scan may have missed a context that is being made."""
+
+READ = (
+    "pk", "sk", "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
+)  # fmt: skip
+"""The attributes that the scan reads."""
+
+NOBODY = ""
+
+Progress = Callable[[str, int], None]
+"""Is told what is being done, and how many items or objects it has come to."""
+KeyOwner = Callable[[str, str], str]
+"""Returns the owner of what is done with an API key of this principal and tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An item of the table that is to be deleted."""
+
+    owner: str
+    store: str
+    key: keys.Key
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of an object, or a delete marker."""
+
+    owner: str
+    store: str
+    name: str
+    version_id: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """The open tasks of an owner that are counted in another's item: a principal's, for those in its tenants."""
+
+    owner: str
+    key: keys.Key
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Everything that the owners have."""
+
+    rows: list[Row] = field(default_factory=list)
+    versions: list[Version] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
+    running: list[TaskKey] = field(default_factory=list)
+    """The tasks whose turns are running."""
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    """How many items have a kind of partition that is not in the list of stores, by what its key begins with."""
+    agents: frozenset[str] = frozenset()
+    """The agents under which a user's state and artifacts were looked for."""
+
+    def without(self, store: str) -> "Found":
+        """Return what was found but for one store of the table."""
+        return replace(self, rows=[row for row in self.rows if row.store != store])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to delete."""
+        return not (self.rows or self.versions or self.mentions)
+
+
+class Survey:
+    """Finds everything of some owners, in one table and one bucket."""
+
+    def __init__(
+        self, dynamodb: Calls, s3: Calls, clock: Clock, *, table: str, bucket: str, owner_of_key: KeyOwner
+    ) -> None:
+        self._dynamodb, self._s3, self._clock = dynamodb, s3, clock
+        self._table, self._bucket, self._owner_of_key = table, bucket, owner_of_key
+
+    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
+        """Return everything that the owners have, and the leftovers of nobody.
+
+        State and artifacts of a user outlive all that leads to them; `agents` are those for which they are looked for
+        beside the agents of which the table holds any context. Raises StoreError.
+        """
+        now = self._clock.now()
+        seen = _Seen(frozenset(owners), now, self._owner_of_key)
+        seen.agents.update(agents)
+        await asyncio.gather(*(self._scan(seen, segment, progress) for segment in range(SEGMENTS)))
+        partitions = seen.partitions()
+        rows, running = await self._rows(partitions, seen, progress)
+        versions = [version async for version in self._versions(seen, progress)]
+        return Found(rows, versions, seen.mentions, running, dict(seen.unknown), frozenset(seen.agents))
+
+    # ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _scan(self, seen: "_Seen", segment: int, progress: Progress) -> None:
+        names = {f"#{number}": name for number, name in enumerate(READ)}
+        start: dict[str, Any] = {}
+        while True:
+            page = await patiently(
+                self._dynamodb,
+                "scan",
+                TableName=self._table,
+                ConsistentRead=True,
+                Segment=segment,
+                TotalSegments=SEGMENTS,
+                ProjectionExpression=", ".join(names),
+                ExpressionAttributeNames=names,
+                **start,
+            )
+            for item in page["Items"]:
+                seen.add(item)
+            progress("items of the table read", seen.count)
+            if "LastEvaluatedKey" not in page:
+                return
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    async def _rows(
+        self, partitions: Mapping[str, str], seen: "_Seen", progress: Progress
+    ) -> tuple[list[Row], list[TaskKey]]:
+        """Return the items of the partitions, and the tasks that run in those of them that are contexts."""
+        rows: list[Row] = []
+        running: list[TaskKey] = []
+
+        async def read(partition: str, owner: str) -> None:
+            kind = owned.partitions_of(partition)
+            async for item in self._items_of(partition):
+                key = {"pk": item["pk"], "sk": item["sk"]}
+                if owner == NOBODY and not seen.is_leftover(item):
+                    continue
+                store = kind.store_of(item["sk"]["S"]) if kind and owner != NOBODY else LEFTOVERS
+                rows.append(Row(owner, store, key, owned.item_bytes(item)))
+                if partition.startswith("CONTEXT#") and "running" in item:
+                    running.append(TaskKey(owner, items.turn_of(item["running"]).task_id))
+            progress("items of the owner found", len(rows))
+
+        await _all(read(partition, owner) for partition, owner in partitions.items())
+        return rows, running
+
+    async def _items_of(self, partition: str) -> AsyncIterator[Item]:
+        start: dict[str, Any] = {}
+        while True:
+            page = await patiently(
+                self._dynamodb,
+                "query",
+                TableName=self._table,
+                ConsistentRead=True,
+                KeyConditionExpression="pk = :pk",
+                ExpressionAttributeValues={":pk": items.text(partition)},
+                **start,
+            )
+            for item in page["Items"]:
+                yield item
+            if "LastEvaluatedKey" not in page:
+                return
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    # ── The bucket ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _versions(self, seen: "_Seen", progress: Progress) -> AsyncIterator[Version]:
+        """Yield the versions and delete markers of the owners' objects, and of leftovers."""
+        found: list[list[Version]] = []
+
+        async def read(folder: Folder, prefix: str) -> None:
+            mine = [
+                Version(
+                    owner, folder.store if owner else LEFTOVERS, each["Key"], each["VersionId"], each.get("Size", 0)
+                )
+                async for each in self._listed(prefix)
+                if (owner := seen.owner_of(folder, each)) is not None
+            ]
+            found.append(mine)
+            progress("versions of objects found", sum(map(len, found)))
+
+        await _all(read(folder, prefix) for folder in FOLDERS for prefix in seen.prefixes(folder))
+        for some in found:
+            for version in some:
+                yield version
+
+    async def _listed(self, prefix: str) -> AsyncIterator[dict[str, Any]]:
+        start: dict[str, str] = {}
+        while True:
+            page = await patiently(self._s3, "list_object_versions", Bucket=self._bucket, Prefix=prefix, **start)
+            for each in (*page.get("Versions", []), *page.get("DeleteMarkers", [])):
+                yield each
+            if not page.get("IsTruncated"):
+                return
+            start = {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page["NextVersionIdMarker"]}
+
+
+class _Seen:
+    """What the scan has come to know: which hashes are whose, and which partitions there are."""
+
+    def __init__(self, owners: frozenset[str], now: datetime, owner_of_key: KeyOwner) -> None:
+        self.owners, self._now, self._owner_of_key = owners, now, owner_of_key
+        self.count = 0
+        self.agents: set[str] = set()
+        self.mentions: list[Mention] = []
+        self.unknown: Counter[str] = Counter()
+        self._named: dict[str, str] = {}
+        """The owners by the partitions whose keys, or items, name them."""
+        self._threads: dict[str, str] = {}
+        self._sessions: dict[str, str] = {}
+        """The owners by the hashes, NOBODY for an owner that was not asked for."""
+        self._heads: set[str] = set()
+        """The sessions whose heads are there."""
+        self._there: dict[NamedBy, set[str]] = {each: set() for each in NamedBy}
+        """The hashes of the partitions that are there."""
+        self._living_threads: set[str] = set()
+        self._users: dict[str, str] | None = None
+
+    def add(self, item: Item) -> None:
+        """Note what the item tells."""
+        self.count += 1
+        partition = item["pk"]["S"]
+        kind = owned.partitions_of(partition)
+        match kind.named_by if kind else None:
+            case None:
+                self.unknown[partition.partition("#")[0] + "#"] += 1
+            case NamedBy.OWNER:
+                self._add_named(item, owned.owner_of(partition))
+            case NamedBy.API_KEY:
+                owner = self._owner_of_key(item["principal"]["S"], item["tenant"]["S"])
+                if owner in self.owners:
+                    self._named[partition] = owner
+            case NamedBy.NOBODY:
+                pass
+            case named_by:
+                self._there[named_by].add(owned.id_of(partition))
+                self._add_hashed(item, named_by, owned.id_of(partition))
+
+    def _add_named(self, item: Item, owner: str) -> None:
+        if owner in self.owners:
+            self._named[item["pk"]["S"]] = owner
+        else:
+            for each in self.owners:
+                told = tuple(text for text in item.get("tasks", {}).get("SS", []) if owner_named_in(text) == each)
+                if told:
+                    self.mentions.append(Mention(each, {"pk": item["pk"], "sk": item["sk"]}, told))
+        if (context := owned.context_of(item)) is not None:
+            self.agents.add(context.agent)
+            self._add_context(context, owner if owner in self.owners else NOBODY)
+
+    def _add_context(self, context: ContextKey, owner: str) -> None:
+        self._threads[thread_id(context)] = owner
+        self._sessions[keys.session_thread(context.owner, context.agent, context.context_id)] = owner
+
+    def _add_hashed(self, item: Item, named_by: NamedBy, hashed: str) -> None:
+        if named_by is NamedBy.SESSION and item["sk"]["S"] == keys.HEAD:
+            self._heads.add(hashed)
+            self.agents.add(item["app_name"]["S"])
+            user = item["user_id"]["S"]
+            self._sessions[hashed] = user if user in self.owners else NOBODY
+        if named_by is NamedBy.THREAD and not self._has_expired(item):
+            self._living_threads.add(hashed)
+
+    # ── What follows from it ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def partitions(self) -> dict[str, str]:
+        """Return the owners by the partitions that are there and theirs; NOBODY for those of leftovers."""
+        found = dict(self._named)
+        for named_by, prefix in ((NamedBy.THREAD, "THREAD#"), (NamedBy.SESSION, "SESSION#"), (NamedBy.USER, "USER#")):
+            for hashed in self._there[named_by]:
+                owner = self._hashed(named_by).get(hashed)
+                if owner:
+                    found[prefix + hashed] = owner
+                elif self._leads_to_nobody(named_by, hashed):
+                    found[prefix + hashed] = NOBODY
+        return found
+
+    def is_leftover(self, item: Item) -> bool:
+        """Tell whether the item, of a partition that leads to nobody, is in force no more."""
+        # The rows of a session without a head are never read; they outlive it by half a retention.
+        return item["pk"]["S"].startswith("SESSION#") or self._has_expired(item)
+
+    def prefixes(self, folder: Folder) -> list[str]:
+        """Return what the names begin with that have to be listed in the folder."""
+        if folder.named_by is NamedBy.OWNER:
+            return [f"{folder.prefix}{owner}/" for owner in sorted(self.owners)]
+        if folder.named_by is NamedBy.USER:
+            return [f"{folder.prefix}{hashed}/" for hashed in self._hashed(NamedBy.USER)]
+        # Hashes, and so by their first digits a 16th each.
+        return [f"{folder.prefix}{digit:x}" for digit in range(16)]
+
+    def owner_of(self, folder: Folder, version: Mapping[str, Any]) -> str | None:
+        """Return the owner of the version, NOBODY for a leftover, None for what is another's."""
+        name: str = version["Key"]
+        if folder.named_by is NamedBy.OWNER:
+            # An owner may have a slash in it; a task's id and what follows have one between them.
+            named = name.removeprefix(folder.prefix).rsplit("/", 2)[0]
+            return named if named in self.owners else None
+        hashed = name.removeprefix(folder.prefix).partition("/")[0]
+        owner = self._hashed(folder.named_by).get(hashed)
+        if owner:
+            return owner
+        is_old = version["LastModified"] < self._now - SURELY_OLD
+        return NOBODY if is_old and self._leads_to_nobody(folder.named_by, hashed) else None
+
+    def _hashed(self, named_by: NamedBy) -> Mapping[str, str]:
+        """Return the owners by the hashes of this kind."""
+        if named_by is NamedBy.THREAD:
+            return self._threads
+        if named_by is NamedBy.SESSION:
+            return self._sessions
+        if self._users is None:
+            self._users = {
+                owned.id_of(keys.user_state_partition(owner, agent)): owner
+                for owner in self.owners
+                for agent in self.agents
+            }
+        return self._users
+
+    def _leads_to_nobody(self, named_by: NamedBy, hashed: str) -> bool:
+        if named_by is NamedBy.THREAD:
+            return hashed not in self._threads and hashed not in self._living_threads
+        if named_by is NamedBy.SESSION:
+            return hashed not in self._heads and hashed not in self._sessions
+        # A user's state and artifacts have no end.
+        return False
+
+    def _has_expired(self, item: Item) -> bool:
+        return "expires" in item and int(item["expires"]["N"]) <= self._now.timestamp()
+
+
+async def patiently(calls: Calls, operation: str, **parameters: Any) -> dict[str, Any]:
+    """Return the answer to the call; one that AWS throttles, or does not answer, is made again after a while.
+
+    Raises Refused, StoreError.
+    """
+    for attempt in range(TRIES - 1):
+        try:
+            return await calls(operation, **parameters)
+        except StoreUnavailable:
+            await let_others_write(attempt)
+    return await calls(operation, **parameters)
+
+
+async def _all(works: Iterable[Awaitable[None]]) -> None:
+    """Do all of it, some at once."""
+    left = iter(works)
+
+    async def worker() -> None:
+        for work in left:
+            await work
+
+    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
