@@ -12,8 +12,8 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 
-from aion_core.checkpointing.thread_ids import thread_id
 from aion_core.aws import keys
+from aion_core.checkpointing.thread_ids import thread_id
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
 from aion_core.memory.checkpoints import MemorySaver
 from aion_core.ports import Begun, Reply
