@@ -7,7 +7,7 @@ nobody any more: it is found too, as leftovers, since it may be the owner's.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -124,7 +124,7 @@ class Survey:
         await asyncio.gather(*(self._scan(seen, segment, progress) for segment in range(SEGMENTS)))
         partitions = seen.partitions()
         rows, running = await self._rows(partitions, seen, progress)
-        versions = [version async for version in self._versions(seen, progress)]
+        versions = await self._versions(seen, progress)
         return Found(rows, versions, seen.mentions, running, dict(seen.unknown), frozenset(seen.agents))
 
     # ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,32 +193,42 @@ class Survey:
 
     # ── The bucket ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _versions(self, seen: "_Seen", progress: Progress) -> AsyncIterator[Version]:
-        """Yield the versions and delete markers of the owners' objects, and of leftovers."""
-        found: list[list[Version]] = []
+    async def _versions(self, seen: "_Seen", progress: Progress) -> list[Version]:
+        """Return the versions and delete markers of the owners' objects, and of leftovers."""
+        found: list[Version] = []
 
         async def read(folder: Folder, prefix: str) -> None:
-            mine = [
-                Version(
-                    owner, folder.store if owner else LEFTOVERS, each["Key"], each["VersionId"], each.get("Size", 0)
-                )
-                async for each in self._listed(prefix)
-                if (owner := seen.owner_of(folder, each)) is not None
-            ]
-            found.append(mine)
-            progress("versions of objects found", sum(map(len, found)))
+            async for page in self._pages(prefix):
+                add(folder, page)
 
-        await _all(read(folder, prefix) for folder in FOLDERS for prefix in seen.prefixes(folder))
-        for some in found:
-            for version in some:
-                yield version
+        def add(folder: Folder, page: Iterable[Mapping[str, Any]]) -> None:
+            for each in page:
+                owner = seen.owner_of(folder, each)
+                if owner is not None:
+                    store = folder.store if owner != NOBODY else LEFTOVERS
+                    found.append(Version(owner, store, each["Key"], each["VersionId"], each.get("Size", 0)))
+            progress("versions of objects found", len(found))
 
-    async def _listed(self, prefix: str) -> AsyncIterator[dict[str, Any]]:
+        async def read_all(folder: Folder) -> None:
+            pages = self._pages(folder.prefix)
+            first, second = await anext(pages), await anext(pages, None)
+            await pages.aclose()
+            if second is None:
+                add(folder, first)
+            else:
+                # A large one: only the part that is needed, or all of it, in parts that are read at once.
+                await _all(read(folder, prefix) for prefix in seen.prefixes(folder))
+
+        for folder in FOLDERS:
+            await read_all(folder)
+        return found
+
+    async def _pages(self, prefix: str) -> AsyncGenerator[list[dict[str, Any]], None]:
+        """Yield the versions and delete markers of the objects whose names begin so, a request at a time."""
         start: dict[str, str] = {}
         while True:
             page = await patiently(self._s3, "list_object_versions", Bucket=self._bucket, Prefix=prefix, **start)
-            for each in (*page.get("Versions", []), *page.get("DeleteMarkers", [])):
-                yield each
+            yield [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
             if not page.get("IsTruncated"):
                 return
             start = {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page["NextVersionIdMarker"]}

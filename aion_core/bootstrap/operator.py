@@ -111,17 +111,20 @@ def build_keys(table: str) -> ApiKeys:
 
 def build_erasure(table: str, bucket: str) -> "Erasure":
     """Return what deletes owners from the deployment with this table and this bucket."""
-    from aion_core.auth.principal import API_KEY_ISSUER, Principal
     from aion_core.aws.client import WORKERS, Calls
     from aion_core.aws.erasure import Erasure
-    from aion_core.web.tenants import owner_in
-
-    def owner_of_key(principal: str, tenant: str) -> str:
-        return owner_in(Principal(API_KEY_ISSUER, principal).owner, tenant)
 
     executor = ThreadPoolExecutor(WORKERS)
     dynamodb, s3 = Calls("dynamodb", executor), Calls("s3", executor)
     return Erasure(dynamodb, s3, SystemClock(), table=table, bucket=bucket, owner_of_key=owner_of_key)
+
+
+def owner_of_key(principal: str, tenant: str) -> str:
+    """Return the owner of what is done with an API key of this principal and tenant."""
+    from aion_core.auth.principal import API_KEY_ISSUER, Principal
+    from aion_core.web.tenants import owner_in
+
+    return owner_in(Principal(API_KEY_ISSUER, principal).owner, tenant)
 
 
 def _no_agent(agent_id: str) -> Agent:

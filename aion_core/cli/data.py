@@ -111,8 +111,8 @@ def delete(
         click.echo("All of it is deleted; nothing was found when everything was looked for again.", err=True)
     if yes and found.running:
         click.echo(
-            f"Turns of {len(found.running)} tasks were running, and can write to no task any more. In a minute, run the "
-            "command again: it finds what they have put into the bucket meanwhile.",
+            f"{_turns(found)} running; what they still write to tasks is refused. Run the command again in a minute: it "
+            "finds what they have put into the bucket meanwhile.",
             err=True,
         )
     if left is not None and not left.is_empty:
@@ -154,7 +154,7 @@ class _Report:
                 click.echo(f"  {owner.words}: {count or 'nothing'}", err=True)
         click.echo(f"User state was looked for with: {', '.join(sorted(self._found.agents)) or 'no agent'}.", err=True)
         if self._found.running:
-            click.echo(f"Turns of {len(self._found.running)} tasks are running.", err=True)
+            click.echo(f"{_turns(self._found)} running.", err=True)
         rows = [(line["store"], *(f"{line[name]:,}" for name in ("items", "versions", "bytes"))) for line in self.lines]
         if not rows:
             click.echo("There is nothing of this owner.", err=True)
@@ -208,6 +208,10 @@ class _Progress:
         if now - self._said >= 1:
             self._said = now
             click.echo(f"{count:,} {what}", err=True)
+
+
+def _turns(found: "Found") -> str:
+    return "The turn of a task is" if len(found.running) == 1 else f"The turns of {len(found.running)} tasks are"
 
 
 def _count(found: "Found") -> int:

@@ -1,28 +1,55 @@
 """`aion data delete` over everything that two persons leave in a deployment: one of them goes, the other stays as is."""
 
+import asyncio
+import itertools
 import json
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import StreamWriter
 
+from aion.langgraph.stream import emit_message
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.aws.client import Calls
+from aion_core.aws.erasure import Erasure
 from aion_core.aws.owned import STORES
+from aion_core.aws.survey import LEFTOVERS
+from aion_core.bootstrap.operator import owner_of_key
+from aion_core.checkpointing.turn import Fence
+from aion_core.clock import SystemClock
+from aion_core.memory.queues import MemoryBells
+from aion_core.tasks.run import Run
+from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.worker import Worker
+from tests.contract.test_late_worker import frozen
 from tests.support import operating
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
 from tests.support.engines import Stack
 from tests.support.erased import (
+    AGENTS,
     AION_YAML,
-    Person,
     bucket_versions,
     environment,
     lives,
     of_person,
     run_in_thread,
+    someone,
     table_items,
 )
+from tests.support.savers import DynamoDBSavers, Line
+from tests.support.stores import dynamodb_store
 
 pytestmark = pytest.mark.each_engine
 
 Delete = Callable[..., Awaitable[Any]]
+Making = Callable[..., Erasure]
 
 OF_A_DEPLOYMENT = {"app state", "secrets"}
 
@@ -40,8 +67,50 @@ def delete(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Delete:
     return with_config
 
 
+@pytest.fixture
+def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
+    environ = environment(stack)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    def make(client: Any = None, *, later: timedelta = timedelta()) -> Erasure:
+        executor = ThreadPoolExecutor(16)
+        return Erasure(
+            Calls("dynamodb", executor, client=client or stack.client("dynamodb")),
+            Calls("s3", executor, client=stack.client("s3")),
+            Later(later),
+            table=environ["AION_TABLE"],
+            bucket=environ["AION_BUCKET"],
+            owner_of_key=owner_of_key,
+        )
+
+    return make
+
+
+class Later(SystemClock):
+    """The machine's clock, put forward."""
+
+    def __init__(self, by: timedelta) -> None:
+        self._by = by
+
+    def now(self) -> datetime:
+        return super().now() + self._by
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def killed() -> None:
+    raise Killed
+
+
+def ignored(what: str, count: int) -> None:
+    """Progress that nobody waits for."""
+
+
 async def test_delete_leaves_nothing_of_owner(stack: Stack, delete: Delete) -> None:
-    alice, bob = Person("alice@example.com"), Person("bob@example.com")
+    alice, bob = someone("alice"), someone("bob")
     await lives(stack, alice)
     await lives(stack, bob)
     items, versions = table_items(stack), bucket_versions(stack)
@@ -61,3 +130,149 @@ async def test_delete_leaves_nothing_of_owner(stack: Stack, delete: Delete) -> N
     again = await delete("--subject", alice.name, "--yes")
     assert (again.exit_code, again.stdout) == (0, "")
     assert "There is nothing of this owner." in again.stderr
+
+
+async def test_delete_of_tenant_leaves_principal(stack: Stack, delete: Delete) -> None:
+    alice = someone("alice")
+    await lives(stack, alice)
+    principal, tenant = alice.owners
+    done = await delete("--owner", tenant, "--yes")
+    assert done.exit_code == 0, (done.output, done.exception)
+    left = repr(table_items(stack)), repr(bucket_versions(stack))
+    assert [tenant in each for each in left] == [False, False]
+    # The principal's item of open tasks goes on without those of the tenant.
+    assert f"'LIMIT#{principal}'" in left[0]
+    assert f"tasks/{principal}/" in left[1]
+
+
+async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None:
+    """Wherever it is killed, the next survey finds what is left: the hashes follow from what is deleted last."""
+    alice = someone("alice")
+    await lives(stack, alice)
+    client = stack.client("dynamodb")
+    line, kills = Line(client, cut=killed), 0
+    for cut_at in itertools.count(3, 4):
+        work = erasure(client)
+        line.restart()
+        found = await work.find(alice.owners, (), ignored)
+        line.restart(cut_at)
+        try:
+            await work.delete(found, ignored)
+        except Killed:
+            kills += 1
+        else:
+            break
+    assert kills >= 3
+    assert of_person(alice, table_items(stack)) == []
+    assert of_person(alice, bucket_versions(stack)) == []
+
+
+async def test_late_worker_writes_nothing_that_stays(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+    """What it does by its old lease is refused; an object that it has put before that is found by the next survey."""
+    savers = DynamoDBSavers(stack, clock)
+    chat = Conversation(savers.tasks, clock)
+    running, go = asyncio.Event(), asyncio.Event()
+
+    async def wait(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
+        running.set()
+        await go.wait()
+        emit_message(writer, AIMessage("large" * 10_000))
+        return {"messages": []}
+
+    graph = StateGraph(MessagesState).add_node(wait).add_edge(START, "wait").compile()
+    agent = LangGraphAgent(
+        graph,
+        lambda asked, before_put, types: savers.saver(
+            fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
+        ),
+    )
+    bells = MemoryBells(clock)
+    runner = TaskRunner(savers.tasks, {"echo": agent}.__getitem__, clock, bells, keep_lease=frozen)
+    begun = await chat.starts()
+    log = await savers.tasks.log(begun.head.key)
+    assert log is not None
+    turn = asyncio.create_task(Worker(savers.tasks, runner, bells, clock).run(begun, Run(log.events)))
+    await running.wait()
+
+    owner, work = chat.context.owner, erasure()
+    found = await work.find([owner], (), ignored)
+    assert found.running == [begun.head.key]
+    await work.delete(found, ignored)
+    go.set()
+    await asyncio.gather(turn, return_exceptions=True)
+    left = await work.find([owner], (), ignored)
+    assert (left.rows, left.mentions, left.running) == ([], [], [])
+    assert left.versions, "the worker has put the text into the bucket before it was refused"
+    await work.delete(left, ignored)
+    assert (await work.find([owner], (), ignored)).is_empty
+    assert owner not in repr(bucket_versions(stack))
+
+
+async def test_leftovers_of_expired_are_deleted(stack: Stack, erasure: Making) -> None:
+    """DynamoDB deletes what names an owner before what the hashes name: that cannot be told apart any more."""
+    alice, bob = someone("alice"), someone("bob")
+    for person in (alice, bob):
+        await lives(stack, person)
+    table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
+    for item in of_person(alice, table_items(stack)):
+        key = {"pk": item["pk"], "sk": item["sk"]}
+        if item["pk"]["S"].startswith("THREAD#"):
+            past = {":past": {"N": "1"}}
+            client.update_item(
+                TableName=table, Key=key, UpdateExpression="SET expires = :past", ExpressionAttributeValues=past
+            )
+        elif item["sk"]["S"] == "HEAD" or not item["pk"]["S"].startswith(("SESSION#", "USER#")):
+            client.delete_item(TableName=table, Key=key)
+    bobs = of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))
+    work = erasure(later=timedelta(hours=2))
+    found = await work.find(["nobody"], AGENTS, ignored)
+    assert {row.store for row in found.rows} == {version.store for version in found.versions} == {LEFTOVERS}
+    await work.delete(found, ignored)
+    traces = alice.traces()
+    kinds = {item["pk"]["S"].partition("#")[0] for item in of_person(alice, table_items(stack))}
+    assert kinds == {"USER"}, "a user's state has no end"
+    folders = {
+        each["Key"].partition("/")[0] for each in bucket_versions(stack) if any(t in each["Key"] for t in traces)
+    }
+    assert folders == {"tasks", "kept"}
+    assert (of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))) == bobs
+    rest = await work.find(alice.owners, AGENTS, ignored)
+    await work.delete(rest, ignored)
+    assert of_person(alice, table_items(stack)) == of_person(alice, bucket_versions(stack)) == []
+
+
+async def test_throttled_batch_is_finished(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+    client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
+    chat = Conversation(dynamodb_store(stack, clock), clock)
+    await chat.starts()
+    asked: list[int] = []
+
+    def throttle(model: Any, params: dict[str, Any], **_: Any) -> Any:
+        """Do all but the first of a batch, as DynamoDB does where a table is throttled."""
+        body = json.loads(params["body"])
+        asked.append(len(body["RequestItems"][table]))
+        if len(asked) > 1:
+            return None
+        left = {table: body["RequestItems"][table][:1]}
+        client.meta.events.unregister("before-call.dynamodb.BatchWriteItem", throttle)
+        client.batch_write_item(RequestItems={table: body["RequestItems"][table][1:]})
+        client.meta.events.register("before-call.dynamodb.BatchWriteItem", throttle)
+        return SimpleNamespace(status_code=200), {"UnprocessedItems": left}
+
+    client.meta.events.register("before-call.dynamodb.BatchWriteItem", throttle)
+    work = erasure(client)
+    await work.delete(await work.find([chat.context.owner], (), ignored), ignored)
+    assert asked[1] == 1
+    assert chat.context.owner not in repr(table_items(stack))
+
+
+async def test_unknown_partition_is_named(stack: Stack, delete: Delete) -> None:
+    """What another version has put there may be the owner's: nothing is deleted, and nobody is told that all is."""
+    client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
+    key = {"pk": {"S": "NOVEL#1"}, "sk": {"S": "HEAD"}}
+    client.put_item(TableName=table, Item=key)
+    try:
+        failed = await delete("--owner", "somebody", "--yes")
+    finally:
+        client.delete_item(TableName=table, Key=key)
+    assert "does not know (1 NOVEL#…)" in operating.refusal(failed)

@@ -1,6 +1,7 @@
 """Persons who leave something in every store of a deployment, and the whole of its table and bucket, as they are."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -63,6 +64,14 @@ class Person:
         hashes |= {keys.session_thread(each.owner, each.agent, each.context_id) for each in owned}
         hashes |= {keys.user_state_partition(o, agent)[5:] for o in self.owners for agent in AGENTS}
         return {self.name, self.key_id, *self.owners, *hashes}
+
+
+_numbers = itertools.count(100)
+
+
+def someone(name: str) -> Person:
+    """A person of this name that no other test has."""
+    return Person(f"{name}-{next(_numbers)}@example.com")
 
 
 async def lives(stack: Stack, person: Person) -> None:

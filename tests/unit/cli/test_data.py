@@ -1,0 +1,209 @@
+"""`aion data delete`, as a person types it: whose things, what it prints, and when it deletes."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aion_core.auth.api_keys import make_key
+from aion_core.auth.declaration import AwsIam
+from aion_core.auth.iam import IamVerifier
+from aion_core.auth.presented import Presented
+from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
+from aion_core.aws import keys, owned, shape
+from aion_core.bootstrap.operator import build_keys
+from aion_core.cli.subjects import OWN_ISSUERS, declared_in, owners_of
+from aion_core.clock import SystemClock
+from aion_core.errors import ConfigurationError
+from aion_core.ports import ContextKey
+from aion_core.web.tenants import owner_in
+from infra.local_stack import LocalStack
+from tests.support import operating
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
+from tests.support.erased import AION_YAML, ISSUER
+from tests.support.operating import Run
+from tests.support.stores import dynamodb_store
+
+ALICE = "alice@example.com"
+
+
+@pytest.fixture
+def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    environ = stack.environment("ApiFunction")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return operating.runs(environ)
+
+
+@pytest.fixture
+def owner(stack: LocalStack, run: Run) -> Iterator[str]:
+    """The owner of one task of Alice's, who has an API key."""
+    owner = Principal(API_KEY_ISSUER, ALICE).owner
+    asyncio.run(uses(stack, owner))
+    yield owner
+    assert run("data", "delete", "--subject", ALICE, "--yes").exit_code == 0
+
+
+async def uses(stack: LocalStack, owner: str) -> None:
+    clock = ManualClock()
+    chat = Conversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-1"))
+    begun = await chat.starts(text="x" * 40_000)
+    await chat.ends(begun)
+    table = stack.environment("ApiFunction")["AION_TABLE"]
+    await build_keys(table).add(make_key(ALICE, now=SystemClock().now()).record)
+
+
+class Terminal(BytesIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def stores(report: str) -> dict[str, tuple[int, int]]:
+    """Items and versions by store, as the table says them."""
+    lines = [re.split(r" {2,}", line) for line in report.splitlines()[1:]]
+    return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
+
+
+def test_dry_run_prints_stores_and_deletes_nothing(run: Run, owner: str) -> None:
+    first = run("data", "delete", "--owner", owner)
+    assert first.exit_code == 0, first.exception
+    assert first.stdout.startswith("STORE ")
+    assert stores(first.stdout) == {
+        "task events": (3, 0),
+        "tasks": (1, 0),
+        "contexts": (1, 0),
+        "message ids": (1, 0),
+        "API keys": (1, 0),
+        "task payloads": (0, 1),
+    }
+    assert first.stderr.endswith("Nothing was deleted: this was a dry run. --yes deletes.\n")
+    assert run("data", "delete", "--owner", owner, "--dry-run").stdout == first.stdout
+
+
+def test_yes_deletes_and_repeats(run: Run, owner: str) -> None:
+    done = run("data", "delete", "--subject", ALICE, "--yes")
+    assert done.exit_code == 0, done.exception
+    assert "All of it is deleted" in done.stderr
+    again = run("data", "delete", "--subject", ALICE, "--yes", "--json")
+    document = json.loads(again.stdout)
+    assert (document["stores"], document["left"], document["deleted"]) == ([], 0, True)
+    assert "\t" + ALICE not in run("key", "list").stdout
+
+
+def test_keys_are_left_on_request(run: Run, owner: str) -> None:
+    assert run("data", "delete", "--owner", owner, "--keep-keys", "--yes").exit_code == 0
+    assert stores(run("data", "delete", "--owner", owner).stdout) == {"API keys": (1, 0)}
+
+
+@pytest.mark.parametrize(("typed", "deletes"), [(ALICE, True), ("yes", False), ("", False)])
+def test_prompt_takes_the_name_only(run: Run, owner: str, typed: str, *, deletes: bool) -> None:
+    asked = run("data", "delete", "--subject", ALICE, input=Terminal(f"{typed}\n".encode()))
+    assert asked.exit_code == 0, asked.exception
+    assert f"Type {ALICE} to delete all this" in asked.stderr
+    assert (run("data", "delete", "--owner", owner).stdout == "") is deletes
+
+
+def test_json_names_owners_and_stores(run: Run, owner: str) -> None:
+    document = json.loads(run("data", "delete", "--subject", ALICE, "--json").stdout)
+    assert document["owners"][0] == {
+        "owner": owner, "subject": ALICE, "issuer": API_KEY_ISSUER, "tenant": "", "found": 8,
+    }  # fmt: skip
+    assert {
+        name: value
+        for store in document["stores"]
+        if store["store"] == "task events"
+        for name, value in store.items()
+        if name != "bytes"
+    } == {"store": "task events", "items": 3, "versions": 0}
+    assert (document["deleted"], document["left"]) == (False, 8)
+
+
+def test_stack_names_table_and_bucket(moto: LocalStack, owner: str) -> None:
+    stack = operating.registered(moto, "aion-data")
+    run = operating.runs(operating.environ_of(moto))
+    assert "tasks " in run("data", "delete", "--owner", owner, "--stack", stack).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "Name the --owner or the --subject, and not both."),
+        (["--owner", "a", "--subject", "b"], "Name the --owner or the --subject, and not both."),
+        (["--owner", "a", "--issuer", "i"], "--issuer and --tenant belong to a --subject: name it."),
+        (["--owner", "a", "--tenant", "t"], "--issuer and --tenant belong to a --subject: name it."),
+        (["--owner", "a", "--yes", "--dry-run"], "choose one"),
+    ],
+)
+def test_contradicting_options_are_refused(run: Run, arguments: list[str], sentence: str) -> None:
+    failed = run("data", "delete", *arguments)
+    assert failed.exit_code == 2
+    assert sentence in failed.stderr
+
+
+def test_bucket_has_to_be_known(stack: LocalStack) -> None:
+    environ = {name: value for name, value in stack.environment("ApiFunction").items() if name != "AION_BUCKET"}
+    failed = operating.runs(environ)("data", "delete", "--owner", "a")
+    assert failed.exit_code == 2
+    assert "set AION_BUCKET" in failed.stderr
+
+
+# ── From a subject to its owners ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
+    found = owners_of("alice", [*OWN_ISSUERS, ISSUER], ["acme", ""])
+    assert [(each.issuer, each.tenant) for each in found] == [
+        (issuer, tenant) for issuer in (API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, ISSUER) for tenant in ("", "acme")
+    ]
+    assert [each.owner for each in found[:2]] == [
+        Principal(API_KEY_ISSUER, "alice").owner,
+        owner_in(Principal(API_KEY_ISSUER, "alice").owner, "acme"),
+    ]
+    assert len({each.owner for each in found}) == 8
+
+
+async def test_role_arn_stands_for_its_sessions() -> None:
+    """A request is signed by a session: AWS names it without the role's path."""
+    event: dict[str, Any] = {
+        "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}
+    }
+    principal = await IamVerifier(AwsIam()).verify(Presented.of([], event))
+    assert isinstance(principal, Principal)
+    found = owners_of("arn:aws:iam::123456789012:role/team/caller", [IAM_ISSUER], [])
+    assert principal.owner in {each.owner for each in found}
+
+
+def test_aion_yaml_adds_agents_and_issuers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = declared_in(AION_YAML)
+    assert (declared.agents, declared.issuers) == ({"graph", "adk"}, (ISSUER,))
+    monkeypatch.chdir(tmp_path)
+    assert declared_in(Path("aion.yaml")).agents == frozenset()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        declared_in(tmp_path / "named.yaml")
+
+
+# ── The list of stores ────────────────────────────────────────────────────────────────────────────────────────────────
+
+SORTS = {"EVENT#", "ASKED#", "PUSH#", "CHECKPOINT#", "STATE#"}
+INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
+
+
+def test_list_of_stores_has_every_partition() -> None:
+    """A partition that is added to keys.py has to be added to the list, or it would stay when its owner is deleted."""
+    text = Path(keys.__file__).read_text(encoding="utf-8")
+    prefixes = set(re.findall(r'["#]([A-Z][A-Z-]+#)', text))
+    assert prefixes - SORTS - INDEXED == {each.prefix for each in owned.PARTITIONS}
+
+
+def test_list_of_stores_has_every_folder() -> None:
+    known = {each.prefix.partition("/")[0] for each in owned.FOLDERS}
+    assert known == {*shape.RETENTIONS, shape.KEPT}
