@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -16,6 +17,7 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.aws import keys
 from aion_core.aws.client import Calls
 from aion_core.aws.erasure import Erasure
 from aion_core.aws.owned import STORES
@@ -44,12 +46,20 @@ from tests.support.erased import (
     table_items,
 )
 from tests.support.savers import DynamoDBSavers, Line
+from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 
 pytestmark = pytest.mark.each_engine
 
 Delete = Callable[..., Awaitable[Any]]
 Making = Callable[..., Erasure]
+
+ACTIONS = {
+    "TransactWriteItems": ["dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"],
+    "ListObjectVersions": ["s3:ListBucketVersions"],
+    "DeleteObjects": ["s3:DeleteObjectVersion"],
+}
+"""What IAM calls an operation that it has another name for."""
 
 OF_A_DEPLOYMENT = {"app state", "secrets"}
 
@@ -73,11 +83,11 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
 
-    def make(client: Any = None, *, later: timedelta = timedelta()) -> Erasure:
+    def make(client: Any = None, *, s3: Any = None, later: timedelta = timedelta()) -> Erasure:
         executor = ThreadPoolExecutor(16)
         return Erasure(
             Calls("dynamodb", executor, client=client or stack.client("dynamodb")),
-            Calls("s3", executor, client=stack.client("s3")),
+            Calls("s3", executor, client=s3 or stack.client("s3")),
             Later(later),
             table=environ["AION_TABLE"],
             bucket=environ["AION_BUCKET"],
@@ -276,3 +286,28 @@ async def test_unknown_partition_is_named(stack: Stack, delete: Delete) -> None:
     finally:
         client.delete_item(TableName=table, Key=key)
     assert "does not know (1 NOVEL#…)" in operating.refusal(failed)
+
+
+async def test_policy_in_runbook_is_enough(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+    chat = Conversation(dynamodb_store(stack, clock), clock)
+    await chat.starts(text="x" * 40_000)
+    client, s3 = stack.client("dynamodb"), stack.client("s3")
+    leftover = keys.session_event_key(uuid4().hex, 1)
+    client.put_item(TableName=stack.environment("ApiFunction")["AION_TABLE"], Item={**leftover, "v": {"N": "2"}})
+    needed: set[str] = {
+        "dynamodb:GetItem",  # of API keys, by which tenants are found
+        "cloudformation:DescribeStacks",
+    }
+
+    def note(model: Any, **_: Any) -> None:
+        needed.update(ACTIONS.get(model.name, [f"dynamodb:{model.name}"]))
+
+    for each in (client, s3):
+        each.meta.events.register("before-call", note)
+    work = erasure(client, s3=s3)
+    await work.delete(await work.find([chat.context.owner], (), ignored), ignored)
+    runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    section = runbook.partition("## Deleting a user's data")[2]
+    policy = json.loads(section.partition("```json")[2].partition("```")[0])
+    allowed = [statement["Action"] for statement in policy["Statement"]]
+    assert needed == {a for action in allowed for a in ([action] if isinstance(action, str) else action)}
