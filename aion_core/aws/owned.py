@@ -77,6 +77,7 @@ PARTITIONS = (
     Partitions("THREAD#", NamedBy.THREAD, {"*": "checkpoints"}),
     Partitions("SESSION#", NamedBy.SESSION, {"EVENT#*": "session events", "STATE": "session state", "*": "sessions"}),
     Partitions("USER#", NamedBy.USER, {"*": "user state"}),
+    Partitions("MEMORY#", NamedBy.OWNER, {"*": "long-term memory"}),
     Partitions("API-KEY#", NamedBy.API_KEY, {"*": API_KEYS}),
     Partitions("APP#", NamedBy.NOBODY, {"*": "app state"}),
     Partitions("SECRET#", NamedBy.NOBODY, {"*": "secrets"}),

@@ -88,7 +88,7 @@ def delete(
         issuers = [issuer] if issuer else [*OWN_ISSUERS, *declared.issuers]
         owners = owners_of(subject, issuers, [*tenants, *known])
     work = _Work(owners, frozenset(agents) | declared.agents, keep_keys=keep_keys)
-    progress = _Progress()
+    progress = Progress()
     found = asyncio.run(_find(table, bucket, work, progress))
     report = _Report(owners, found)
     report.check()
@@ -197,7 +197,7 @@ class _Report:
         ]
 
 
-class _Progress:
+class Progress:
     """Says on stderr what is being done, once a second, to somebody who waits for longer than that."""
 
     def __init__(self) -> None:
@@ -231,18 +231,18 @@ async def _tenants(table: str) -> list[str]:
     return sorted({key.tenant for key in await build_keys(table).all()})
 
 
-async def _find(table: str, bucket: str, work: _Work, progress: _Progress) -> "Found":
+async def _find(table: str, bucket: str, work: _Work, progress: Progress) -> "Found":
     return await _found(_erasure(table, bucket), work, progress)
 
 
-async def _found(erasure: "Erasure", work: _Work, progress: _Progress) -> "Found":
+async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "Found":
     from aion_core.aws.owned import API_KEYS
 
     found = await erasure.find({owner.owner for owner in work.owners}, work.agents, progress)
     return found.without(API_KEYS) if work.keep_keys else found
 
 
-async def _delete(table: str, bucket: str, work: _Work, found: "Found", progress: _Progress) -> "Found":
+async def _delete(table: str, bucket: str, work: _Work, found: "Found", progress: Progress) -> "Found":
     """Delete what was found, and what is found when it is looked for again; return what is left after that."""
     erasure, agents = _erasure(table, bucket), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)

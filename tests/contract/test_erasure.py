@@ -49,8 +49,6 @@ from tests.support.savers import DynamoDBSavers, Line
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 
-pytestmark = pytest.mark.each_engine
-
 Delete = Callable[..., Awaitable[Any]]
 Making = Callable[..., Erasure]
 
@@ -107,6 +105,15 @@ class Later(SystemClock):
         return super().now() + self._by
 
 
+def in_pages(**size: int) -> Callable[..., None]:
+    """Let a request ask for so many at a time."""
+
+    def limit(params: dict[str, Any], **_: Any) -> None:
+        params.update(size)
+
+    return limit
+
+
 class Killed(Exception):
     """The process ends here."""
 
@@ -119,6 +126,7 @@ def ignored(what: str, count: int) -> None:
     """Progress that nobody waits for."""
 
 
+@pytest.mark.each_engine
 async def test_delete_leaves_nothing_of_owner(stack: Stack, delete: Delete) -> None:
     alice, bob = someone("alice"), someone("bob")
     await lives(stack, alice)
@@ -159,7 +167,14 @@ async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None
     """Wherever it is killed, the next survey finds what is left: the hashes follow from what is deleted last."""
     alice = someone("alice")
     await lives(stack, alice)
-    client = stack.client("dynamodb")
+    client, s3 = stack.client("dynamodb"), stack.client("s3")
+    whole = await erasure().find(alice.owners, (), ignored)
+    client.meta.events.register("before-parameter-build.dynamodb.Scan", in_pages(Limit=7))
+    client.meta.events.register("before-parameter-build.dynamodb.Query", in_pages(Limit=2))
+    s3.meta.events.register("before-parameter-build.s3.ListObjectVersions", in_pages(MaxKeys=5))
+    in_small_pages = await erasure(client, s3=s3).find(alice.owners, (), ignored)
+    assert len(whole.rows) == len(in_small_pages.rows)
+    assert set(whole.versions) == set(in_small_pages.versions)
     line, kills = Line(client, cut=killed), 0
     for cut_at in itertools.count(3, 4):
         work = erasure(client)

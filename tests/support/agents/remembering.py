@@ -10,6 +10,7 @@ from google.adk.events import Event, EventActions
 from google.genai import types
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.base import BaseStore
 from langgraph.types import interrupt
 
 LARGE = 34_000
@@ -20,7 +21,8 @@ def noise() -> str:
     return os.urandom(LARGE).hex()
 
 
-async def reply(state: MessagesState) -> dict[str, Any]:
+async def reply(state: MessagesState, *, store: BaseStore) -> dict[str, Any]:
+    await store.aput(("facts", "said"), "last", {"text": str(state["messages"][-1].content)[:20]})
     asked = str(state["messages"][-1].content)
     if asked == "ask":
         interrupt("Which one?")

@@ -17,12 +17,13 @@ from aion_core.auth.presented import Presented
 from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
 from aion_core.aws import keys, owned, shape
 from aion_core.bootstrap.operator import build_keys
+from aion_core.cli.data import Progress
 from aion_core.cli.subjects import OWN_ISSUERS, declared_in, owners_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
+from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
 from aion_core.web.tenants import owner_in
-from infra.local_stack import LocalStack
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
@@ -154,6 +155,15 @@ def test_bucket_has_to_be_known(stack: LocalStack) -> None:
     failed = operating.runs(environ)("data", "delete", "--owner", "a")
     assert failed.exit_code == 2
     assert "set AION_BUCKET" in failed.stderr
+
+
+def test_progress_is_printed_once_a_second(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 0.5, 1.0, 1.5, 2.5])
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    progress = Progress()
+    for count in (10, 2000, 3000, 4000):
+        progress("items read", count)
+    assert capsys.readouterr().err == "2,000 items read\n4,000 items read\n"
 
 
 # ── From a subject to its owners ──────────────────────────────────────────────────────────────────────────────────────
