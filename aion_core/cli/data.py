@@ -117,7 +117,7 @@ def delete(
         )
     if left is not None and not left.is_empty:
         raise ConfigurationError(
-            f"{_count(left)} items and versions are there again: somebody still writes as this owner. Take their access "
+            f"{_again(_count(left))} there again: somebody still writes as this owner. Take their access "
             "away (`aion key revoke`, the issuer), and run the command again."
         )
 
@@ -204,10 +204,15 @@ class Progress:
         self._said = time.monotonic()
 
     def __call__(self, what: str, count: int) -> None:
+        """Print what is being done, unless something was printed less than a second ago."""
         now = time.monotonic()
         if now - self._said >= 1:
             self._said = now
             click.echo(f"{count:,} {what}", err=True)
+
+
+def _again(count: int) -> str:
+    return "1 item or version is" if count == 1 else f"{count} items and versions are"
 
 
 def _turns(found: "Found") -> str:

@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from aion_core.auth.api_keys import make_key
@@ -155,6 +156,30 @@ def test_bucket_has_to_be_known(stack: LocalStack) -> None:
     failed = operating.runs(environ)("data", "delete", "--owner", "a")
     assert failed.exit_code == 2
     assert "set AION_BUCKET" in failed.stderr
+
+
+def test_owner_who_still_writes_is_reported(
+    run: Run, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, whole = stack.environment("ApiFunction")["AION_TABLE"], boto3.session.Session.client
+
+    def is_written_to(*arguments: Any, **options: Any) -> Any:
+        """A client after whose deletions a request of the owner is counted."""
+        client = whole(*arguments, **options)
+        request = {**keys.requests_key(owner), "full_at": {"N": "1"}}
+        client.meta.events.register(
+            "after-call.dynamodb.BatchWriteItem",
+            lambda **_: stack.client("dynamodb").put_item(TableName=table, Item=request),
+        )
+        return client
+
+    with monkeypatch.context() as patched:
+        patched.setattr(boto3.session.Session, "client", is_written_to)
+        failed = run("data", "delete", "--owner", owner, "--yes")
+    assert operating.refusal(failed).startswith(
+        "1 item or version is there again: somebody still writes as this owner."
+    )
+    assert stores(run("data", "delete", "--owner", owner).stdout) == {"rate limits": (1, 0)}
 
 
 def test_progress_is_printed_once_a_second(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
