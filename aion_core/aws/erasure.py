@@ -10,15 +10,16 @@ A deletion that is killed is run again: a new survey finds what is left.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
 from aion_core.aws import items, keys, owned
 from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
-from aion_core.aws.survey import LEFTOVERS, Found, KeyOwner, Progress, Row, Survey, Version, patiently
+from aion_core.aws.survey import LEFTOVERS, Found, KeyOwner, Progress, Survey, Version, patiently
 from aion_core.aws.writes import FIRST_TIME, Write, check, update
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports import Clock, TaskKey
+from aion_core.ports import Clock
 
 ITEMS_AT_ONCE = 25
 """The most that one batch of DynamoDB may delete."""
@@ -41,11 +42,22 @@ class Erasure:
     """Finds and deletes everything of some owners, in one table and one bucket."""
 
     def __init__(
-        self, dynamodb: Calls, s3: Calls, clock: Clock, *, table: str, bucket: str, owner_of_key: KeyOwner
+        self,
+        dynamodb: Calls,
+        s3: Calls,
+        clock: Clock,
+        *,
+        table: str,
+        bucket: str,
+        owner_of_key: KeyOwner,
+        retention: timedelta,
     ) -> None:
+        """The options are the survey's."""
         self._dynamodb, self._s3, self._clock = dynamodb, s3, clock
         self._table, self._bucket = table, bucket
-        self._survey = Survey(dynamodb, s3, clock, table=table, bucket=bucket, owner_of_key=owner_of_key)
+        self._survey = Survey(
+            dynamodb, s3, clock, table=table, bucket=bucket, owner_of_key=owner_of_key, retention=retention
+        )
 
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
         """See `Survey.find`."""
@@ -60,8 +72,10 @@ class Erasure:
         own = [row for row in found.rows if row.store != LEFTOVERS]
         api_keys = [row.key for row in own if row.store == owned.API_KEYS]
         await self._delete_items(api_keys)
-        await self._fence_off(own, found.running)
-        for number, versions in _counted(found.versions, VERSIONS_AT_ONCE):
+        await self._fence_off(found)
+        # A marker last: without it, the newest version that is left would be the object again.
+        by_kind = sorted(found.versions, key=lambda version: version.is_marker)
+        for number, versions in _counted(by_kind, VERSIONS_AT_ONCE):
             progress("versions of objects deleted", number)
             await self._delete_versions(versions)
         done = len(api_keys)
@@ -78,12 +92,11 @@ class Erasure:
             )
             await self._unless_gone(change)
 
-    async def _fence_off(self, rows: Iterable[Row], running: Sequence[TaskKey]) -> None:
+    async def _fence_off(self, found: Found) -> None:
         """Take the contexts from whoever runs or waits in them; refuse what the workers still write to their tasks."""
-        contexts = [row.key for row in rows if row.key["pk"]["S"].startswith("CONTEXT#")]
-        for key in contexts:
+        for key in found.busy:
             await self._unless_gone(update(self._table, key, FENCE_OFF, only_if=ITEM_IS_THERE, zero=0, one=1))
-        for task in running:
+        for task in found.running:
             raised = "SET fence = fence + :one"
             await self._unless_gone(update(self._table, keys.head_key(task), raised, only_if=ITEM_IS_THERE, one=1))
 

@@ -33,9 +33,6 @@ LEFTOVERS = "expired leftovers"
 MENTIONS = "counts of open tasks"
 """The store of what the items of other owners say of these."""
 
-SURELY_OLD = timedelta(hours=1)
-"""How old an object without a context must be to be a leftover: the scan may have missed a context that is being made."""
-
 READ = (
     "pk", "sk", "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
 )  # fmt: skip
@@ -68,6 +65,7 @@ class Version:
     name: str
     version_id: str
     size: int
+    is_marker: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +84,8 @@ class Found:
     rows: list[Row] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
+    busy: list[keys.Key] = field(default_factory=list)
+    """The contexts in which a turn runs or waits."""
     running: list[TaskKey] = field(default_factory=list)
     """The tasks whose turns are running."""
     unknown: Mapping[str, int] = field(default_factory=dict)
@@ -107,10 +107,20 @@ class Survey:
     """Finds everything of some owners, in one table and one bucket."""
 
     def __init__(
-        self, dynamodb: Calls, s3: Calls, clock: Clock, *, table: str, bucket: str, owner_of_key: KeyOwner
+        self,
+        dynamodb: Calls,
+        s3: Calls,
+        clock: Clock,
+        *,
+        table: str,
+        bucket: str,
+        owner_of_key: KeyOwner,
+        retention: timedelta,
     ) -> None:
+        """`retention`: how long the deployment keeps tasks; an object that nothing leads to is a leftover after that."""
         self._dynamodb, self._s3, self._clock = dynamodb, s3, clock
         self._table, self._bucket, self._owner_of_key = table, bucket, owner_of_key
+        self._retention = retention
 
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
         """Return everything that the owners have, and the leftovers of nobody.
@@ -118,14 +128,13 @@ class Survey:
         State and artifacts of a user outlive all that leads to them; `agents` are those for which they are looked for
         beside the agents of which the table holds any context. Raises StoreError.
         """
-        now = self._clock.now()
-        seen = _Seen(frozenset(owners), now, self._owner_of_key)
+        seen = _Seen(frozenset(owners), self._clock.now(), self._retention, self._owner_of_key)
         seen.agents.update(agents)
         await asyncio.gather(*(self._scan(seen, segment, progress) for segment in range(SEGMENTS)))
-        partitions = seen.partitions()
-        rows, running = await self._rows(partitions, seen, progress)
-        versions = await self._versions(seen, progress)
-        return Found(rows, versions, seen.mentions, running, dict(seen.unknown), frozenset(seen.agents))
+        found = Found(mentions=seen.mentions, unknown=dict(seen.unknown), agents=frozenset(seen.agents))
+        await self._find_rows(found, seen, progress)
+        await self._find_versions(found.versions, seen, progress)
+        return found
 
     # ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,13 +160,7 @@ class Survey:
                 return
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
-    async def _rows(
-        self, partitions: Mapping[str, str], seen: "_Seen", progress: Progress
-    ) -> tuple[list[Row], list[TaskKey]]:
-        """Return the items of the partitions, and the tasks that run in those of them that are contexts."""
-        rows: list[Row] = []
-        running: list[TaskKey] = []
-
+    async def _find_rows(self, found: Found, seen: "_Seen", progress: Progress) -> None:
         async def read(partition: str, owner: str) -> None:
             kind = owned.partitions_of(partition)
             async for item in self._items_of(partition):
@@ -165,13 +168,14 @@ class Survey:
                 if owner == NOBODY and not seen.is_leftover(item):
                     continue
                 store = kind.store_of(item["sk"]["S"]) if kind and owner != NOBODY else LEFTOVERS
-                rows.append(Row(owner, store, key, owned.item_bytes(item)))
-                if partition.startswith("CONTEXT#") and "running" in item:
-                    running.append(TaskKey(owner, items.turn_of(item["running"]).task_id))
-            progress("items of the owner found", len(rows))
+                found.rows.append(Row(owner, store, key, owned.item_bytes(item)))
+                if "running" in item:
+                    found.running.append(TaskKey(owner, items.turn_of(item["running"]).task_id))
+                if "running" in item or "waiting" in item:
+                    found.busy.append(key)
+            progress("items of the owner found", len(found.rows))
 
-        await _all(read(partition, owner) for partition, owner in partitions.items())
-        return rows, running
+        await _all(read(partition, owner) for partition, owner in seen.partitions().items())
 
     async def _items_of(self, partition: str) -> AsyncIterator[Item]:
         start: dict[str, Any] = {}
@@ -193,10 +197,7 @@ class Survey:
 
     # ── The bucket ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _versions(self, seen: "_Seen", progress: Progress) -> list[Version]:
-        """Return the versions and delete markers of the owners' objects, and of leftovers."""
-        found: list[Version] = []
-
+    async def _find_versions(self, found: list[Version], seen: "_Seen", progress: Progress) -> None:
         async def read(folder: Folder, prefix: str) -> None:
             async for page in self._pages(prefix):
                 add(folder, page)
@@ -206,7 +207,9 @@ class Survey:
                 owner = seen.owner_of(folder, each)
                 if owner is not None:
                     store = folder.store if owner != NOBODY else LEFTOVERS
-                    found.append(Version(owner, store, each["Key"], each["VersionId"], each.get("Size", 0)))
+                    # A delete marker has no size.
+                    size = each.get("Size")
+                    found.append(Version(owner, store, each["Key"], each["VersionId"], size or 0, size is None))
             progress("versions of objects found", len(found))
 
         async def read_all(folder: Folder) -> None:
@@ -221,7 +224,6 @@ class Survey:
 
         for folder in FOLDERS:
             await read_all(folder)
-        return found
 
     async def _pages(self, prefix: str) -> AsyncGenerator[list[dict[str, Any]], None]:
         """Yield the versions and delete markers of the objects whose names begin so, a request at a time."""
@@ -237,8 +239,9 @@ class Survey:
 class _Seen:
     """What the scan has come to know: which hashes are whose, and which partitions there are."""
 
-    def __init__(self, owners: frozenset[str], now: datetime, owner_of_key: KeyOwner) -> None:
+    def __init__(self, owners: frozenset[str], now: datetime, retention: timedelta, owner_of_key: KeyOwner) -> None:
         self.owners, self._now, self._owner_of_key = owners, now, owner_of_key
+        self._retention = retention
         self.count = 0
         self.agents: set[str] = set()
         self.mentions: list[Mention] = []
@@ -339,7 +342,8 @@ class _Seen:
         owner = self._hashed(folder.named_by).get(hashed)
         if owner:
             return owner
-        is_old = version["LastModified"] < self._now - SURELY_OLD
+        # An author's code may have kept it under a session or thread of its own choice, which no context leads to.
+        is_old = version["LastModified"] < self._now - self._retention
         return NOBODY if is_old and self._leads_to_nobody(folder.named_by, hashed) else None
 
     def _hashed(self, named_by: NamedBy) -> Mapping[str, str]:

@@ -109,14 +109,23 @@ def build_keys(table: str) -> ApiKeys:
     return DynamoDBApiKeys(Calls("dynamodb", ThreadPoolExecutor(4)), SystemClock(), table=table)
 
 
-def build_erasure(table: str, bucket: str) -> "Erasure":
-    """Return what deletes owners from the deployment with this table and this bucket."""
+def build_erasure(environ: Mapping[str, str]) -> "Erasure":
+    """Return what deletes owners from a deployment, of which the table and the bucket have to be known."""
+    from datetime import timedelta
+
     from aion_core.aws.client import WORKERS, Calls
     from aion_core.aws.erasure import Erasure
 
     executor = ThreadPoolExecutor(WORKERS)
-    dynamodb, s3 = Calls("dynamodb", executor), Calls("s3", executor)
-    return Erasure(dynamodb, s3, SystemClock(), table=table, bucket=bucket, owner_of_key=owner_of_key)
+    return Erasure(
+        Calls("dynamodb", executor),
+        Calls("s3", executor),
+        SystemClock(),
+        table=environ["AION_TABLE"],
+        bucket=environ["AION_BUCKET"],
+        owner_of_key=owner_of_key,
+        retention=timedelta(days=float(environ.get("AION_RETENTION_DAYS") or 30)),
+    )
 
 
 def owner_of_key(principal: str, tenant: str) -> str:

@@ -79,17 +79,17 @@ def delete(
         raise click.UsageError("--issuer and --tenant belong to a --subject: name it.")
     if yes and dry_run:
         raise click.UsageError("--yes deletes, and --dry-run does not: choose one.")
-    table, bucket = deployment.named("AION_TABLE", "AION_BUCKET")
+    deployment.named("AION_TABLE", "AION_BUCKET")
     declared = declared_in(config.expanduser())
     if owner:
         owners = [NamedOwner(owner)]
     else:
-        known = asyncio.run(_tenants(table))
+        known = asyncio.run(_tenants(deployment.table))
         issuers = [issuer] if issuer else [*OWN_ISSUERS, *declared.issuers]
         owners = owners_of(subject, issuers, [*tenants, *known])
     work = _Work(owners, frozenset(agents) | declared.agents, keep_keys=keep_keys)
     progress = Progress()
-    found = asyncio.run(_find(table, bucket, work, progress))
+    found = asyncio.run(_find(deployment, work, progress))
     report = _Report(owners, found)
     report.check()
     if not as_json:
@@ -101,7 +101,7 @@ def delete(
         if not yes:
             click.echo("Nothing was deleted.", err=True)
             return
-    left = asyncio.run(_delete(table, bucket, work, found, progress)) if yes else None
+    left = asyncio.run(_delete(deployment, work, found, progress)) if yes else None
     if as_json:
         click.echo(json.dumps(report.document(left), indent=2))
     elif left is None:
@@ -223,10 +223,10 @@ def _count(found: "Found") -> int:
     return len(found.rows) + len(found.versions) + len(found.mentions)
 
 
-def _erasure(table: str, bucket: str) -> "Erasure":
+def _erasure(deployment: Deployment) -> "Erasure":
     from aion_core.bootstrap.operator import build_erasure
 
-    return build_erasure(table, bucket)
+    return build_erasure(deployment.environ)
 
 
 async def _tenants(table: str) -> list[str]:
@@ -236,8 +236,8 @@ async def _tenants(table: str) -> list[str]:
     return sorted({key.tenant for key in await build_keys(table).all()})
 
 
-async def _find(table: str, bucket: str, work: _Work, progress: Progress) -> "Found":
-    return await _found(_erasure(table, bucket), work, progress)
+async def _find(deployment: Deployment, work: _Work, progress: Progress) -> "Found":
+    return await _found(_erasure(deployment), work, progress)
 
 
 async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "Found":
@@ -247,9 +247,9 @@ async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "Found"
     return found.without(API_KEYS) if work.keep_keys else found
 
 
-async def _delete(table: str, bucket: str, work: _Work, found: "Found", progress: Progress) -> "Found":
+async def _delete(deployment: Deployment, work: _Work, found: "Found", progress: Progress) -> "Found":
     """Delete what was found, and what is found when it is looked for again; return what is left after that."""
-    erasure, agents = _erasure(table, bucket), work.agents | found.agents
+    erasure, agents = _erasure(deployment), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)
     for _ in range(PASSES):
         await erasure.delete(found, progress)

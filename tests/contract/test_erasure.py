@@ -90,6 +90,7 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
             table=environ["AION_TABLE"],
             bucket=environ["AION_BUCKET"],
             owner_of_key=owner_of_key,
+            retention=timedelta(days=30),
         )
 
     return make
@@ -176,7 +177,7 @@ async def test_killed_deletion_is_resumed(stack: Stack, erasure: Making) -> None
     assert len(whole.rows) == len(in_small_pages.rows)
     assert set(whole.versions) == set(in_small_pages.versions)
     line, kills = Line(client, cut=killed), 0
-    for cut_at in itertools.count(3, 4):
+    for cut_at in itertools.count(2, 2):
         work = erasure(client)
         line.restart()
         found = await work.find(alice.owners, (), ignored)
@@ -249,7 +250,7 @@ async def test_leftovers_of_expired_are_deleted(stack: Stack, erasure: Making) -
         elif item["sk"]["S"] == "HEAD" or not item["pk"]["S"].startswith(("SESSION#", "USER#")):
             client.delete_item(TableName=table, Key=key)
     bobs = of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))
-    work = erasure(later=timedelta(hours=2))
+    work = erasure(later=timedelta(days=31))
     found = await work.find(["nobody"], AGENTS, ignored)
     assert {row.store for row in found.rows} == {version.store for version in found.versions} == {LEFTOVERS}
     await work.delete(found, ignored)
