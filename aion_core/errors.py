@@ -27,7 +27,10 @@ AionError
 ├── IllegalMove                  a task was to enter a state that may not follow the one it is in
 ├── AgentFailed                  nobody acts: the task becomes `failed`, with a safe reason
 └── ConfigurationError           the operator mends the settings or aion.yaml; named at start
+    └── AgentLoadError           the author mends the agent's code: what is wrong, where, and what to do
 """
+
+from typing import Self
 
 
 class AionError(Exception):
@@ -162,3 +165,32 @@ class AgentFailed(AionError):
 
 class ConfigurationError(AionError):
     """A setting or a line of aion.yaml cannot be used; the sentence names it."""
+
+
+class AgentLoadError(ConfigurationError):
+    """An agent's code cannot be loaded.
+
+    `what` says what is wrong, `where` names the author's file and line, `source` is the text of that line, and `do` is
+    the remedy, a whole sentence. `agent_id` and `path` are those of aion.yaml, once they are known.
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", source: str = "", do: str = "", agent_id: str = "", path: str = ""
+    ) -> None:
+        self.what, self.where, self.source, self.do = what.rstrip("."), where, source, do
+        self.agent_id, self.path = agent_id, path
+        subject = f"Agent {agent_id!r}: " if agent_id else ""
+        place = f" ({where})" if where else ""
+        super().__init__(f"{subject}{self.what}{place}.{f' {do}' if do else ''}")
+
+    def of_agent(self, agent_id: str, path: str) -> Self:
+        """Return the same error, with the agent that it is about."""
+        return type(self)(
+            self.what, where=self.where, source=self.source, do=self.do, agent_id=agent_id, path=path
+        ).with_traceback(self.__traceback__)
+
+    def screen(self) -> str:
+        """Return the error as a person reads it in a terminal: plain text of a few lines, without an end of line."""
+        head = f"Agent {self.agent_id!r} ({self.path}) cannot be loaded." if self.agent_id else "It cannot be loaded."
+        rows = [("what", self.what), ("where", self.where), ("", self.source), ("do", self.do)]
+        return "\n".join([head, "", *(f"  {name:5}  {text}" for name, text in rows if text)])

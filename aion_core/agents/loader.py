@@ -5,23 +5,22 @@ A framework is imported when an agent of its kind is, never for the other.
 
 import ast
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import logging
-import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from aion_core.agents.config import AgentConfig
-from aion_core.errors import ConfigurationError
+from aion_core.agents.factory import PerTurn, per_turn
+from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots
+from aion_core.agents.load_errors import at, explain, line_of_name, shown, similar
+from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.ports import Agent, Asked, Emission
 
 logger = logging.getLogger(__name__)
@@ -35,7 +34,10 @@ class Found:
     """What `path` names, and where it was found."""
 
     agent: Any
-    module: ModuleType
+    module: ModuleType | None
+    """None for an agent that is declared in a file of ADK's."""
+    name: str = ""
+    """The name that the module has for it, if any."""
 
 
 AdapterFactory = Callable[[Found, AgentConfig], Agent]
@@ -49,18 +51,31 @@ class LoadedAtFirstTurn:
     """An agent whose code is imported when it is first needed, or when `load` is called: a card needs no graph."""
 
     def __init__(
-        self, agent_id: str, config: AgentConfig, folder: Path, adapters: Mapping[str, AdapterFactory]
+        self,
+        agent_id: str,
+        config: AgentConfig,
+        folder: Path,
+        adapters: Mapping[str, AdapterFactory],
+        roots: Sequence[Path] = (),
     ) -> None:
-        """`adapters` holds, by the kind of `kind_of`, what makes the agent of such an object."""
+        """`adapters` holds, by the kind of `kind_of`, what makes the agent of such an object.
+
+        `roots` are folders that imports start from, beside the folder and its `src`.
+        """
         self._id, self._config, self._folder, self._adapters = agent_id, config, folder, adapters
+        self._roots = roots
         self._agent: Agent | None = None
 
     def load(self) -> None:
-        """See `ports.Agent.load`."""
+        """See `ports.Agent.load`; the error is an AgentLoadError."""
         with _LOADING:
             if self._agent is None:
-                self._agent = self._adapter(find(self._config.path, self._folder))
-                self._agent.load()
+                try:
+                    agent = self._adapter(find(self._config.path, self._folder, self._roots))
+                    agent.load()
+                except AgentLoadError as error:
+                    raise error.of_agent(self._id, self._config.path) from error.__cause__
+                self._agent = agent
 
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
@@ -75,37 +90,113 @@ class LoadedAtFirstTurn:
 
     def _adapter(self, found: Found) -> Agent:
         # `with_retry`, `with_config` and their like may wrap a graph, which is what they are bound to.
-        agent = found.agent if kind_of(found.agent) else getattr(found.agent, "bound", found.agent)
-        kind = kind_of(agent)
+        agent = found.agent if _kind(found.agent) else getattr(found.agent, "bound", found.agent)
+        kind = _kind(agent)
+        path, folder = self._config.path, self._folder
         if kind is None:
-            raise ConfigurationError(
-                f"{self._config.path} of agent {self._id!r} is a {type(found.agent).__name__}; "
-                "aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, an a2a-sdk AgentExecutor, or a "
-                "function that returns one."
+            raise AgentLoadError(
+                f"{path} is a {type(found.agent).__name__}, which is no agent",
+                do="aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, an a2a-sdk AgentExecutor, or a "
+                "function that returns one.",
+                **_place(found, folder),
             )
         try:
             return self._adapters[kind](replace(found, agent=agent), self._config)
+        except AgentLoadError as error:
+            do, own = error.do, {"where": error.where, "source": error.source}
+            raise AgentLoadError(f"{path}: {error.what}", do=do, **(own if error.where else _place(found, folder))) from error
         except ConfigurationError as error:
-            raise ConfigurationError(f"{self._config.path} of agent {self._id!r}: {error}") from error
+            raise AgentLoadError(f"{path}: {error}", **_place(found, folder)) from error
+        except (Exception, SystemExit) as error:  # compiling a graph runs the author's code, and LangGraph's checks
+            explained = explain(error, path, folder, "cannot be served:")
+            if explained.where:
+                raise explained from error
+            raise AgentLoadError(explained.what, do=_MEND[kind], **_place(found, folder)) from error
 
 
-def find(path: str, folder: Path) -> Found:
-    """Return the object that `path` names, or the one agent of the module where no name is given.
+_MEND = {
+    "langgraph": "Mend the graph's nodes and edges.",
+    "adk": "Mend the agent's definition.",
+    "executor": "Mend the executor's class.",
+}
 
-    A function without arguments, or a class, is called. Raises ConfigurationError that says what is wrong.
+
+def find(path: str, folder: Path, roots: Sequence[Path] = ()) -> Found:
+    """Return the object that `path` names, or the one agent of the module, or of the folder, where no name is given.
+
+    A function without arguments, or a class, is called; a function that takes the run's config, or is a context manager,
+    becomes a `PerTurn`. An agent that ADK reads from a file is the file's Path. Raises AgentLoadError.
     """
     place, _, name = path.partition(":")
-    module = _module(place, folder)
-    found = getattr(module, name, None) if name else _search(module, path)
-    if found is None:
-        raise ConfigurationError(
-            f"{path}: there is no {name!r} in {place}."
-            if name
-            else f"{path}: there is no agent in {place}. Name it, as in {place}:graph."
-        )
+    starts = import_roots(folder, roots)
+    files = agent_files(place, starts)
+    modules: list[ModuleType] = []
+    for file in files:
+        if file.name == YAML_AGENT and not name:
+            return Found(file, None)
+        modules.append(module := _imported_module(place, file, starts))
+        found = getattr(module, name, None) if name else _search(module, path, folder, of_folder=len(files) > 1)
+        if found is not None:
+            return _found(found, module, name, path, folder)
+    if not files:
+        modules.append(module := _imported_module(place, None, starts))
+        found = getattr(module, name, None) if name else _search(module, path, folder)
+        if found is not None:
+            return _found(found, module, name, path, folder)
+    raise _nothing(place, name, modules, folder)
+
+
+def _found(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> Found:
     if inspect.isfunction(found) or inspect.isclass(found):
-        found = _call(found, path)
-    return Found(found, module)
+        found = _made(found, path, folder)
+    return Found(found, module, name or _name_in(module, found))
+
+
+def _name_in(module: ModuleType, found: Any) -> str:
+    return next((name for name, value in vars(module).items() if value is found), "")
+
+
+def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
+    """Return the error of a place where no agent is."""
+    file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
+    where = at(file, [], folder)
+    path = f"{place}:{name}" if name else place
+    if name:
+        known = {known: value for module in modules for known, value in vars(module).items() if not known.startswith("_")}
+        agents = [known_name for known_name, value in known.items() if kind_of(value) and not isinstance(value, type)]
+        do = similar(name, agents) or similar(name, known)
+        do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or mend `path`.")
+        return AgentLoadError(f"{path}: there is no {name!r} in {place}", do=do, **where)
+    if (folder / place).is_dir():
+        do = f"Define root_agent in {place}/agent.py, or name what you mean, as in {place}/agent.py:name."
+        return AgentLoadError(f"{path}: there is no root_agent in the folder {place}", do=do, **where)
+    return AgentLoadError(f"{path}: there is no agent in {place}", do=f"Name it, as in {place}:graph.", **where)
+
+
+def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> ModuleType:
+    """Import the file, or the module of that name; raises AgentLoadError."""
+    folder = roots[-1]
+    if file is not None and not file.is_file():
+        near = similar(file.name, [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else [])
+        raise AgentLoadError(
+            f"{place} does not exist",
+            where=str(file),
+            do=f"{near} `path` is relative to aion.yaml's folder, {folder}.".strip(),
+        )
+    subject = shown(file, folder) if file is not None else place
+    try:
+        return import_file(file, roots) if file is not None else import_name(place, roots)
+    except ConfigurationError:
+        raise
+    except (Exception, SystemExit) as error:  # the author's module may raise anything
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            looked = ", ".join(str(root) for root in roots)
+            raise AgentLoadError(
+                f"there is no module {place}",
+                where=f"not in {looked}, and not installed",
+                do="Mend `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
+            ) from error
+        raise explain(error, subject, folder) from error
 
 
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -114,6 +205,20 @@ KINDS: dict[str, tuple[tuple[str, str], ...]] = {
     "adk": (("google.adk", "BaseAgent"), ("google.adk", "Workflow"), ("google.adk", "App")),
 }
 """The classes of which each framework's agents are: the package they are defined in, and their name."""
+
+
+def _kind(agent: object) -> str | None:
+    """Return the framework that is to run what `find` has found."""
+    if isinstance(agent, PerTurn):
+        return "langgraph"
+    return "adk" if isinstance(agent, Path) else kind_of(agent)
+
+
+def _place(found: Found, folder: Path) -> dict[str, str]:
+    """Return `where` and `source` of what was found."""
+    if found.module is None:
+        return at(found.agent, [], folder) if isinstance(found.agent, Path) else {}
+    return at(found.module.__file__, [line_of_name(found.module, found.name)], folder)
 
 
 def kind_of(candidate: object) -> str | None:
@@ -128,64 +233,16 @@ def kind_of(candidate: object) -> str | None:
     return None
 
 
-def _module(place: str, folder: Path) -> ModuleType:
-    if str(folder) not in sys.path:
-        # An agent's file imports its neighbours as it would when run from its own folder.
-        sys.path.insert(0, str(folder))
-    try:
-        if place.endswith(".py"):
-            return _module_of_file((folder / place).resolve())
-        return importlib.import_module(place)
-    except ConfigurationError:
-        raise
-    except (Exception, SystemExit) as error:  # the author's module may raise anything
-        raise ConfigurationError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def _module_of_file(file: Path) -> ModuleType:
-    if file.parent.is_dir() and str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
-    if not file.is_file():
-        raise ConfigurationError(f"{file} does not exist; `path` is relative to aion.yaml's folder.")
-    if _imports_by_dots(file):
-        # It is a module of its package, and nothing without it.
-        package = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents)) or [file.parent]
-        if str(package[-1].parent) not in sys.path:
-            sys.path.insert(0, str(package[-1].parent))
-        return importlib.import_module(".".join([*(folder.name for folder in reversed(package)), file.stem]))
-    name = f"aion_agent_{file.stem}_{abs(hash(file))}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None  # noqa: S101  # the name ends in .py
-    assert spec.loader is not None  # noqa: S101
-    module = importlib.util.module_from_spec(spec)
-    # Known by its name before it runs: dataclasses and get_type_hints look their module up there.
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _imports_by_dots(file: Path) -> bool:
-    """Tell whether the file imports its neighbours as `from .tools import …`."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
-        # Python says what is wrong with it when it is imported.
-        return False
-    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
-
-
-def _search(module: ModuleType, path: str) -> Any:
+def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:
     """Return the agent that the module defines: of its instances, else of its classes; None where it has none.
 
-    What it imports is another module's, and counts only where there is nothing else. Raises ConfigurationError where
-    there are several.
+    What it imports is another module's, and counts only where there is nothing else. `of_folder`: the folder is the
+    agent, as for `adk web`, which takes its `app`, else its `root_agent`. Raises AgentLoadError where there are several.
     """
+    if of_folder:
+        known = (getattr(module, name, None) for name in ("app", "root_agent"))
+        if (named := next((agent for agent in known if kind_of(agent) == "adk"), None)) is not None:
+            return named
     imported = _imported(module)
     agents = {name: value for name, value in vars(module).items() if kind_of(value)}
     instances = {name: value for name, value in agents.items() if not isinstance(value, type)}
@@ -193,8 +250,10 @@ def _search(module: ModuleType, path: str) -> Any:
     own = {name: value for name, value in instances.items() if name not in imported}
     found = _each_once(own) or _each_once(instances) or _each_once(classes)
     if len(found) > 1:
-        raise ConfigurationError(
-            f"{path} holds several agents: {', '.join(found)}. Name one, as in {path}:{next(iter(found))}."
+        raise AgentLoadError(
+            f"{path} holds several agents: {', '.join(found)}",
+            do=f"Name one, as in {path}:{next(iter(found))}.",
+            **at(module.__file__, [line_of_name(module, name) for name in found], folder),
         )
     return next(iter(found.values()), None)
 
@@ -234,18 +293,39 @@ def _imported(module: ModuleType) -> set[str]:
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
-def _call(factory: Callable[..., Any], path: str) -> Any:
+def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
+    """Return what the function, or the class, makes; a factory that makes a graph per turn as it is."""
+    if not inspect.isclass(factory):
+        try:
+            made_per_turn = per_turn(factory, path)
+        except AgentLoadError as error:
+            raise AgentLoadError(error.what, do=error.do, **_definition(factory, folder)) from None
+        if made_per_turn is not None:
+            return made_per_turn
     named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
+    call = factory
     if named is not None and named.is_required():
         # A class of ADK's: an agent's name is the first thing that it needs.
-        factory = partial(factory, name=getattr(factory, "__name__", ""))
+        call = partial(factory, name=getattr(factory, "__name__", ""))
     try:
-        made = factory()
+        made = call()
         # Loaded in a thread of its own, where no event loop runs.
         return asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
     except (Exception, SystemExit) as error:  # the author's function may raise anything
-        raise ConfigurationError(f"{path} raised {type(error).__name__}: {error}") from error
+        explained = explain(error, path, folder, "raised")
+        if not explained.where:
+            explained = AgentLoadError(explained.what, do=explained.do, **_definition(factory, folder))
+        raise explained from error
 
 
 async def _awaited(made: Awaitable[Any]) -> Any:
     return await made
+
+
+def _definition(made_by: Any, folder: Path) -> dict[str, str]:
+    """Return `where` and `source` of a function or a class; empty where they cannot be told."""
+    try:
+        file, line = inspect.getsourcefile(made_by), inspect.getsourcelines(made_by)[1]
+    except (OSError, TypeError):
+        return {}
+    return at(file, [line], folder)

@@ -19,6 +19,8 @@ def built(says):
     return StateGraph(MessagesState).add_node(says, lambda state: {"messages": [AIMessage(says)]}).add_edge(START, says)
 """
 
+ENDS = 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -89,17 +91,19 @@ class Mine(StateGraph):
 def test_of_several_agents_one_has_to_be_named(folder: Path, source: str, names: str) -> None:
     with pytest.raises(ConfigurationError) as failed:
         found(folder, source)
-    assert str(failed.value) == f"agent.py holds several agents: {names}. Name one, as in agent.py:sub."
+    assert str(failed.value) == (
+        f"agent.py holds several agents: {names} (agent.py, lines 7, 8). Name one, as in agent.py:sub."
+    )
     assert nodes(found(folder, source, "agent.py:sub")) == {"a"}
 
 
 @pytest.mark.parametrize(
     ("source", "path", "sentence"),
     [
-        ("", "agent.py", "agent.py: there is no agent in agent.py. Name it, as in agent.py:graph."),
-        ("", "agent.py:graph", "agent.py:graph: there is no 'graph' in agent.py."),
-        ("import sys\nsys.exit(1)", "agent.py", "agent.py cannot be imported: SystemExit: 1"),
-        ("def make():\n    raise SystemExit(2)", "agent.py:make", "agent.py:make raised SystemExit: 2"),
+        ("", "agent.py", "agent.py: there is no agent in agent.py (agent.py). Name it, as in agent.py:graph."),
+        ("", "agent.py:graph", "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or mend `path`."),
+        ("import sys\nsys.exit(1)", "agent.py", f"agent.py cannot be imported: SystemExit: 1 (agent.py, line 8). {ENDS}"),
+        ("def make():\n    raise SystemExit(2)", "agent.py:make", f"agent.py:make raised SystemExit: 2 (agent.py, line 8). {ENDS}"),
     ],
 )
 def test_what_cannot_be_found_is_named(folder: Path, source: str, path: str, sentence: str) -> None:
@@ -137,8 +141,8 @@ def test_a_required_field_of_a_context_schema_that_is_not_configured_is_named_at
     with pytest.raises(ConfigurationError) as failed:
         load(folder, source, depth=4)
     assert str(failed.value) == (
-        "agent.py:graph of agent 'ada': the graph's context schema Ctx requires provider: "
-        "give it under `configuration` in aion.yaml."
+        "Agent 'ada': agent.py:graph: the graph's context schema Ctx requires provider (agent.py, line "
+        f"{source.count(chr(10)) + GRAPHS.count(chr(10))}). Give it under `configuration` in aion.yaml."
     )
     load(folder, source, provider="openai")
 

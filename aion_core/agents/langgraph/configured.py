@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.authoring.context import AionContext
-from aion_core.errors import ConfigurationError
+from aion_core.errors import AgentLoadError
 
 _AWAITED = ("aget_tuple", "aput", "aput_writes")
 """What a turn calls of a checkpointer."""
@@ -26,7 +26,7 @@ class _Configuration(dict[str, Any]):
 def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the context of a graph that has a schema of its own: its configuration; None where the schema is ours.
 
-    LangGraph makes an object of the schema of it for each turn. Raises ConfigurationError that names what is missing, or
+    LangGraph makes an object of the schema of it for each turn. Raises AgentLoadError that names what is missing, or
     does not fit.
     """
     schema = graph.context_schema
@@ -34,27 +34,28 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
         return None
     missing = [name for name in _required(schema) if name not in configuration]
     if missing:
-        raise ConfigurationError(
-            f"the graph's context schema {_name(schema)} requires {', '.join(missing)}: "
-            "give it under `configuration` in aion.yaml."
+        raise AgentLoadError(
+            f"the graph's context schema {_name(schema)} requires {', '.join(missing)}",
+            do="Give it under `configuration` in aion.yaml.",
         )
     if dataclasses.is_dataclass(schema) or issubclass(schema, BaseModel):
         try:
             schema(**configuration)
         except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"`configuration` in aion.yaml does not fit the graph's context schema {_name(schema)}: {_why(error)}"
+            raise AgentLoadError(
+                f"`configuration` in aion.yaml does not fit the graph's context schema {_name(schema)}: {_why(error)}",
+                do="Mend the value under `configuration`, or the schema.",
             ) from error
     return _Configuration(configuration)
 
 
 def check_saver(graph: Graph) -> None:
-    """Raise ConfigurationError where the graph brings a checkpointer that cannot be awaited."""
+    """Raise AgentLoadError where the graph brings a checkpointer that cannot be awaited."""
     saver = graph.checkpointer
     if isinstance(saver, BaseCheckpointSaver) and any(_is_missing(getattr(type(saver), name)) for name in _AWAITED):
-        raise ConfigurationError(
-            f"the graph's own checkpointer, {type(saver).__name__}, has no async methods. "
-            f"Compile the graph without it, or with its async twin, such as Async{type(saver).__name__}."
+        raise AgentLoadError(
+            f"the graph's own checkpointer, {type(saver).__name__}, has no async methods",
+            do=f"Compile the graph without it, or with its async twin, such as Async{type(saver).__name__}.",
         )
 
 

@@ -57,6 +57,8 @@ class Given:
 
     name: str
     """The agent's own."""
+    configuration: Mapping[str, Any]
+    """The author's own settings."""
     context: Mapping[str, Any] | None
     """The graph's context, where its schema is its own; None where it is the turn's AionContext."""
     savers: Savers | None
@@ -67,17 +69,28 @@ class Given:
     """The graph's fingerprint."""
 
 
+def config_of(asked: Asked, configuration: Mapping[str, Any]) -> RunnableConfig:
+    """Return the config of a turn: the author's own settings are configurable, and the server's keys win over them."""
+    own = {key: value for key, value in configuration.items() if key not in _OURS and not key.startswith("__")}
+    return {
+        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(asked.context)},
+        # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run (pinned by
+        # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
+        "metadata": {"run_id": asked.turn.id},
+    }
+
+
+_OURS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
+"""The configurable keys by which LangGraph finds a turn's state; those that begin with two underscores are its own too."""
+
+
 class GraphTurn:
     """A turn whose message is asked."""
 
     def __init__(self, asked: Asked, graph: Graph, given: Given) -> None:
         self._asked, self._given, self._handover = asked, given, Handover()
-        config: RunnableConfig = {
-            "configurable": {"thread_id": thread_id(asked.context)},
-            # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run (pinned by
-            # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
-            "metadata": {"run_id": asked.turn.id, fingerprint.NODES: given.nodes},
-        }
+        config = config_of(asked, given.configuration)
+        config["metadata"][fingerprint.NODES] = given.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """What the graph keeps its state in, where its author has chosen that."""
         beside = self.own_saver

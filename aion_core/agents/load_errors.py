@@ -1,0 +1,233 @@
+"""Explanations of what an agent's code raised while it was loaded: what, where in the author's files, what to do."""
+
+import ast
+import difflib
+import linecache
+import os
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from aion_core.errors import AgentLoadError
+
+LONGEST = 300
+"""Characters of an exception's own text that are shown."""
+
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+"""The form of an environment variable's name."""
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS", "ENDPOINT", "URL", "PROJECT")
+"""The last words of those that libraries ask for."""
+_LIBRARIES = ("site-packages", "dist-packages")
+_OURS = str(Path(__file__).parents[1])
+_STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)})
+
+
+def explain(error: BaseException, subject: str, folder: Path, verb: str = "cannot be imported:") -> AgentLoadError:
+    """Return the error that says of `subject`, such as a path, what was raised, where, and what to do.
+
+    `folder` is the project's: its files are named relative to it. The cause is the caller's to set.
+    """
+    file, line, source = _author_s(error, folder)
+    return AgentLoadError(
+        f"{subject} {verb} {type(error).__name__}: {_text(error)}",
+        where=_where(file, [line], folder) if file else "",
+        source=source,
+        do=_remedy(error, file, folder),
+    )
+
+
+def at(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
+    """Return `where` and `source` of an AgentLoadError for these lines of a file; empty without a file."""
+    numbers = sorted({line for line in lines if line > 0})
+    if file is None:
+        return {}
+    source = linecache.getline(str(file), numbers[0]).strip() if numbers else ""
+    return {"where": _where(str(file), numbers, folder), "source": source}
+
+
+def shown(file: Path | str, folder: Path) -> str:
+    """Return the file's path, relative to the folder where it is below that."""
+    path = Path(file)
+    for base in (folder, folder.resolve()):
+        if path.is_relative_to(base):
+            return str(path.relative_to(base))
+    return str(path)
+
+
+def similar(name: str, names: Iterable[str]) -> str:
+    """Return the question whether one of the names was meant, "" where none is like it."""
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"Did you mean {near[0]!r}?" if near else ""
+
+
+def _where(file: str, lines: list[int], folder: Path) -> str:
+    name = shown(file, folder)
+    if not lines:
+        return name
+    return f"{name}, line {lines[0]}" if len(lines) == 1 else f"{name}, lines {', '.join(map(str, lines))}"
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return str(error.msg)
+    problems = getattr(error, "errors", None)
+    if callable(problems) and type(error).__module__.startswith("pydantic"):
+        fields = [f"{'.'.join(map(str, problem['loc'])) or 'value'}: {problem['msg']}" for problem in problems()]
+        return _short("; ".join(fields))
+    return _short(" ".join(str(error).split()))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _author_s(error: BaseException, folder: Path) -> tuple[str, int, str]:
+    """Return the innermost file, line and source that the author wrote; ("", 0, "") where there is none."""
+    if isinstance(error, SyntaxError) and error.filename and not _is_library(error.filename, folder):
+        return error.filename, error.lineno or 1, (error.text or "").strip()
+    found = ("", 0, "")
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if not _is_library(file, folder):
+            linecache.checkcache(file)
+            found = file, line, linecache.getline(file, line).strip()
+    return found
+
+
+def _is_library(file: str, folder: Path) -> bool:
+    if file.startswith("<"):
+        return True
+    if any(name in Path(file).parts for name in _LIBRARIES):
+        return True
+    if Path(file).is_relative_to(folder.resolve()) and not Path(file).is_relative_to(_OURS):
+        return False
+    return file.startswith((f"{_OURS}{os.sep}", *(f"{place}{os.sep}" for place in _STDLIB)))
+
+
+def _remedy(error: BaseException, file: str, folder: Path) -> str:
+    for remedy in (_of_shadowing, _of_import, _of_environment, _of_syntax, _of_ending, _of_event_loop, _of_file):
+        if said := remedy(error, file, folder):
+            return said
+    return "Mend that line." if file else "Mend the agent's code."
+
+
+def _of_shadowing(error: BaseException, file: str, folder: Path) -> str:
+    """Return the remedy where a file of the author's has the name of a module of Python's own."""
+    if not isinstance(error, ImportError | AttributeError):
+        return ""
+    named = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", "")
+    top = str(named or "").partition(".")[0]
+    if top not in sys.stdlib_module_names:
+        return ""
+    places = [folder, *([Path(file).parent] if file else []), folder / "src"]
+    own = next((place / f"{top}.py" for place in places if (place / f"{top}.py").is_file()), None)
+    if own is None:
+        return ""
+    return f"Rename {shown(own, folder)}: Python has a module {top!r} of its own, and only one of them can be imported."
+
+
+def _of_import(error: BaseException, file: str, folder: Path) -> str:
+    if not isinstance(error, ImportError):
+        return ""
+    text = str(error)
+    if "relative import" in text:
+        return "Put an __init__.py into each folder of the package, or import by the full name: from package.module import x."
+    if "partially initialized" in text or "circular import" in text:
+        return "The two files import each other: import one of them inside the function that uses it."
+    name = error.name or ""
+    if isinstance(error, ModuleNotFoundError) and name:
+        return _of_module(name, file, folder)
+    if asked := re.match(r"cannot import name '(\w+)' from", text):
+        module = sys.modules.get(name)
+        return similar(asked[1], vars(module) if module is not None else ()) or f"Define {asked[1]!r} in {name}, or mend the name."
+    return ""
+
+
+def _of_module(name: str, file: str, folder: Path) -> str:
+    parent, _, last = name.rpartition(".")
+    if parent:
+        package = sys.modules.get(parent)
+        known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
+        return similar(last, known) or f"There is no module {last!r} in {parent}: mend the name, or update the package."
+    beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
+    if near := similar(name, beside):
+        return f"{near} If it is a package of others, run `aion add {name}`."
+    return f"Run `aion add {name}`. The package may have another name than the module: look it up on pypi.org."
+
+
+def _modules(folder: Path) -> Iterator[str]:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.suffix == ".py" or (path / "__init__.py").is_file():
+            yield _module_name(path)
+
+
+def _module_name(path: Path) -> str:
+    return path.name.removesuffix(".py")
+
+
+def _of_environment(error: BaseException, file: str, folder: Path) -> str:
+    if variable := _missing_variable(error):
+        return f"Put {variable}=… into .env beside aion.yaml, or set it under `environment` in aion.yaml."
+    return ""
+
+
+def _missing_variable(error: BaseException) -> str:
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+        frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if frames and frames[-1].co_filename == os.__file__.replace(".pyc", ".py"):
+            return error.args[0]
+        return ""
+    text = str(error)
+    named = [name for name in _VARIABLE.findall(text) if name not in os.environ]
+    asked = [name for name in named if name.endswith(_SECRET)]
+    if asked:
+        return str(asked[0])
+    return str(named[0]) if named and "environment" in text.lower() else ""
+
+
+def _of_syntax(error: BaseException, file: str, folder: Path) -> str:
+    text = str(error)
+    if isinstance(error, UnicodeError) or "null bytes" in text or "codec can't decode" in text or "unknown encoding" in text:
+        return "Save the file as UTF-8 text."
+    if isinstance(error, IndentationError):
+        return "Mend the indentation of that line, or of the line above it."
+    if isinstance(error, SyntaxError):
+        return "Mend that line, or the line above it."
+    return ""
+
+
+def _of_ending(error: BaseException, file: str, folder: Path) -> str:
+    if isinstance(error, SystemExit):
+        return 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
+    return ""
+
+
+def _of_event_loop(error: BaseException, file: str, folder: Path) -> str:
+    if isinstance(error, RuntimeError) and "running event loop" in str(error):
+        return "Await it in a node, or in an async factory: `async def make(): …`, without asyncio.run."
+    return ""
+
+
+def _of_file(error: BaseException, file: str, folder: Path) -> str:
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return "Name files relative to the code, not to where the server was started: Path(__file__).parent / …."
+    return ""
+
+
+def line_of_name(module: Any, name: str) -> int:
+    """Return the line at which the module gives the name its value; 0 where it cannot be told."""
+    try:
+        tree = ast.parse(Path(module.__file__).read_bytes())
+    except (OSError, TypeError, SyntaxError, ValueError, AttributeError):
+        return 0
+    lines = [
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name)
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name)
+    ]
+    return max(lines, default=0)
