@@ -1,7 +1,6 @@
 """What aion.yaml may say, and a sentence for whatever it may not."""
 
-import difflib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -26,16 +25,8 @@ from aion_core.agents.card_config import (
     WebAddress,
     unlike,
 )
-from aion_core.agents.security_config import (
-    HEADER,
-    SCHEME_TYPES,
-    ApiKeyConfig,
-    AwsIamConfig,
-    BasicConfig,
-    BearerJwtConfig,
-    OidcConfig,
-    SecurityConfig,
-)
+from aion_core.agents.config_keys import misplaced
+from aion_core.agents.security_config import HEADER, SCHEME_TYPES, SecurityConfig
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
 
@@ -129,6 +120,8 @@ class _Aion(_Strict):
     security: SecurityConfig | None = None
     """Who may call, and how they say who they are."""
     limits: LimitsConfig | None = None
+    python_path: list[Said] = []
+    """Folders that imports start from, relative to aion.yaml's, beside that one and its `src`."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
 
     def with_security(self) -> dict[str, AgentConfig]:
@@ -174,13 +167,33 @@ class Declared:
     """In the file's order."""
     limits: Limits | None
     """What each caller may ask for; None where nothing is said."""
+    folder: Path
+    """The folder that the agents' paths are relative to."""
+    roots: Sequence[Path] = ()
+    """Folders that imports start from, beside the folder and its `src`."""
 
 
 def read_declared(path: Path) -> Declared:
-    """Return all that the file says; raises ConfigurationError that names the file, the key and the mend."""
+    """Return all that the file says; raises ConfigurationError that names the file, the key and the mend.
+
+    A folder, a langgraph.json or a Python file is searched for what it holds, as `agents.discovery` does.
+    """
+    if path.is_dir() or path.suffix in (".json", ".py") or ":" in path.name:
+        from aion_core.agents.discovery import discover
+
+        found = discover(path)
+        return Declared(found.agents, found.limits, found.folder, found.roots)
     said = _read(path)
     limits = said.limits.model_dump(exclude_none=True) if said.limits else {}
-    return Declared(said.with_security(), Limits(**limits) if limits else None)
+    folder = path.resolve().parent
+    roots = [_existing(folder / root, f"{path}: aion.python_path") for root in said.python_path]
+    return Declared(said.with_security(), Limits(**limits) if limits else None, folder, roots)
+
+
+def _existing(folder: Path, key: str) -> Path:
+    if not folder.is_dir():
+        raise ConfigurationError(f"{key} names {folder}, which is no folder. Mend the name, or make the folder.")
+    return folder.resolve()
 
 
 def read_config(path: Path) -> Mapping[str, AgentConfig]:
@@ -217,7 +230,12 @@ def default_agent(configs: Mapping[str, AgentConfig]) -> str:
 
 
 def _sentences(path: Path, error: ValidationError) -> list[str]:
-    return [f"{path}: {_sentence(problem)}" for problem in error.errors()]
+    problems = error.errors()
+    unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
+    if unknown and any(problem["loc"] == ("aion",) for problem in problems):
+        # What is missing is there, at the wrong level.
+        problems = unknown
+    return [f"{path}: {_sentence(problem)}" for problem in problems]
 
 
 def _sentence(problem: Any) -> str:
@@ -227,8 +245,7 @@ def _sentence(problem: Any) -> str:
         del where[where.index("schemes") + 2]
     key = ".".join(where) or "the file"
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(where[-1], _known_keys(), n=1)
-        return f"{key} is not a key that aion knows." + (f" Did you mean {near[0]!r}?" if near else "")
+        return f"{key} is not a key that aion knows{misplaced(_File, where) or '.'}"
     if problem["type"] in ("union_tag_not_found", "union_tag_invalid"):
         return f"{key}.type has to be one of {', '.join(SCHEME_TYPES)}."
     if problem["type"] == "missing":
@@ -254,24 +271,3 @@ _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
 }
 """Where pydantic's own words say nothing of the mend."""
 
-
-def _known_keys() -> set[str]:
-    models: list[type[BaseModel]] = [
-        _File,
-        _Aion,
-        AgentConfig,
-        Skill,
-        Capabilities,
-        Push,
-        Provider,
-        Extension,
-        ExtendedCard,
-        LimitsConfig,
-        SecurityConfig,
-        BearerJwtConfig,
-        OidcConfig,
-        ApiKeyConfig,
-        BasicConfig,
-        AwsIamConfig,
-    ]
-    return {field for model in models for field in model.model_fields}

@@ -135,6 +135,9 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
         return ""
     text = str(error)
     if "relative import" in text:
+        parent = Path(file).parent.name if file else ""
+        if parent and not parent.isidentifier():
+            return f"Rename the folder {parent!r}: a package's name has letters, digits and underscores only."
         return "Put an __init__.py into each folder of the package, or import by the full name: from package.module import x."
     if "partially initialized" in text or "circular import" in text:
         return "The two files import each other: import one of them inside the function that uses it."

@@ -130,12 +130,15 @@ def find(path: str, folder: Path, roots: Sequence[Path] = ()) -> Found:
     place, _, name = path.partition(":")
     starts = import_roots(folder, roots)
     files = agent_files(place, starts)
+    of_folder = not place.endswith(".py") and (
+        (folder / place).is_dir() or any(file.name == "__init__.py" for file in files)
+    )
     modules: list[ModuleType] = []
     for file in files:
         if file.name == YAML_AGENT and not name:
             return Found(file, None)
         modules.append(module := _imported_module(place, file, starts))
-        found = getattr(module, name, None) if name else _search(module, path, folder, of_folder=len(files) > 1)
+        found = getattr(module, name, None) if name else _search(module, path, folder, of_folder=of_folder)
         if found is not None:
             return _found(found, module, name, path, folder)
     if not files:

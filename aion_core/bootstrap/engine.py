@@ -1,6 +1,6 @@
 """What runs turns, in whichever function: the agents, their runner, and the worker that answers bells."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
     configs = declared.agents
     clock = SystemClock()
     stores = build_stores(settings, clock)
-    agents = build_agents(configs, settings.config.resolve().parent, stores.adapters())
+    agents = build_agents(configs, declared.folder, stores.adapters(), declared.roots)
     runner = TaskRunner(
         stores.tasks,
         agents.__getitem__,
@@ -75,7 +75,12 @@ def _sweeping(stores: Stores, clock: Clock, operations: Operations) -> Callable[
 
 
 def build_agents(
-    configs: Mapping[str, AgentConfig], folder: Path, adapters: Mapping[str, AdapterFactory]
+    configs: Mapping[str, AgentConfig],
+    folder: Path,
+    adapters: Mapping[str, AdapterFactory],
+    roots: Sequence[Path] = (),
 ) -> dict[str, Agent]:
     """Return the agents by their ids; their code is imported when it is needed."""
-    return {agent_id: LoadedAtFirstTurn(agent_id, config, folder, adapters) for agent_id, config in configs.items()}
+    return {
+        agent_id: LoadedAtFirstTurn(agent_id, config, folder, adapters, roots) for agent_id, config in configs.items()
+    }

@@ -15,7 +15,7 @@ from aion_core.agents.config import AgentConfig, default_agent, read_config
 from aion_core.agents.loader import AdapterFactory, Found
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
-from aion_core.errors import ConfigurationError
+from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.ports import Agent
 
 OLDEST = (3, 11)
@@ -113,8 +113,9 @@ def load(agents: Mapping[str, AgentConfig], folder: Path) -> Iterator[Check]:
             # What an author's module prints is not what this command says.
             with contextlib.redirect_stdout(sys.stderr):
                 agent.load()
-        except ConfigurationError as error:
-            yield failed(name, str(error), f"Mend {agents[agent_id].path}.")
+        except AgentLoadError as error:
+            place = f" ({error.where}{f': {error.source}' if error.source else ''})" if error.where else ""
+            yield failed(name, f"{error.what}{place}.", error.do or f"Mend {agents[agent_id].path}.")
             continue
         took = time.monotonic() - begun
         said = f"{agents[agent_id].path} is {KINDS.get(kinds[0], kinds[0])}, loaded in {took:.1f} s."

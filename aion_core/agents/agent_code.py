@@ -1,0 +1,207 @@
+"""Agents in Python files, found by their syntax alone: nothing is imported."""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aion_core.agents.importing import YAML_AGENT
+
+_FRAMEWORKS = ("langgraph", "langchain", "deepagents", "google.adk", "a2a", "aion")
+"""What the modules of agents begin with that a file imports."""
+_MAKERS = frozenset(
+    {
+        "StateGraph",
+        "MessageGraph",
+        "create_agent",
+        "create_react_agent",
+        "create_deep_agent",
+        "create_supervisor",
+        "create_swarm",
+        "Agent",
+        "LlmAgent",
+        "SequentialAgent",
+        "ParallelAgent",
+        "LoopAgent",
+        "LangGraphAgent",
+        "RemoteA2aAgent",
+        "Workflow",
+        "App",
+    }
+)
+"""The functions and classes of the frameworks that make an agent."""
+_BASES = _MAKERS | {"BaseAgent", "AgentExecutor"}
+"""The classes whose subclasses are agents."""
+_NAMES = frozenset({"graph", "agent", "root_agent"})
+"""The names that the frameworks' own projects give an agent."""
+_NO_AGENTS = ("test_", "conftest", "setup", "noxfile", "_test")
+_NO_FOLDERS = frozenset({"__pycache__", "node_modules", "tests", "test", "site-packages", "venv", "build", "dist", "docs"})
+_DEPTH = 4
+_MOST_FILES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """A file that defines an agent at its top level."""
+
+    file: Path
+    names: tuple[str, ...]
+    """The names of the agents, in the file's order; an agent's builder may be among them."""
+    imports: frozenset[str]
+    """The last names of the modules, and the names, that the file imports."""
+
+
+def agent_file(file: Path) -> AgentFile | None:
+    """Return the agents of the file, None for a file without any, or that Python cannot read."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    modules, names = _imports(tree)
+    if not any(f"{module}.".startswith(tuple(f"{name}" for name in _FRAMEWORKS)) for module in modules):
+        return None
+    found = _agents(tree, names, {module.partition(".")[0] for module in modules})
+    last = {module.rpartition(".")[2] for module in modules}
+    return AgentFile(file, tuple(found), frozenset(last | set(names))) if found else None
+
+
+def agent_files_below(folder: Path) -> list[AgentFile]:
+    """Return the files of the folder that define an agent; of those below it where it has none itself.
+
+    A file that another one of them imports is a part of that one, and is left out. Tests, hidden folders and
+    environments are not searched.
+    """
+    for files in (sorted(folder.glob("*.py")), _below(folder)):
+        found = [each for file in files if _may_have_agents(file) and (each := agent_file(file)) is not None]
+        imported = {each.file for each in found for other in found if other is not each and _imports_file(other, each)}
+        # Two files that import each other are both there.
+        if parts := [each for each in found if each.file not in imported] or found:
+            return parts
+    return []
+
+
+def is_adk_folder(folder: Path) -> bool:
+    """Tell whether `adk web` would take the folder for an agent: `root_agent` or `app` in its code, or root_agent.yaml."""
+    if (folder / YAML_AGENT).is_file():
+        return True
+    return any(adk_root(folder / name) for name in ("agent.py", "__init__.py"))
+
+
+def adk_root(file: Path) -> str:
+    """Return the name of what ADK takes from the file: its `app`, else its `root_agent`; "" where it has neither."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return ""
+    _, imported = _imports(tree)
+    assigned = dict(_assigned(tree.body))
+    app = assigned.get("app")
+    if isinstance(app, ast.Call) and _last(app.func, imported) == "App":
+        return "app"
+    return "root_agent" if "root_agent" in assigned or "root_agent" in imported else ""
+
+
+def _may_have_agents(file: Path) -> bool:
+    return not file.name.startswith((".", *_NO_AGENTS)) and not file.stem.endswith(_NO_AGENTS)
+
+
+def _below(folder: Path, depth: int = _DEPTH) -> list[Path]:
+    found: list[Path] = []
+    for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
+        hidden = inner.name.startswith(".") or inner.name in _NO_FOLDERS or (inner / "pyvenv.cfg").is_file()
+        if not hidden and depth and len(found) < _MOST_FILES:
+            found += [*sorted(inner.glob("*.py")), *_below(inner, depth - 1)]
+    return found[:_MOST_FILES]
+
+
+def _imports_file(importer: AgentFile, imported: AgentFile) -> bool:
+    stem = imported.file.parent.name if imported.file.stem == "__init__" else imported.file.stem
+    return stem in importer.imports
+
+
+def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
+    """Return the modules that the file imports, and what each name stands for that it imports from one."""
+    modules: set[str] = set()
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+            names |= {alias.asname or alias.name: alias.name for alias in node.names}
+            if node.module in ("google", "langgraph", "langchain"):
+                modules |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return modules, names
+
+
+def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) -> Iterator[str]:
+    classes: set[str] = set()
+    for node in _top_level(tree.body):
+        if isinstance(node, ast.ClassDef):
+            if any(_last(base, imported) in _BASES | classes for base in node.bases):
+                classes.add(node.name)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if any(_last(_called(each), imported) == "entrypoint" for each in node.decorator_list):
+                yield node.name
+    seen: set[str] = set()
+    for name, value in _assigned(tree.body):
+        if name not in seen and not name.startswith("_") and _is_agent(name, value, imported, classes, modules):
+            seen.add(name)
+            yield name
+    if not seen:
+        # Executors are exported as classes, too.
+        yield from (name for name in sorted(classes))
+
+
+def _is_agent(name: str, value: ast.expr, imported: Mapping[str, str], classes: set[str], modules: set[str]) -> bool:
+    if isinstance(value, ast.Await):
+        value = value.value
+    if not isinstance(value, ast.Call):
+        return False
+    made_by = value.func
+    if _last(made_by, imported) in _MAKERS | classes:
+        return True
+    if isinstance(made_by, ast.Attribute):
+        of_module = isinstance(made_by.value, ast.Name) and made_by.value.id in modules
+        if made_by.attr == "compile" and not of_module:
+            return True
+        # `StateGraph(State).add_node(…)`
+        return _is_agent(name, made_by.value, imported, classes, modules)
+    return name in _NAMES
+
+
+def _last(made_by: ast.expr, imported: Mapping[str, str]) -> str:
+    if isinstance(made_by, ast.Subscript):
+        made_by = made_by.value
+    if isinstance(made_by, ast.Attribute):
+        return made_by.attr
+    return imported.get(made_by.id, made_by.id) if isinstance(made_by, ast.Name) else ""
+
+
+def _called(decorator: ast.expr) -> ast.expr:
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
+
+
+def _assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    for node in _top_level(body):
+        if isinstance(node, ast.Assign):
+            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+
+
+def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run when the file is imported, those within `if`, `try` and `with` included."""
+    for node in body:
+        yield node
+        for inner in ("body", "orelse", "handlers", "finalbody"):
+            if isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+                if isinstance(node, ast.If) and _is_main(node) and inner == "body":
+                    continue
+                yield from _top_level(getattr(node, inner, []))
+
+
+def _is_main(node: ast.If) -> bool:
+    """Tell whether the statement is `if __name__ == "__main__":`."""
+    test = node.test
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
