@@ -47,7 +47,7 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
     The file belongs to the package of its folder; without one, to the `src` or the root that it is below. It is a module
     of its own elsewhere, or where another module already has its name. Raises whatever the file raises.
     """
-    _put_on_path(roots)
+    put_on_path(roots)
     # The file may be younger than what Python remembers of its folder.
     importlib.invalidate_caches()
     name = _name_of(file, roots)
@@ -58,7 +58,7 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
 
 def import_name(name: str, roots: Sequence[Path]) -> ModuleType:
     """Return the module of this dotted name, such as an installed one; raises whatever it raises."""
-    _put_on_path(roots)
+    put_on_path(roots)
     return importlib.import_module(name)
 
 
@@ -67,7 +67,8 @@ def _files_of(folder: Path) -> list[Path]:
     return [(folder / name).resolve() for name in names if (folder / name).is_file()]
 
 
-def _put_on_path(roots: Sequence[Path]) -> None:
+def put_on_path(roots: Sequence[Path]) -> None:
+    """Let imports start from these folders, from the first one first."""
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))

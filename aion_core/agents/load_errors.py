@@ -33,7 +33,7 @@ def explain(error: BaseException, subject: str, folder: Path, verb: str = "canno
     """
     file, line, source = _author_s(error, folder)
     return AgentLoadError(
-        f"{subject} {verb} {type(error).__name__}: {_text(error)}",
+        f"{subject} {verb} {type(error).__name__}: {text_of(error)}",
         where=_where(file, [line], folder) if file else "",
         source=source,
         do=_remedy(error, file, folder),
@@ -71,7 +71,7 @@ def _where(file: str, lines: list[int], folder: Path) -> str:
     return f"{name}, line {lines[0]}" if len(lines) == 1 else f"{name}, lines {', '.join(map(str, lines))}"
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return str(error.msg)
     problems = getattr(error, "errors", None)

@@ -18,7 +18,7 @@ from typing import Any
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.factory import PerTurn, per_turn
-from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots
+from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
 from aion_core.agents.load_errors import at, explain, line_of_name, shown, similar
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.ports import Agent, Asked, Emission
@@ -136,6 +136,7 @@ def find(path: str, folder: Path, roots: Sequence[Path] = ()) -> Found:
     modules: list[ModuleType] = []
     for file in files:
         if file.name == YAML_AGENT and not name:
+            put_on_path([*starts, file.parent.parent])
             return Found(file, None)
         modules.append(module := _imported_module(place, file, starts))
         found = getattr(module, name, None) if name else _search(module, path, folder, of_folder=of_folder)

@@ -61,11 +61,12 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
     from aion_core.cli.checks import here
 
     deployed = bool(url or deployment.stack or deployment.given)
-    agents, said = here.read(config)
+    declared, said = here.read(config)
+    agents = declared.agents if declared is not None else {}
     if not deployed:
         yield from here.machine(port)
         yield from said
-        yield from here.load(agents, config.resolve().parent)
+        yield from here.load(declared) if declared is not None else ()
         yield from here.package(config) if config.is_file() else ()
         yield from () if no_template else here.template(_project())
         return

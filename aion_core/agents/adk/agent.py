@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 
 from aion_core.agents.adk import fingerprint
+from aion_core.agents.adk.declared import agent_of
 from aion_core.agents.adk.going_on import NOT_RESUMABLE, NOT_TAKEN_UP, can_go_on, goes_on, is_finished, is_lost
 from aion_core.agents.adk.inbound import content_of
 from aion_core.agents.adk.interrupts import answer, pending, question, sealing
@@ -37,7 +39,7 @@ class AdkAgent:
 
     def __init__(
         self,
-        agent: BaseAgent | App,
+        agent: BaseAgent | App | Path,
         sessions: Sessions,
         artifacts: Artifacts | None = None,
         *,
@@ -49,8 +51,11 @@ class AdkAgent:
         """`name` is the agent's own; `resume` is for an agent that ADK does not take up again where it was.
 
         `configuration` is what the session's state holds from the beginning; `module` is where the agent was found: a
-        memory service and a credential service there are its own. Raises ConfigurationError.
+        memory service and a credential service there are its own. A Path is the file that declares the agent. Raises
+        ConfigurationError.
         """
+        if isinstance(agent, Path):
+            agent = agent_of(agent)
         app = agent if isinstance(agent, App) else App(name="aion", root_agent=agent)
         if app.resumability_config is None:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})

@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from aion_core.agents.config import AgentConfig, default_agent, read_config
+from aion_core.agents.config import AgentConfig, Declared, default_agent, read_declared
 from aion_core.agents.loader import AdapterFactory, Found
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
@@ -25,7 +25,7 @@ RUNTIME = (3, 13)
 SLOW_SECONDS = 10.0
 """An environment of Lambda has so long to start; then it starts once more, and is paid for."""
 
-Read = tuple[Mapping[str, AgentConfig], list[Check]]
+Read = tuple[Declared | None, list[Check]]
 
 
 def machine(port: int) -> Iterator[Check]:
@@ -69,28 +69,29 @@ def _credentials() -> Check:
 
 
 def read(config: Path) -> Read:
-    """Return the agents of the file, and what is to be said of it."""
+    """Return what the file declares, None where it cannot be read, and the checks of it."""
     try:
-        agents = read_config(config)
+        declared = read_declared(config)
+        agents = declared.agents
         default_agent(agents)
     except ConfigurationError as error:
         lines = str(error).splitlines()
-        return {}, [failed("aion.yaml", line, "Mend it; docs/aion-yaml.md has each key.") for line in lines]
+        return None, [failed("aion.yaml", line, "Mend it; docs/aion-yaml.md has each key.") for line in lines]
     checks = [ok("aion.yaml", f"{config} declares {', '.join(agents)}.")]
     try:
         securities = declared_securities(agents)
     except ConfigurationError as error:
-        return agents, [*checks, failed("security", str(error), "Mend it; see docs/security.md.")]
+        return declared, [*checks, failed("security", str(error), "Mend it; see docs/security.md.")]
     if securities:
         schemes = sorted({name for security in securities.values() for name in security.needed})
         checks.append(ok("security", f"Callers are asked for {', '.join(schemes)}."))
     else:
         said = "Nothing is declared of who may call: deployed, only requests signed for AWS IAM are let in."
         checks.append(ok("security", said))
-    return agents, checks
+    return declared, checks
 
 
-def load(agents: Mapping[str, AgentConfig], folder: Path) -> Iterator[Check]:
+def load(declared: Declared) -> Iterator[Check]:
     """Import each agent's code, one after the other, as its first turn would."""
     from aion_core.bootstrap.adapters import memory_adapters
     from aion_core.bootstrap.engine import build_agents
@@ -106,7 +107,8 @@ def load(agents: Mapping[str, AgentConfig], folder: Path) -> Iterator[Check]:
 
     known = memory_adapters(MemoryTaskStore(clock, lease_seconds=30.0), clock)
     adapters = {kind: partial(noted, kind, make) for kind, make in known.items()}
-    for agent_id, agent in build_agents(agents, folder, adapters).items():
+    agents = declared.agents
+    for agent_id, agent in build_agents(agents, declared.folder, adapters, declared.roots).items():
         name, begun = f"agent {agent_id}", time.monotonic()
         kinds.clear()
         try:
