@@ -35,7 +35,9 @@ _BASES = _MAKERS | {"BaseAgent", "AgentExecutor"}
 _NAMES = frozenset({"graph", "agent", "root_agent"})
 """The names that the frameworks' own projects give an agent."""
 _NO_AGENTS = ("test_", "conftest", "setup", "noxfile", "_test")
-_NO_FOLDERS = frozenset({"__pycache__", "node_modules", "tests", "test", "site-packages", "venv", "build", "dist", "docs"})
+_NO_FOLDERS = frozenset(
+    {"__pycache__", "node_modules", "tests", "test", "site-packages", "venv", "build", "dist", "docs"}
+)
 _DEPTH = 4
 _MOST_FILES = 400
 

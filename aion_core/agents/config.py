@@ -15,12 +15,10 @@ from aion_core.agents.card_config import (
     STRICT,
     WEB_ADDRESS,
     ExtendedCard,
-    Extension,
     Extensions,
     MediaType,
     Provider,
     Said,
-    Skill,
     Skills,
     WebAddress,
     unlike,
@@ -270,4 +268,3 @@ _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
 }
 """Where pydantic's own words say nothing of the mend."""
-

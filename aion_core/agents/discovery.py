@@ -61,7 +61,9 @@ def discover(path: Path) -> Discovered:
         return _of_aion_yaml(target)
     if re.fullmatch(r"\w+(\.\w+)*", place) and (colon or "." in place):
         folder = Path.cwd()
-        return _one(f"{place}{colon}{name}", name or place.rpartition(".")[2], folder, f"{place}: {name or 'its agent'}")
+        return _one(
+            f"{place}{colon}{name}", name or place.rpartition(".")[2], folder, f"{place}: {name or 'its agent'}"
+        )
     raise ConfigurationError(
         f"{path} is neither a folder nor a file. Name a folder, file.py:name, package.module:name, an {AION_YAML} or a {NAME}."
     )

@@ -26,17 +26,20 @@ _OURS = str(Path(__file__).parents[1])
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)})
 
 
-def explain(error: BaseException, subject: str, folder: Path, verb: str = "cannot be imported:") -> AgentLoadError:
+def explain(
+    error: BaseException, subject: str, folder: Path, verb: str = "cannot be imported:", *, file: Path | None = None
+) -> AgentLoadError:
     """Return the error that says of `subject`, such as a path, what was raised, where, and what to do.
 
-    `folder` is the project's: its files are named relative to it. The cause is the caller's to set.
+    `folder` is the project's: its files are named relative to it. `file` is where it was raised, if no line of the
+    author's is known. The cause is the caller's to set.
     """
-    file, line, source = _author_s(error, folder)
+    own, line, source = _author_s(error, folder)
     return AgentLoadError(
         f"{subject} {verb} {type(error).__name__}: {text_of(error)}",
-        where=_where(file, [line], folder) if file else "",
+        where=_where(own, [line], folder) if own else shown(file, folder) if file is not None else "",
         source=source,
-        do=_remedy(error, file, folder),
+        do=_remedy(error, own, folder),
     )
 
 
@@ -72,6 +75,7 @@ def _where(file: str, lines: list[int], folder: Path) -> str:
 
 
 def text_of(error: BaseException) -> str:
+    """Return the exception's own text in one line, and not too long."""
     if isinstance(error, SyntaxError):
         return str(error.msg)
     problems = getattr(error, "errors", None)
@@ -146,7 +150,10 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
         return _of_module(name, file, folder)
     if asked := re.match(r"cannot import name '(\w+)' from", text):
         module = sys.modules.get(name)
-        return similar(asked[1], vars(module) if module is not None else ()) or f"Define {asked[1]!r} in {name}, or mend the name."
+        return (
+            similar(asked[1], vars(module) if module is not None else ())
+            or f"Define {asked[1]!r} in {name}, or mend the name."
+        )
     return ""
 
 
@@ -180,10 +187,9 @@ def _of_environment(error: BaseException, file: str, folder: Path) -> str:
 
 def _missing_variable(error: BaseException) -> str:
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
-        frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-        if frames and frames[-1].co_filename == os.__file__.replace(".pyc", ".py"):
-            return error.args[0]
-        return ""
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        # `os.environ` is a mapping of the module `os`; any other mapping is the author's.
+        return error.args[0] if frames and frames[-1].f_globals.get("__name__") == "os" else ""
     text = str(error)
     named = [name for name in _VARIABLE.findall(text) if name not in os.environ]
     asked = [name for name in named if name.endswith(_SECRET)]
@@ -194,7 +200,12 @@ def _missing_variable(error: BaseException) -> str:
 
 def _of_syntax(error: BaseException, file: str, folder: Path) -> str:
     text = str(error)
-    if isinstance(error, UnicodeError) or "null bytes" in text or "codec can't decode" in text or "unknown encoding" in text:
+    if (
+        isinstance(error, UnicodeError)
+        or "null bytes" in text
+        or "codec can't decode" in text
+        or "unknown encoding" in text
+    ):
         return "Save the file as UTF-8 text."
     if isinstance(error, IndentationError):
         return "Mend the indentation of that line, or of the line above it."

@@ -104,7 +104,9 @@ class LoadedAtFirstTurn:
             return self._adapters[kind](replace(found, agent=agent), self._config)
         except AgentLoadError as error:
             do, own = error.do, {"where": error.where, "source": error.source}
-            raise AgentLoadError(f"{path}: {error.what}", do=do, **(own if error.where else _place(found, folder))) from error
+            raise AgentLoadError(
+                f"{path}: {error.what}", do=do, **(own if error.where else _place(found, folder))
+            ) from error
         except ConfigurationError as error:
             raise AgentLoadError(f"{path}: {error}", **_place(found, folder)) from error
         except (Exception, SystemExit) as error:  # compiling a graph runs the author's code, and LangGraph's checks
@@ -166,7 +168,9 @@ def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path)
     where = at(file, [], folder)
     path = f"{place}:{name}" if name else place
     if name:
-        known = {known: value for module in modules for known, value in vars(module).items() if not known.startswith("_")}
+        known = {
+            known: value for module in modules for known, value in vars(module).items() if not known.startswith("_")
+        }
         agents = [known_name for known_name, value in known.items() if kind_of(value) and not isinstance(value, type)]
         do = similar(name, agents) or similar(name, known)
         do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or mend `path`.")
@@ -200,7 +204,7 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
                 where=f"not in {looked}, and not installed",
                 do="Mend `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
             ) from error
-        raise explain(error, subject, folder) from error
+        raise explain(error, subject, folder, file=file) from error
 
 
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {

@@ -101,9 +101,21 @@ def test_of_several_agents_one_has_to_be_named(folder: Path, source: str, names:
     ("source", "path", "sentence"),
     [
         ("", "agent.py", "agent.py: there is no agent in agent.py (agent.py). Name it, as in agent.py:graph."),
-        ("", "agent.py:graph", "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or mend `path`."),
-        ("import sys\nsys.exit(1)", "agent.py", f"agent.py cannot be imported: SystemExit: 1 (agent.py, line 8). {ENDS}"),
-        ("def make():\n    raise SystemExit(2)", "agent.py:make", f"agent.py:make raised SystemExit: 2 (agent.py, line 8). {ENDS}"),
+        (
+            "",
+            "agent.py:graph",
+            "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or mend `path`.",
+        ),
+        (
+            "import sys\nsys.exit(1)",
+            "agent.py",
+            f"agent.py cannot be imported: SystemExit: 1 (agent.py, line 8). {ENDS}",
+        ),
+        (
+            "def make():\n    raise SystemExit(2)",
+            "agent.py:make",
+            f"agent.py:make raised SystemExit: 2 (agent.py, line 8). {ENDS}",
+        ),
     ],
 )
 def test_what_cannot_be_found_is_named(folder: Path, source: str, path: str, sentence: str) -> None:

@@ -23,7 +23,7 @@ from aion_core.protocol.types import Message, Part, Role, Task
 from aion_core.settings import Settings
 from tests.support.service import http, parts, send
 
-CODE = '''
+CODE = """
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -58,7 +58,7 @@ def said_of(config):
     own = config["configurable"]
     return f"{own['language']} {len(own['thread_id'])} |"
 
-'''
+"""
 FACTORIES = {
     "config": "def graph(config): return built(said_of(config))",
     "config by its annotation": "def graph(settings: RunnableConfig): return built(said_of(settings))",
@@ -247,7 +247,12 @@ def asked_of(drain: asyncio.Event | None = None, hops: int = 0) -> Asked:
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
     task = Task(id="t-1", context_id="c", history=[message])
     return Asked(
-        ContextKey("owner", "agent", "c"), Turn("turn-1", "t-1", 1, hops=hops), 1, task, message, drain=drain or asyncio.Event()
+        ContextKey("owner", "agent", "c"),
+        Turn("turn-1", "t-1", 1, hops=hops),
+        1,
+        task,
+        message,
+        drain=drain or asyncio.Event(),
     )
 
 

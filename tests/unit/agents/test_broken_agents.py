@@ -1,0 +1,468 @@
+"""Broken agents: the one screen that each gives says what is wrong, where, and what to do."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aion_core.agents.config import AgentConfig, read_declared
+from aion_core.agents.loader import LoadedAtFirstTurn
+from aion_core.bootstrap.adapters import memory_adapters
+from aion_core.clock import SystemClock
+from aion_core.errors import AgentLoadError, ConfigurationError
+from aion_core.memory.task_store import MemoryTaskStore
+from tests.support.isolated import isolated_imports
+
+GRAPH = """from langgraph.graph import START, MessagesState, StateGraph
+builder = StateGraph(MessagesState).add_node("node", lambda state: {}).add_edge(START, "node")
+"""
+ADK = """from google.adk.agents import BaseAgent
+class Speaks(BaseAgent):
+    async def _run_async_impl(self, ctx):
+        yield
+"""
+OPENS = "Put {}=… into .env beside aion.yaml, or set it under `environment` in aion.yaml."
+ENDS = 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
+
+
+@dataclass
+class Broken:
+    """An agent's files, and what is said of them; `{}` in `where` is the folder."""
+
+    files: Mapping[str, str | bytes]
+    what: str
+    where: str
+    do: str
+    source: str = ""
+    path: str = "agent.py"
+
+
+def agent(code: str, what: str, where: str, do: str, source: str = "", path: str = "agent.py", **more: str) -> Broken:
+    files = {"agent.py": code, **{f"{name}.py": text for name, text in more.items()}}
+    return Broken(files, what, where, do, source, path)
+
+
+IMPORT = "agent.py cannot be imported: "
+BROKEN = {
+    "typo in the name": agent(
+        GRAPH + "graph = builder.compile()\n",
+        "agent.py:grpah: there is no 'grpah' in agent.py",
+        "agent.py",
+        "Did you mean 'graph'?",
+        path="agent.py:grpah",
+    ),
+    "typo in the file's name": agent(
+        GRAPH, "agnt.py does not exist", "{}/agnt.py", "Did you mean 'agent.py'? `path` is relative to", path="agnt.py"
+    ),
+    "missing module": agent(
+        GRAPH,
+        "there is no module nowhere.graph",
+        "not in {}, and not installed",
+        "Mend `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
+        path="nowhere.graph:graph",
+    ),
+    "missing package": agent(
+        "import cowsay\n",
+        IMPORT + "ModuleNotFoundError: No module named 'cowsay'",
+        "agent.py, line 1",
+        "Run `aion add cowsay`. The package may have another name than the module: look it up on pypi.org.",
+        "import cowsay",
+    ),
+    "typo in a neighbour's name": agent(
+        "import tols\n",
+        IMPORT + "ModuleNotFoundError: No module named 'tols'",
+        "agent.py, line 1",
+        "Did you mean 'tools'? If it is a package of others, run `aion add tols`.",
+        "import tols",
+        tools="",
+    ),
+    "typo in an imported name": agent(
+        "from tools_of_test import serch\n",
+        IMPORT + "ImportError: cannot import name 'serch' from 'tools_of_test'",
+        "agent.py, line 1",
+        "Did you mean 'search'?",
+        "from tools_of_test import serch",
+        tools_of_test="def search(): ...",
+    ),
+    "two graphs": agent(
+        GRAPH + "first = builder.compile()\nsecond = builder.compile(name='second')\n",
+        "agent.py holds several agents: first, second",
+        "agent.py, lines 3, 4",
+        "Name one, as in agent.py:first.",
+        "first = builder.compile()",
+    ),
+    "no graph": agent(
+        "x = 1\n", "agent.py: there is no agent in agent.py", "agent.py", "Name it, as in agent.py:graph."
+    ),
+    "factory that raises": agent(
+        "def make():\n    raise ValueError('no model')\n",
+        "agent.py:make raised ValueError: no model",
+        "agent.py, line 2",
+        "Mend that line.",
+        "raise ValueError('no model')",
+        "agent.py:make",
+    ),
+    "async factory that raises": agent(
+        "async def make():\n    import asyncio\n    await asyncio.sleep(0)\n    raise LookupError('no tools')\n",
+        "agent.py:make raised LookupError: no tools",
+        "agent.py, line 4",
+        "Mend that line.",
+        "raise LookupError('no tools')",
+        "agent.py:make",
+    ),
+    "factory with an argument of its own": agent(
+        "def make(model):\n    return model\n",
+        "agent.py:make requires an argument 'model'",
+        "agent.py, line 1",
+        "A factory takes no argument, or the run's config: `def make(config: RunnableConfig)`.",
+        "def make(model):",
+        "agent.py:make",
+    ),
+    "asyncio.run in an async factory": agent(
+        "import asyncio\nasync def tools(): ...\nasync def make():\n    return asyncio.run(tools())\n",
+        "agent.py:make raised RuntimeError: asyncio.run() cannot be called from a running event loop",
+        "agent.py, line 4",
+        "Await it in a node, or in an async factory: `async def make(): …`, without asyncio.run.",
+        "return asyncio.run(tools())",
+        "agent.py:make",
+    ),
+    "missing variable": agent(
+        "import settings_of_test\n",
+        IMPORT + "KeyError: 'MY_API_KEY'",
+        "settings_of_test.py, line 2",
+        OPENS.format("MY_API_KEY"),
+        "KEY = os.environ['MY_API_KEY']",
+        settings_of_test="import os\nKEY = os.environ['MY_API_KEY']\n",
+    ),
+    "missing key of a dict": agent(
+        "MODELS = {}\nMODELS['MY_API_KEY']\n",
+        IMPORT + "KeyError: 'MY_API_KEY'",
+        "agent.py, line 2",
+        "Mend that line.",
+        "MODELS['MY_API_KEY']",
+    ),
+    "missing API key of a model": agent(
+        "class Client:\n    def __init__(self):\n        raise RuntimeError('The api_key client option must be set, or the "
+        "ACME_API_KEY environment variable')\nmodel = Client()\n",
+        IMPORT + "RuntimeError: The api_key client option must be set, or the ACME_API_KEY environment variable",
+        "agent.py, line 3",
+        OPENS.format("ACME_API_KEY"),
+        "raise RuntimeError(",
+    ),
+    "syntax error": agent(
+        "x = 1\ngraph = (\n",
+        IMPORT + "SyntaxError: '(' was never closed",
+        "agent.py, line 2",
+        "Mend that line, or the line above it.",
+        "graph = (",
+    ),
+    "syntax error in a neighbour": agent(
+        "import syntax_of_test\n",
+        IMPORT + "SyntaxError: invalid syntax",
+        "syntax_of_test.py, line 1",
+        "Mend that line, or the line above it.",
+        "def x(:",
+        syntax_of_test="def x(:\n",
+    ),
+    "indentation": agent(
+        "x = 1\n  y = 2\n",
+        IMPORT + "IndentationError: unexpected indent",
+        "agent.py, line 2",
+        "Mend the indentation of that line, or of the line above it.",
+        "y = 2",
+    ),
+    "NUL byte": Broken({"agent.py": b"x = 1\n\0\n"}, IMPORT, "agent.py", "Save the file as UTF-8 text."),
+    "encoding": Broken(
+        {"agent.py": b"name = '\xe9'\n"}, IMPORT + "SyntaxError", "agent.py", "Save the file as UTF-8 text."
+    ),
+    "circular import": agent(
+        "from ring_of_test import tool\ngraph = 1\n",
+        IMPORT + "ImportError: cannot import name 'tool' from partially initialized module 'ring_of_test'",
+        "other_of_test.py, line 1",
+        "The two files import each other: import one of them inside the function that uses it.",
+        "from ring_of_test import tool",
+        ring_of_test="from other_of_test import other\ntool = 1\n",
+        other_of_test="from ring_of_test import tool\nother = 1\n",
+    ),
+    "relative import beyond the top": Broken(
+        {"pkg_of_test/__init__.py": "", "pkg_of_test/agent.py": "from ..state import State\n"},
+        "pkg_of_test/agent.py cannot be imported: ImportError: attempted relative import beyond top-level package",
+        "pkg_of_test/agent.py, line 1",
+        "Put an __init__.py into each folder of the package, or import by the full name: from package.module import x.",
+        "from ..state import State",
+        "pkg_of_test/agent.py",
+    ),
+    "folder whose name is no module's": Broken(
+        {
+            "my-agent/__init__.py": "",
+            "my-agent/agent.py": "from .state import State\n",
+            "my-agent/state.py": "State = 1",
+        },
+        "my-agent/agent.py cannot be imported: ImportError: attempted relative import with no known parent package",
+        "my-agent/agent.py, line 1",
+        "Rename the folder 'my-agent': a package's name has letters, digits and underscores only.",
+        "from .state import State",
+        "my-agent/agent.py",
+    ),
+    "sys.exit": agent(
+        "import sys\nsys.exit('bye')\n", IMPORT + "SystemExit: bye", "agent.py, line 2", ENDS, "sys.exit('bye')"
+    ),
+    "wrong type": agent(
+        "graph = {'nodes': []}\n",
+        "agent.py:graph is a dict, which is no agent",
+        "agent.py, line 1",
+        "aion runs a LangGraph StateGraph, a compiled graph,",
+        "graph = {'nodes': []}",
+        "agent.py:graph",
+    ),
+    "wrong type returned": agent(
+        "def make():\n    return 'graph'\n",
+        "agent.py:make is a str, which is no agent",
+        "agent.py, line 1",
+        "aion runs a LangGraph StateGraph, a compiled graph,",
+        "def make():",
+        "agent.py:make",
+    ),
+    "graph that does not compile at import": agent(
+        GRAPH + "builder.add_edge('node', 'gone')\ngraph = builder.compile()\n",
+        IMPORT + "ValueError: Found edge ending at unknown node `gone`",
+        "agent.py, line 4",
+        "Mend that line.",
+        "graph = builder.compile()",
+    ),
+    "bad edge of a graph that is not compiled": agent(
+        GRAPH + "graph = builder.add_edge('node', 'gone')\n",
+        "agent.py:graph cannot be served: ValueError: Found edge ending at unknown node `gone`",
+        "agent.py, line 3",
+        "Mend the graph's nodes and edges.",
+        "graph = builder.add_edge('node', 'gone')",
+        "agent.py:graph",
+    ),
+    "checkpointer without async methods": agent(
+        GRAPH + "from langgraph.checkpoint.base import BaseCheckpointSaver\nclass Own(BaseCheckpointSaver): ...\n"
+        "graph = builder.compile(Own())\n",
+        "agent.py:graph: the graph's own checkpointer, Own, has no async methods",
+        "agent.py, line 5",
+        "Compile the graph without it, or with its async twin, such as AsyncOwn.",
+        "graph = builder.compile(Own())",
+        "agent.py:graph",
+    ),
+    "ADK agent without a name": agent(
+        ADK + "root_agent = Speaks()\n",
+        IMPORT + "ValidationError: name: Field required",
+        "agent.py, line 5",
+        "Mend that line.",
+        "root_agent = Speaks()",
+    ),
+    "ADK folder without root_agent": Broken(
+        {"weather_of_test/__init__.py": "from . import agent\n", "weather_of_test/agent.py": "agent = None\n"},
+        "weather_of_test: there is no root_agent in the folder weather_of_test",
+        "weather_of_test/agent.py",
+        "Define root_agent in weather_of_test/agent.py, or name what you mean",
+        path="weather_of_test",
+    ),
+    "root_agent.yaml with a wrong key": Broken(
+        {"declared_of_test/root_agent.yaml": "nme: x\nmodel: gemini-flash-latest\ninstruction: Help.\n"},
+        "declared_of_test: ADK cannot read it: ValidationError: name: Field required",
+        "declared_of_test/root_agent.yaml",
+        "Mend the file; ADK's page on Agent Config has its keys.",
+        path="declared_of_test",
+    ),
+    "empty folder": Broken(
+        {"empty_of_test/notes.txt": ""},
+        "empty_of_test: there is no root_agent in the folder empty_of_test",
+        "",
+        "Define root_agent in empty_of_test/agent.py",
+        path="empty_of_test",
+    ),
+    "name of a module of Python's own": agent(
+        "from types import State\n",
+        IMPORT + "ImportError: cannot import name 'State' from 'types'",
+        "agent.py, line 1",
+        "Rename types.py: Python has a module 'types' of its own, and only one of them can be imported.",
+        "from types import State",
+        types="State = 1\n",
+    ),
+    "file that is not there": agent(
+        "PROMPT = open('prompt.txt').read()\n",
+        IMPORT + "FileNotFoundError: [Errno 2] No such file or directory: 'prompt.txt'",
+        "agent.py, line 1",
+        "Name files relative to the code, not to where the server was started: Path(__file__).parent / ….",
+        "PROMPT = open('prompt.txt').read()",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in ("MY_API_KEY", "ACME_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with isolated_imports(tmp_path):
+        yield
+
+
+def written(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    for name, content in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def made(folder: Path, path: str) -> LoadedAtFirstTurn:
+    clock = SystemClock()
+    adapters = memory_adapters(MemoryTaskStore(clock), clock)
+    return LoadedAtFirstTurn("mine", AgentConfig(path=path), folder, adapters)
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_agent_gives_one_screen(case: str, tmp_path: Path) -> None:
+    broken = BROKEN[case]
+    written(tmp_path, broken.files)
+    with pytest.raises(AgentLoadError) as failed:
+        made(tmp_path, broken.path).load()
+    error = failed.value
+    assert error.what.startswith(broken.what)
+    assert error.where.startswith(broken.where.format(tmp_path)) if broken.where else not error.where
+    assert error.do.startswith(broken.do)
+    assert error.source.startswith(broken.source)
+    screen = error.screen().splitlines()
+    assert screen[:2] == [f"Agent 'mine' ({broken.path}) cannot be loaded.", ""]
+    assert len(screen) <= 6
+    assert error.what in screen[2]
+    assert error.do in screen[-1]
+    assert str(error).startswith("Agent 'mine': ")
+    assert "\n" not in str(error)
+
+
+def test_broken_agents_are_many() -> None:
+    assert len(BROKEN) + len(FILES) >= 25
+
+
+# ── aion.yaml and langgraph.json ──────────────────────────────────────────────────────────────────────────────────────
+
+FILES: dict[str, tuple[str, str, list[str]]] = {
+    "agents at the top": (
+        "aion.yaml",
+        "agents:\n  a: {path: a.py}\n",
+        ["agents is not a key that aion knows here. It belongs below `aion:`."],
+    ),
+    "an agent's key below aion": (
+        "aion.yaml",
+        "aion:\n  skills: []\n  agents: {a: {path: a.py}}\n",
+        ["aion.skills is not a key that aion knows here. It belongs below `aion.agents.<id>:`"],
+    ),
+    "aion's key below an agent": (
+        "aion.yaml",
+        "aion:\n  agents: {a: {path: a.py, limits: {}}}\n",
+        ["aion.agents.a.limits is not a key that aion knows here. It belongs below `aion:`."],
+    ),
+    "unknown key": (
+        "aion.yaml",
+        "aion:\n  agents: {a: {path: a.py, desciption: x}}\n",
+        ["aion.agents.a.desciption is not a key that aion knows. Did you mean 'description'?"],
+    ),
+    "unknown key like one of another level": (
+        "aion.yaml",
+        "aion:\n  agents: {a: {path: a.py}}\n  stremaing: true\n",
+        ["aion.stremaing is not a key that aion knows."],
+    ),
+    "no agents": ("aion.yaml", "aion: {}\n", ["aion.agents is missing."]),
+    "python_path that is not there": (
+        "aion.yaml",
+        "aion:\n  python_path: [libs]\n  agents: {a: {path: a.py}}\n",
+        ["aion.python_path names {}/libs, which is no folder. Mend the name, or make the folder."],
+    ),
+    "no JSON": (
+        "langgraph.json",
+        '{"graphs": {"agent": "./a.py:graph",}}',
+        ["is no JSON: ", "(line 1, column ", "no comma after the last entry."],
+    ),
+    "no graphs": (
+        "langgraph.json",
+        '{"dependencies": ["."]}',
+        ["graphs: it has to name a graph or more, as in"],
+    ),
+    "a JavaScript graph": (
+        "langgraph.json",
+        '{"graphs": {"agent": "./src/graph.ts:graph"}}',
+        ["graphs.agent: ./src/graph.ts is JavaScript, and aion serves Python."],
+    ),
+    "a path outside the folder": (
+        "langgraph.json",
+        '{"graphs": {"agent": "../other/graph.py:graph"}}',
+        [
+            "graphs.agent: ../other/graph.py is outside of {}, which is what is deployed. Move the file below that folder."
+        ],
+    ),
+    "a path that is none": (
+        "langgraph.json",
+        '{"graphs": {"agent": 7}}',
+        ['graphs.agent: it has to be a path, such as "./src/agent/graph.py:graph".'],
+    ),
+    "a dependency that is not there": (
+        "langgraph.json",
+        '{"graphs": {"agent": "./a.py:graph"}, "dependencies": ["./my_pkg"]}',
+        ["dependencies: './my_pkg' is no folder. Mend the path, or make the folder."],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_broken_file_is_named_with_its_remedy(case: str, tmp_path: Path) -> None:
+    name, content, sentences = FILES[case]
+    written(tmp_path, {name: content})
+    with pytest.raises(ConfigurationError) as failed:
+        read_declared(tmp_path / name)
+    assert str(failed.value).startswith(str(tmp_path / name))
+    assert len(str(failed.value).splitlines()) == 1
+    for sentence in sentences:
+        assert sentence.replace("{}", str(tmp_path)) in str(failed.value)
+
+
+# ── What looks broken, and is served ──────────────────────────────────────────────────────────────────────────────────
+
+SERVED = {
+    "an import that prints": "print('hello')\n",
+    "asyncio.run at import": "import asyncio\nasync def tools(): ...\nasyncio.run(tools())\n",
+}
+
+
+@pytest.mark.parametrize("case", SERVED)
+async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> None:
+    written(tmp_path, {"agent.py": f"{SERVED[case]}{GRAPH}graph = builder.compile()\n"})
+    # As a turn loads it: in a thread, where no event loop runs.
+    await asyncio.to_thread(made(tmp_path, "agent.py").load)
+
+
+async def test_asyncio_run_within_the_loop_is_explained(tmp_path: Path) -> None:
+    written(tmp_path, {"agent.py": SERVED["asyncio.run at import"]})
+    with pytest.raises(AgentLoadError) as failed:
+        made(tmp_path, "agent.py").load()
+    assert failed.value.where == "agent.py, line 3"
+    assert failed.value.do.startswith("Await it in a node")
+
+
+@pytest.mark.parametrize("name", ["types.py", "email.py", "my-agent.py"])
+def test_file_named_like_a_module_is_served(name: str, tmp_path: Path) -> None:
+    written(tmp_path, {name: f"{GRAPH}graph = builder.compile()\n"})
+    made(tmp_path, name).load()
+
+
+def test_mended_agent_loads_without_a_restart(tmp_path: Path) -> None:
+    agent = made(tmp_path, "agent.py")
+    written(tmp_path, {"agent.py": "import cowsay\n"})
+    with pytest.raises(AgentLoadError):
+        agent.load()
+    written(tmp_path, {"agent.py": f"{GRAPH}graph = builder.compile()\n"})
+    agent.load()
+
+
+def test_error_keeps_its_cause(tmp_path: Path) -> None:
+    written(tmp_path, {"agent.py": "import cowsay\n"})
+    with pytest.raises(AgentLoadError) as failed:
+        made(tmp_path, "agent.py").load()
+    cause: Any = failed.value.__cause__
+    assert isinstance(cause, ModuleNotFoundError)
