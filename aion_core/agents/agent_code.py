@@ -60,7 +60,7 @@ def agent_file(file: Path) -> AgentFile | None:
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     modules, names = _imports(tree)
-    if not any(f"{module}.".startswith(tuple(f"{name}" for name in _FRAMEWORKS)) for module in modules):
+    if not any(f"{module}.".startswith(_FRAMEWORKS) for module in modules):
         return None
     found = _agents(tree, names, {module.partition(".")[0] for module in modules})
     last = {module.rpartition(".")[2] for module in modules}
@@ -138,14 +138,14 @@ def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
 
 def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) -> Iterator[str]:
     classes: set[str] = set()
+    seen: set[str] = set()
     for node in _top_level(tree.body):
         if isinstance(node, ast.ClassDef):
             if any(_last(base, imported) in _BASES | classes for base in node.bases):
                 classes.add(node.name)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if any(_last(_called(each), imported) == "entrypoint" for each in node.decorator_list):
-                yield node.name
-    seen: set[str] = set()
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_entrypoint(node, imported):
+            seen.add(node.name)
+            yield node.name
     for name, value in _assigned(tree.body):
         if name not in seen and not name.startswith("_") and _is_agent(name, value, imported, classes, modules):
             seen.add(name)
@@ -153,6 +153,12 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
     if not seen:
         # Executors are exported as classes, too.
         yield from (name for name in sorted(classes))
+
+
+def _is_entrypoint(node: ast.FunctionDef | ast.AsyncFunctionDef, imported: Mapping[str, str]) -> bool:
+    """Tell whether the function is an agent of LangGraph's functional API."""
+    decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
+    return any(_last(decorator, imported) == "entrypoint" for decorator in decorators)
 
 
 def _is_agent(name: str, value: ast.expr, imported: Mapping[str, str], classes: set[str], modules: set[str]) -> bool:
@@ -178,10 +184,6 @@ def _last(made_by: ast.expr, imported: Mapping[str, str]) -> str:
     if isinstance(made_by, ast.Attribute):
         return made_by.attr
     return imported.get(made_by.id, made_by.id) if isinstance(made_by, ast.Name) else ""
-
-
-def _called(decorator: ast.expr) -> ast.expr:
-    return decorator.func if isinstance(decorator, ast.Call) else decorator
 
 
 def _assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
