@@ -62,9 +62,9 @@ def agent_file(file: Path) -> AgentFile | None:
     modules, names = _imports(tree)
     if not any(f"{module}.".startswith(_FRAMEWORKS) for module in modules):
         return None
-    found = _agents(tree, names, {module.partition(".")[0] for module in modules})
+    found = tuple(_agents(tree, names, {module.partition(".")[0] for module in modules}))
     last = {module.rpartition(".")[2] for module in modules}
-    return AgentFile(file, tuple(found), frozenset(last | set(names))) if found else None
+    return AgentFile(file, found, frozenset(last | set(names))) if found else None
 
 
 def agent_files_below(folder: Path) -> list[AgentFile]:

@@ -59,11 +59,9 @@ def discover(path: Path) -> Discovered:
         return _of_langgraph_json(target.resolve())
     if target.suffix in (".yaml", ".yml") and not colon:
         return _of_aion_yaml(target)
-    if re.fullmatch(r"\w+(\.\w+)*", place) and (colon or "." in place):
-        folder = Path.cwd()
-        return _one(
-            f"{place}{colon}{name}", name or place.rpartition(".")[2], folder, f"{place}: {name or 'its agent'}"
-        )
+    if re.fullmatch(r"\w+(\.\w+)*", place) and (colon or "." in place) and not target.exists():
+        said = f"{place}{colon}{name}"
+        return _one(said, _telling(name, *reversed(place.split("."))), Path.cwd(), said)
     raise ConfigurationError(
         f"{path} is neither a folder nor a file. Name a folder, file.py:name, package.module:name, an {AION_YAML} or a {NAME}."
     )
@@ -194,11 +192,14 @@ def _one(path: str, name: str, folder: Path, found: str, env_files: tuple[Path, 
 
 
 def _id_of(file: Path, name: str = "") -> str:
-    """Return the id of a file's agent: its name where that says something, else the file's, else the folder's."""
-    for said in (name, file.stem, file.resolve().parent.name):
-        if said and said not in ("graph", "agent", "root_agent", "app", "main", "__init__", "src"):
-            return said
-    return file.stem if file.stem != "__init__" else "agent"
+    """Return the id of a file's agent: its name where that tells agents apart, else the file's, else the folder's."""
+    return _telling(name, file.stem, file.parent.name)
+
+
+def _telling(*names: str) -> str:
+    """Return the first of the names that tells agents apart, else the last that there is."""
+    usual = ("", "graph", "agent", "root_agent", "app", "main", "__init__", "src")
+    return next((name for name in names if name not in usual), next(name for name in reversed(names) if name))
 
 
 def _env_files(*folders: Path) -> tuple[Path, ...]:
