@@ -1,6 +1,7 @@
 """ADK agents that are declared in a file, root_agent.yaml, instead of programmed."""
 
 from pathlib import Path
+from typing import cast
 
 from google.adk.agents import BaseAgent
 
@@ -13,7 +14,8 @@ def agent_of(file: Path) -> BaseAgent:
     from google.adk.agents import config_agent_utils
 
     try:
-        return config_agent_utils.from_config(str(file))
+        # ADK takes its Workflow for one, too.
+        return cast("BaseAgent", config_agent_utils.from_config(str(file)))
     except Exception as error:  # it imports the author's tools, which may raise anything
         cause = error.__cause__ or error
         raise AgentLoadError(

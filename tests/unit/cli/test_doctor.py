@@ -67,8 +67,23 @@ def test_here_one_agent_that_does_not_load_fails_and_the_others_are_looked_at(ru
     code, said = looked(run, "--config", config, "--no-template")
     assert code == 1
     assert said["agent bad"]["status"] == "FAILED"
-    assert "no_such_module" in said["agent bad"]["said"]
+    assert said["agent bad"]["said"] == (
+        "bad_agent.py cannot be imported: ModuleNotFoundError: No module named 'no_such_module' "
+        "(bad_agent.py, line 1: import no_such_module)."
+    )
+    assert said["agent bad"]["do"].startswith("Run `aion add no_such_module`.")
     assert said["agent good"]["status"] == "ok"
+
+
+def test_doctor_reads_langgraph_json(run: Run, tmp_path: Path) -> None:
+    written(tmp_path, OPEN, graph=f"from shared_of_doctor import VALUE\n{AGENT}")
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs" / "shared_of_doctor.py").write_text("VALUE = 1\n")
+    config = tmp_path / "langgraph.json"
+    config.write_text('{"graphs": {"mine": "./graph.py:graph"}, "dependencies": ["./libs"]}')
+    code, said = looked(run, "--config", config, "--no-template")
+    assert code == 0
+    assert said["agent mine"]["said"].startswith("graph.py:graph is a LangGraph graph")
 
 
 def test_here_every_mistake_in_aion_yaml_is_said_with_its_key(run: Run, tmp_path: Path) -> None:
