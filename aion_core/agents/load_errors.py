@@ -9,6 +9,8 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +107,18 @@ def _author_s(error: BaseException, folder: Path) -> tuple[str, int, str]:
 def _is_library(file: str, folder: Path) -> bool:
     if file.startswith("<"):
         return True
-    if any(name in Path(file).parts for name in _LIBRARIES):
+    path, own = Path(file), folder.resolve()
+    if any(name in path.parts for name in _LIBRARIES):
         return True
-    if Path(file).is_relative_to(folder.resolve()) and not Path(file).is_relative_to(_OURS):
-        return False
+    if path.is_relative_to(own) and not path.is_relative_to(_OURS):
+        return path.relative_to(own).parts[0].removesuffix(".py") in _installed_in(own)
     return file.startswith((f"{_OURS}{os.sep}", *(f"{place}{os.sep}" for place in _STDLIB)))
+
+
+@cache
+def _installed_in(folder: Path) -> frozenset[str]:
+    """Return the names of the packages that are installed in the folder itself, as in a package for Lambda."""
+    return frozenset(packages_distributions()) if Path(_OURS).parent == folder else frozenset()
 
 
 def _remedy(error: BaseException, file: str, folder: Path) -> str:

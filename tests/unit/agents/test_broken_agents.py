@@ -1,6 +1,8 @@
 """Broken agents: the one screen that each gives says what is wrong, where, and what to do."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.memory.task_store import MemoryTaskStore
 from tests.support.isolated import isolated_imports
+from tests.support.server import ROOT
 
 GRAPH = """from langgraph.graph import START, MessagesState, StateGraph
 builder = StateGraph(MessagesState).add_node("node", lambda state: {}).add_edge(START, "node")
@@ -466,3 +469,26 @@ def test_error_keeps_its_cause(tmp_path: Path) -> None:
         made(tmp_path, "agent.py").load()
     cause: Any = failed.value.__cause__
     assert isinstance(cause, ModuleNotFoundError)
+
+
+def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
+    """A Lambda package holds the libraries in the agents' own folder."""
+    (tmp_path / "aion_core").symlink_to(ROOT / "aion_core")
+    written(
+        tmp_path,
+        {
+            "acme/__init__.py": "def connect():\n    raise RuntimeError('no key')\n",
+            "acme-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n",
+            "acme-1.0.dist-info/top_level.txt": "acme\n",
+            "acme-1.0.dist-info/RECORD": "acme/__init__.py,,\n",
+            "agent.py": "import acme\nclient = acme.connect()\n",
+        },
+    )
+    program = (
+        "import sys; from pathlib import Path; from aion_core.agents.loader import find\n"
+        "from aion_core.errors import AgentLoadError\n"
+        "try:\n    find('agent.py', Path(sys.argv[1]))\nexcept AgentLoadError as error:\n    print(error.where)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == "agent.py, line 2\n"
