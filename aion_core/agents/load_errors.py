@@ -170,6 +170,9 @@ def _of_module(name: str, file: str, folder: Path) -> str:
     parent, _, last = name.rpartition(".")
     if parent:
         package = sys.modules.get(parent)
+        if package is not None and not hasattr(package, "__path__"):
+            hiding = getattr(package, "__file__", None) or "a module of Python's own"
+            return f"{parent!r} is {shown(hiding, folder)}, which hides the package of that name: rename one of them."
         known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
         return similar(last, known) or f"There is no module {last!r} in {parent}: mend the name, or update the package."
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.loader import AdapterFactory, Found
+from aion_core.agents.finding import Found
+from aion_core.agents.loader import AdapterFactory
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent, Blobs, Cipher, Clock, MemoryScope, TaskStore
 from aion_core.settings import Settings

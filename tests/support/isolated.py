@@ -6,18 +6,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from tests.support.server import ROOT
+
 
 @contextmanager
 def isolated_imports(folder: Path) -> Iterator[None]:
-    """Restore sys.path at the end, and forget the modules that were imported from below the folder."""
-    path = list(sys.path)
+    """Import from the folder as a new process does: without the folders that other tests' agents have put on the path."""
+    path, tests = list(sys.path), folder.parent
+    sys.path[:] = [
+        place
+        for place in path
+        if place in ("", str(ROOT))
+        or Path(place).is_relative_to(sys.base_prefix)
+        or Path(place).is_relative_to(sys.prefix)
+    ]
+    _forget(tests)
     try:
         yield
     finally:
         sys.path[:] = path
-        for name, module in list(sys.modules.items()):
-            if any(Path(place).is_relative_to(folder) for place in _places(module)):
-                del sys.modules[name]
+        _forget(tests)
+
+
+def _forget(folder: Path) -> None:
+    for name, module in list(sys.modules.items()):
+        if any(Path(place).is_relative_to(folder) for place in _places(module)):
+            del sys.modules[name]
 
 
 def _places(module: ModuleType) -> list[str]:

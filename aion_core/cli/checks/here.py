@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from aion_core.agents.config import AgentConfig, Declared, default_agent, read_declared
-from aion_core.agents.loader import AdapterFactory, Found
+from aion_core.agents.finding import Found
+from aion_core.agents.loader import AdapterFactory
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.errors import AgentLoadError, ConfigurationError

@@ -289,6 +289,17 @@ BROKEN = {
         "from types import State",
         types="State = 1\n",
     ),
+    "file that hides a package": Broken(
+        {
+            "agent.py": "from hidden_of_test.state import State\n",
+            "hidden_of_test.py": "",
+            "src/hidden_of_test/state.py": "State = 1\n",
+        },
+        IMPORT + "ModuleNotFoundError: No module named 'hidden_of_test.state'",
+        "agent.py, line 1",
+        "'hidden_of_test' is hidden_of_test.py, which hides the package of that name: rename one of them.",
+        "from hidden_of_test.state import State",
+    ),
     "file that is not there": agent(
         "PROMPT = open('prompt.txt').read()\n",
         IMPORT + "FileNotFoundError: [Errno 2] No such file or directory: 'prompt.txt'",
@@ -485,7 +496,7 @@ def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
         },
     )
     program = (
-        "import sys; from pathlib import Path; from aion_core.agents.loader import find\n"
+        "import sys; from pathlib import Path; from aion_core.agents.finding import find\n"
         "from aion_core.errors import AgentLoadError\n"
         "try:\n    find('agent.py', Path(sys.argv[1]))\nexcept AgentLoadError as error:\n    print(error.where)\n"
     )

@@ -1,0 +1,246 @@
+"""aion.yaml → an agent's object: find what `path` names, by name or by kind, and call what makes it.
+
+Imports no framework: an agent's kind is told by the names of its classes.
+"""
+
+import ast
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aion_core.agents.factory import PerTurn, per_turn
+from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
+from aion_core.agents.load_errors import at, explain, line_of_name, shown, similar
+from aion_core.errors import AgentLoadError, ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `path` names, and where it was found."""
+
+    agent: Any
+    module: ModuleType | None
+    """None for an agent that is declared in a file of ADK's."""
+    name: str = ""
+    """The name that the module has for it, if any."""
+
+
+def find(path: str, folder: Path, roots: Sequence[Path] = ()) -> Found:
+    """Return the object that `path` names, or the one agent of the module, or of the folder, where no name is given.
+
+    A function without arguments, or a class, is called; a function that takes the run's config, or is a context manager,
+    becomes a `PerTurn`. An agent that ADK reads from a file is the file's Path. Raises AgentLoadError.
+    """
+    place, _, name = path.partition(":")
+    starts = import_roots(folder, roots)
+    files = agent_files(place, starts)
+    of_folder = not place.endswith(".py") and (
+        (folder / place).is_dir() or any(file.name == "__init__.py" for file in files)
+    )
+    modules: list[ModuleType] = []
+    for file in files:
+        if file.name == YAML_AGENT and not name:
+            put_on_path([*starts, file.parent.parent])
+            return Found(file, None)
+        modules.append(module := _imported_module(place, file, starts))
+        found = getattr(module, name, None) if name else _search(module, path, folder, of_folder=of_folder)
+        if found is not None:
+            return _found(found, module, name, path, folder)
+    if not files:
+        modules.append(module := _imported_module(place, None, starts))
+        found = getattr(module, name, None) if name else _search(module, path, folder)
+        if found is not None:
+            return _found(found, module, name, path, folder)
+    raise _nothing(place, name, modules, folder)
+
+
+def _found(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> Found:
+    if inspect.isfunction(found) or inspect.isclass(found):
+        found = _made(found, path, folder)
+    return Found(found, module, name or _name_in(module, found))
+
+
+def _name_in(module: ModuleType, found: Any) -> str:
+    return next((name for name, value in vars(module).items() if value is found), "")
+
+
+def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
+    """Return the error of a place where no agent is."""
+    file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
+    where = at(file, [], folder)
+    path = f"{place}:{name}" if name else place
+    if name:
+        known = {
+            known: value for module in modules for known, value in vars(module).items() if not known.startswith("_")
+        }
+        agents = [known_name for known_name, value in known.items() if kind_of(value) and not isinstance(value, type)]
+        do = similar(name, agents) or similar(name, known)
+        do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or mend `path`.")
+        return AgentLoadError(f"{path}: there is no {name!r} in {place}", do=do, **where)
+    if (folder / place).is_dir():
+        do = f"Define root_agent in {place}/agent.py, or name what you mean, as in {place}/agent.py:name."
+        return AgentLoadError(f"{path}: there is no root_agent in the folder {place}", do=do, **where)
+    return AgentLoadError(f"{path}: there is no agent in {place}", do=f"Name it, as in {place}:graph.", **where)
+
+
+def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> ModuleType:
+    """Import the file, or the module of that name; raises AgentLoadError."""
+    folder = roots[-1]
+    if file is not None and not file.is_file():
+        near = similar(file.name, [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else [])
+        raise AgentLoadError(
+            f"{place} does not exist",
+            where=str(file),
+            do=f"{near} `path` is relative to aion.yaml's folder, {folder}.".strip(),
+        )
+    subject = shown(file, folder) if file is not None else place
+    try:
+        return import_file(file, roots) if file is not None else import_name(place, roots)
+    except ConfigurationError:
+        raise
+    except (Exception, SystemExit) as error:  # the author's module may raise anything
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            looked = ", ".join(str(root) for root in roots)
+            raise AgentLoadError(
+                f"there is no module {place}",
+                where=f"not in {looked}, and not installed",
+                do="Mend `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
+            ) from error
+        raise explain(error, subject, folder, file=file) from error
+
+
+KINDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "langgraph": (("langgraph", "StateGraph"), ("langgraph", "Pregel")),
+    "executor": (("a2a", "AgentExecutor"),),
+    "adk": (("google.adk", "BaseAgent"), ("google.adk", "Workflow"), ("google.adk", "App")),
+}
+"""The classes of which each framework's agents are: the package they are defined in, and their name."""
+
+
+def kind_of_found(agent: object) -> str | None:
+    """Return the framework that is to run what `find` has found."""
+    if isinstance(agent, PerTurn):
+        return "langgraph"
+    return "adk" if isinstance(agent, Path) else kind_of(agent)
+
+
+def place_of(found: Found, folder: Path) -> dict[str, str]:
+    """Return `where` and `source` of what was found."""
+    if found.module is None:
+        return at(found.agent, [], folder) if isinstance(found.agent, Path) else {}
+    return at(found.module.__file__, [line_of_name(found.module, found.name)], folder)
+
+
+def kind_of(candidate: object) -> str | None:
+    """Return the framework that the object, or the class, is an agent of, None where it is none; imports nothing."""
+    own = candidate if isinstance(candidate, type) else type(candidate)
+    for kind, classes in KINDS.items():
+        for base in own.__mro__:
+            if any(
+                base.__name__ == name and f"{base.__module__}.".startswith(f"{package}.") for package, name in classes
+            ):
+                return kind
+    return None
+
+
+def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:
+    """Return the agent that the module defines: of its instances, else of its classes; None where it has none.
+
+    What it imports is another module's, and counts only where there is nothing else. `of_folder`: the folder is the
+    agent, as for `adk web`, which takes its `app`, else its `root_agent`. Raises AgentLoadError where there are several.
+    """
+    if of_folder:
+        known = (getattr(module, name, None) for name in ("app", "root_agent"))
+        if (named := next((agent for agent in known if kind_of(agent) == "adk"), None)) is not None:
+            return named
+    imported = _imported(module)
+    agents = {name: value for name, value in vars(module).items() if kind_of(value)}
+    instances = {name: value for name, value in agents.items() if not isinstance(value, type)}
+    classes = {name: value for name, value in agents.items() if getattr(value, "__module__", "") == module.__name__}
+    own = {name: value for name, value in instances.items() if name not in imported}
+    found = _each_once(own) or _each_once(instances) or _each_once(classes)
+    if len(found) > 1:
+        raise AgentLoadError(
+            f"{path} holds several agents: {', '.join(found)}",
+            do=f"Name one, as in {path}:{next(iter(found))}.",
+            **at(module.__file__, [line_of_name(module, name) for name in found], folder),
+        )
+    return next(iter(found.values()), None)
+
+
+def _each_once(agents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the agents by their first names, without those that are part of another one there."""
+    seen = {id(part) for agent in agents.values() for part in _parts(agent)}
+    once: dict[str, Any] = {}
+    for name, agent in agents.items():
+        if id(agent) not in seen:
+            seen.add(id(agent))
+            once[name] = agent
+    return once
+
+
+def _parts(agent: Any) -> Iterator[Any]:
+    """Yield what is an agent by itself, and served as part of this one: a graph's builder, an App's root, sub-agents."""
+    yield getattr(agent, "builder", None)
+    # Of an App: an agent's own `root_agent` is the one above it.
+    root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
+    nodes = getattr(getattr(agent, "graph", None), "nodes", ())
+    tools = [getattr(tool, "agent", None) for tool in getattr(agent, "tools", None) or ()]
+    inner = [each for each in (root, *getattr(agent, "sub_agents", ()), *nodes, *tools) if kind_of(each)]
+    for each in inner:
+        yield each
+        yield from _parts(each)
+
+
+def _imported(module: ModuleType) -> set[str]:
+    """Return the names that the module's own import statements give to what they import."""
+    try:
+        source = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        # It comes without its source: nothing can be told.
+        return set()
+    statements = (node for node in ast.walk(source) if isinstance(node, ast.Import | ast.ImportFrom))
+    return {alias.asname or alias.name for statement in statements for alias in statement.names}
+
+
+def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
+    """Return what the function, or the class, makes; a factory that makes a graph per turn as it is."""
+    if not inspect.isclass(factory):
+        try:
+            made_per_turn = per_turn(factory, path)
+        except AgentLoadError as error:
+            raise AgentLoadError(error.what, do=error.do, **_definition(factory, folder)) from None
+        if made_per_turn is not None:
+            return made_per_turn
+    named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
+    call = factory
+    if named is not None and named.is_required():
+        # A class of ADK's: an agent's name is the first thing that it needs.
+        call = partial(factory, name=getattr(factory, "__name__", ""))
+    try:
+        made = call()
+        # Loaded in a thread of its own, where no event loop runs.
+        return asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
+    except (Exception, SystemExit) as error:  # the author's function may raise anything
+        explained = explain(error, path, folder, "raised")
+        if not explained.where:
+            explained = AgentLoadError(explained.what, do=explained.do, **_definition(factory, folder))
+        raise explained from error
+
+
+async def _awaited(made: Awaitable[Any]) -> Any:
+    return await made
+
+
+def _definition(made_by: Any, folder: Path) -> dict[str, str]:
+    """Return `where` and `source` of a function or a class; empty where they cannot be told."""
+    try:
+        file, line = inspect.getsourcefile(made_by), inspect.getsourcelines(made_by)[1]
+    except (OSError, TypeError):
+        return {}
+    return at(file, [line], folder)
