@@ -13,7 +13,15 @@ from tests.support.service import http, parts, send
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "langgraph.md").read_text(), re.MULTILINE | re.DOTALL)
-ANSWERS = ["I speak en.", "You sent 0 files.", "One moment.", "You said hi.", "Here it is.", "Which day?", "Notes so far: 0."]
+ANSWERS = [
+    "I speak en.",
+    "You sent 0 files.",
+    "One moment.",
+    "You said hi.",
+    "Here it is.",
+    "Which day?",
+    "Notes so far: 0.",
+]
 
 
 @pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
