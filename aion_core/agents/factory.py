@@ -62,6 +62,11 @@ def per_turn(function: Callable[..., Any], path: str) -> PerTurn | None:
     return PerTurn(function, config) if config is not None or opens else None
 
 
+def is_opened(made: object) -> bool:
+    """Tell whether the object is a context manager, plain or async."""
+    return hasattr(made, "__aenter__") or hasattr(made, "__enter__")
+
+
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aion_core.agents.factory import PerTurn, per_turn
+from aion_core.agents.factory import PerTurn, is_opened, per_turn
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
 from aion_core.agents.load_errors import at, explain, line_of_name, shown, similar
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -225,12 +225,14 @@ def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     try:
         made = call()
         # Loaded in a thread of its own, where no event loop runs.
-        return asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
+        made = asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
     except (Exception, SystemExit) as error:  # the author's function may raise anything
         explained = explain(error, path, folder, "raised")
         if not explained.where:
             explained = AgentLoadError(explained.what, do=explained.do, **_definition(factory, folder))
         raise explained from error
+    # What it has opened belongs to a turn: it is made anew for each.
+    return PerTurn(factory, None) if is_opened(made) and not kind_of(made) else made
 
 
 async def _awaited(made: Awaitable[Any]) -> Any:

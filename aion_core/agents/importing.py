@@ -5,12 +5,11 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 YAML_AGENT = "root_agent.yaml"
 """ADK's file of an agent that is declared, not programmed."""
@@ -200,12 +199,9 @@ _SAME_FILE = _SameFile()
 
 def _imports_by_dots(file: Path) -> bool:
     """Tell whether the file imports its neighbours as `from .tools import …`."""
-    return any(isinstance(node, ast.ImportFrom) and node.level for node in syntax_of(file))
-
-
-def syntax_of(file: Path) -> Iterator[Any]:
-    """Yield the nodes of the file's syntax tree; none of a file that Python cannot read: importing it says why."""
     try:
-        yield from ast.walk(ast.parse(file.read_bytes()))
+        tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return
+        # Python says what is wrong with it when it is imported.
+        return False
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))

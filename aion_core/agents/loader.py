@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aion_core.agents.config import AgentConfig
+from aion_core.agents.factory import is_opened
 from aion_core.agents.finding import Found, find, kind_of_found, place_of
 from aion_core.agents.load_errors import explain
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -75,8 +76,7 @@ class LoadedAtFirstTurn:
         if kind is None:
             raise AgentLoadError(
                 f"{path} is a {type(found.agent).__name__}, which is no agent",
-                do="aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, an a2a-sdk AgentExecutor, or a "
-                "function that returns one.",
+                do=_OPENED if is_opened(agent) else _TAKEN,
                 **place_of(found, folder),
             )
         try:
@@ -95,6 +95,11 @@ class LoadedAtFirstTurn:
             raise AgentLoadError(explained.what, do=_MEND[kind], **place_of(found, folder)) from error
 
 
+_TAKEN = (
+    "aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, an a2a-sdk AgentExecutor, or a function that "
+    "returns one."
+)
+_OPENED = "Name the function that makes it, not what one call has returned: it is called for each turn."
 _MEND = {
     "langgraph": "Mend the graph's nodes and edges.",
     "adk": "Mend the agent's definition.",

@@ -27,7 +27,7 @@ class Speaks(BaseAgent):
     async def _run_async_impl(self, ctx):
         yield
 """
-OPENS = "Put {}=… into .env beside aion.yaml, or set it under `environment` in aion.yaml."
+IN_ENV = "Put {}=… into .env beside aion.yaml, or set it under `environment` in aion.yaml."
 ENDS = 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
 
 
@@ -136,7 +136,7 @@ BROKEN = {
         "import settings_of_test\n",
         IMPORT + "KeyError: 'MY_API_KEY'",
         "settings_of_test.py, line 2",
-        OPENS.format("MY_API_KEY"),
+        IN_ENV.format("MY_API_KEY"),
         "KEY = os.environ['MY_API_KEY']",
         settings_of_test="import os\nKEY = os.environ['MY_API_KEY']\n",
     ),
@@ -152,7 +152,7 @@ BROKEN = {
         "ACME_API_KEY environment variable')\nmodel = Client()\n",
         IMPORT + "RuntimeError: The api_key client option must be set, or the ACME_API_KEY environment variable",
         "agent.py, line 3",
-        OPENS.format("ACME_API_KEY"),
+        IN_ENV.format("ACME_API_KEY"),
         "raise RuntimeError(",
     ),
     "syntax error": agent(
@@ -219,6 +219,14 @@ BROKEN = {
         "agent.py, line 1",
         "aion runs a LangGraph StateGraph, a compiled graph,",
         "graph = {'nodes': []}",
+        "agent.py:graph",
+    ),
+    "context manager that is called already": agent(
+        "from contextlib import contextmanager\n@contextmanager\ndef make():\n    yield\ngraph = make()\n",
+        "agent.py:graph is a _GeneratorContextManager, which is no agent",
+        "agent.py, line 5",
+        "Name the function that makes it, not what one call has returned: it is called for each turn.",
+        "graph = make()",
         "agent.py:graph",
     ),
     "wrong type returned": agent(

@@ -122,6 +122,17 @@ async def test_factory_without_arguments_is_called_once(prefix: str, tmp_path: P
     assert log_of(tmp_path) == ["made", "node", "node"]
 
 
+@pytest.mark.parametrize("prefix", ["", "async "])
+async def test_function_that_returns_a_context_manager_is_one(prefix: str, tmp_path: Path) -> None:
+    code = (
+        "@asynccontextmanager\nasync def opened():\n    yield built('x')\n    log('left')\n"
+        f"{prefix}def graph():\n    return opened()\n"
+    )
+    async with http(app_of(tmp_path, code)) as client:
+        assert said(await ask(client, "hi")) == f"x fr {THREAD_ID_LENGTH} 1"
+    assert log_of(tmp_path) == ["node", "left"]
+
+
 @pytest.mark.parametrize("kind", ["async context manager", "context manager"])
 async def test_interrupt_leaves_the_context_manager_and_resumes(kind: str, tmp_path: Path) -> None:
     code = FACTORIES[kind].replace("built(said_of(config))", "built(said_of(config), asks=True)")
@@ -178,11 +189,11 @@ async def test_configuration_is_in_each_nodes_config(tmp_path: Path) -> None:
         assert said(await ask(client, "hi")) == f"x de {THREAD_ID_LENGTH} 1"
 
 
-SERVER_S = {"thread_id": "mine", "checkpoint_id": "c", "checkpoint_ns": "n", "__pregel_x": 1, "language": "de"}
+SERVER_KEYS = {"thread_id": "mine", "checkpoint_id": "c", "checkpoint_ns": "n", "__pregel_x": 1, "language": "de"}
 
 
 async def test_server_keys_win_over_configuration(tmp_path: Path) -> None:
-    async with http(app_of(tmp_path, "graph = built('x')", json.dumps(SERVER_S))) as client:
+    async with http(app_of(tmp_path, "graph = built('x')", json.dumps(SERVER_KEYS))) as client:
         first = await ask(client, "hi")
         again = await ask(client, "again", 2, contextId=first["contextId"])
     assert said(first) == f"x de {THREAD_ID_LENGTH} 1"
