@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from aion_core.agents.importing import YAML_AGENT
 from aion_core.packaging.imports import imports
 
 _BY_IMPORT = {
@@ -24,6 +25,8 @@ def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
 
     Where no import tells of one the agent comes from somebody else's package: it may be of any.
     """
+    if file.name == YAML_AGENT:
+        return {"adk"}
     names = {each.name for each in imports(file, [*roots, file.parent])}
     told = {
         framework for name in names for start, framework in _BY_IMPORT.items() if f"{name}.".startswith(f"{start}.")

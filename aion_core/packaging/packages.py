@@ -134,7 +134,7 @@ def install_dependencies(planned: Plan, target: Path) -> None:
 def _check_agents(planned: Plan) -> None:
     """Refuse an agent that is no Python before anything is installed for it, where Lambda's Python is here to ask."""
     program = interpreter(planned.python)
-    for agent in planned.agents if program else ():
+    for agent in [agent for agent in planned.agents if program and agent.file.suffix == ".py"]:
         asks = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
         command = [str(program), "-I", "-c", asks, str(agent.file)]
         ran = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own words

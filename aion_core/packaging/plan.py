@@ -6,15 +6,17 @@ Whatever can be wrong with it is reported here, before anything is installed.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 import aion_core
+from aion_core.agents.config import read_declared
+from aion_core.agents.discovery import as_yaml, discover
+from aion_core.agents.importing import agent_files, import_roots
+from aion_core.errors import ConfigurationError
+from aion_core.packaging.cache import cache
 from aion_core.packaging.frameworks import frameworks_of
 from aion_core.packaging.interpreters import interpreter
 from aion_core.packaging.requirements import FUNCTION_EXTRAS, PLATFORMS, UNUSED, Wanted, resolved, wanted
@@ -112,8 +114,8 @@ def plan(
         )
 
     named = template.environment(function).get("AION_CONFIG")
-    project = wanted(folder)
     if not named:
+        project = wanted(folder)
         requirements = resolved(
             [*FUNCTION_EXTRAS[function], *sorted(project.extras)],
             Wanted(lock=project.lock),
@@ -124,12 +126,9 @@ def plan(
         )
         return Plan(function, architecture, python, requirements, tuple(own_files()))
 
-    if configs is None:
-        configs = [folder / named]
-        _check_config_is_built(configs[0])
-    agents = [agent for config in configs for agent in agents_of(config, folder)]
-    roots = tuple(dict.fromkeys(root for config in configs for root in _roots(config.resolve().parent, agents, folder)))
-    frameworks = {each for agent in agents for each in frameworks_of(agent.file, roots)}
+    found = agents_of(folder, [folder / named] if configs is None else configs)
+    project = wanted(folder, found.requirements)
+    frameworks = {each for agent in found.agents for each in frameworks_of(agent.file, found.roots)}
     requirements = resolved(
         [*FUNCTION_EXTRAS[function], *sorted(frameworks), *sorted(project.extras)],
         project,
@@ -144,9 +143,81 @@ def plan(
             f"{', '.join(selection.private_keys)} looks like a private key, which does not belong into a package: move it "
             "out of the folder, or name it in .aionignore; agents read keys from aion.yaml's `secrets`"
         )
-    needed = [*configs, *(agent.file for agent in agents)]
+    needed = [*found.configs, *(agent.file for agent in found.agents)]
     files = [*own_files(), *_project_files(selection, folder, needed, is_aion=project.is_aion)]
-    return Plan(function, architecture, python, requirements, tuple(files), tuple(agents), folder, roots, selection)
+    files += [(named, generated) for generated in found.generated]
+    return Plan(
+        function, architecture, python, requirements, tuple(files), found.agents, folder, found.roots, selection
+    )
+
+
+@dataclass(frozen=True)
+class ProjectAgents:
+    """The agents of a project, and what a package needs to know of them."""
+
+    agents: tuple[PackagedAgent, ...]
+    roots: tuple[Path, ...]
+    """The folders in which their modules are found, as when they are served."""
+    configs: tuple[Path, ...] = ()
+    """The project's own files that declare them."""
+    generated: tuple[Path, ...] = ()
+    """The aion.yaml that is put into the package of a project that has none."""
+    requirements: tuple[str, ...] = ()
+    """What langgraph.json has installed."""
+
+
+def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
+    """Return the agents that the configs declare; where the only one is not there, those that the folder is found to have.
+
+    Raises BuildError.
+    """
+    try:
+        if len(configs) == 1 and not configs[0].is_file():
+            return _discovered(folder, configs[0])
+        agents: list[PackagedAgent] = []
+        roots: list[Path] = []
+        for config in configs:
+            _check_config_is_built(config)
+            declared = read_declared(config)
+            paths = {name: agent.path for name, agent in declared.agents.items()}
+            found, starts = _located(folder, paths, import_roots(declared.folder, declared.roots))
+            agents += found
+            roots += starts
+        return ProjectAgents(tuple(agents), tuple(dict.fromkeys(roots)), tuple(configs))
+    except ConfigurationError as error:
+        raise BuildError(str(error)) from error
+
+
+def _discovered(folder: Path, config: Path) -> ProjectAgents:
+    found = discover(folder)
+    if found.folder != folder:
+        raise BuildError(f"{folder.name} is a Python package: build in the folder above it, {found.folder}")
+    paths = {name: agent.path for name, agent in found.agents.items()}
+    agents, roots = _located(folder, paths, import_roots(found.folder, found.roots))
+    text = as_yaml(found)
+    generated = cache() / "generated" / hashlib.sha256(text.encode()).hexdigest()[:20] / config.name
+    generated.parent.mkdir(parents=True, exist_ok=True)
+    generated.write_text(text, encoding="utf-8")
+    return ProjectAgents(tuple(agents), tuple(roots), (), (generated,), tuple(found.requirements))
+
+
+def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> tuple[list[PackagedAgent], list[Path]]:
+    """Return the agents with their files, and the folders in which their modules are found; raises BuildError."""
+    agents = []
+    for agent_id, path in paths.items():
+        files = [file for file in agent_files(path.partition(":")[0], roots) if file.is_file()]
+        if not files or folder not in files[0].parents:
+            raise BuildError(f"the agent {path!r} is not in the project's folder, {folder}")
+        agents.append(PackagedAgent(agent_id, path, files[0]))
+    starts = [root.resolve() for root in roots]
+    if outside := [root for root in starts if root != folder and folder not in root.parents]:
+        raise BuildError(f"aion.python_path names {outside[0]}, which is not in the project's folder, {folder}")
+    for agent in agents:
+        starts.append(agent.file.parent)
+        packages = list(takewhile(lambda parent: (parent / "__init__.py").is_file(), agent.file.parents))
+        if packages and folder in packages[-1].parents:
+            starts.append(packages[-1].parent)
+    return agents, list(dict.fromkeys(starts))
 
 
 def template_of(folder: Path) -> Path:
@@ -164,24 +235,6 @@ def own_files() -> Iterator[tuple[str, Path]]:
     yield from _code(shipped() / "handlers", "handlers")
 
 
-def agents_of(config: Path, folder: Path) -> list[PackagedAgent]:
-    """Return the agents that a config names, with their files; raises BuildError."""
-    if not config.is_file():
-        raise BuildError(
-            f"{config.name} is not in {config.parent}, and the functions read their agents from it: "
-            "write one (docs/aion-yaml.md), or let `aion init` write it"
-        )
-    try:
-        document: Any = yaml.safe_load(config.read_text(encoding="utf-8"))
-        paths = {str(name): str(agent["path"]) for name, agent in document["aion"]["agents"].items()}
-    except yaml.YAMLError as error:
-        raise BuildError(f"{config.name} is no YAML: {error}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise BuildError(f"{config.name} names no path for its agents: aion.agents.<id>.path") from error
-    found = [(name, path, _agent_file(path, config.resolve().parent, folder)) for name, path in paths.items()]
-    return [PackagedAgent(*each) for each in found]
-
-
 def _check_config_is_built(config: Path) -> None:
     """Refuse to build another config than the one that AION_CONFIG names: its agents are the ones that were tried."""
     given = os.environ.get("AION_CONFIG")
@@ -189,30 +242,6 @@ def _check_config_is_built(config: Path) -> None:
         raise BuildError(
             f"AION_CONFIG names {given}, and this builds {config}: build in the folder of that file, or unset AION_CONFIG"
         )
-
-
-def _agent_file(path: str, folder: Path, project: Path) -> Path:
-    """Return the file of an agent's `file.py[:name]`, `pkg.module[:name]` or folder; raises BuildError."""
-    module = path.partition(":")[0]
-    for base in (folder, folder / "src"):
-        named = base / (module if module.endswith(".py") or "/" in module else module.replace(".", "/"))
-        places = (named, named.with_suffix(".py"), named / "agent.py", named / "__init__.py")
-        for place in places:
-            if place.is_file() and project in place.resolve().parents:
-                return place.resolve()
-    raise BuildError(f"the agent {path!r} is not in the project's folder, {project}")
-
-
-def _roots(config_folder: Path, agents: Sequence[PackagedAgent], project: Path) -> Iterator[Path]:
-    """Yield the folders in which the agents' modules are found, as when they are served."""
-    yield config_folder
-    if (config_folder / "src").is_dir():
-        yield config_folder / "src"
-    for agent in agents:
-        yield agent.file.parent
-        packages = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), agent.file.parents))
-        if packages and project in packages[-1].parents:
-            yield packages[-1].parent
 
 
 def _project_files(

@@ -323,7 +323,7 @@ def test_without_lambdas_python_it_is_built_all_the_same_once_and_says_what_is_m
         ({"AION_PYTHON": "three"}, None, "AION_PYTHON is like 3.13"),
         ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is not in"),
         ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is not in"),
-        ({}, ("path: ", "way: "), "aion.yaml names no path for its agents"),
+        ({}, ("path: ", "way: "), "aion.agents.echo.path is missing"),
         ({}, ("aion:", "aion: ["), "aion.yaml is no YAML"),
     ],
 )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from aion_core.agents.config import read_config
 from aion_core.packaging.plan import Plan, plan
 from aion_core.packaging.run import BuildError
 
@@ -101,7 +102,39 @@ def test_ignored_agent_is_refused(tmp_path: Path) -> None:
         planned(folder)
 
 
-def test_project_without_config_is_told(tmp_path: Path) -> None:
+def test_folder_without_agent_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(BuildError, match=r"aion\.yaml"):
+    with pytest.raises(BuildError, match=r"has no agent\. Looked for: aion\.yaml, langgraph\.json"):
         planned(tmp_path)
+
+
+def test_langgraph_json_becomes_a_config(tmp_path: Path) -> None:
+    (tmp_path / "src" / "agent").mkdir(parents=True)
+    (tmp_path / "src" / "agent" / "graph.py").write_text(AGENT)
+    text = '{"graphs": {"mine": "./src/agent/graph.py:graph"}, "dependencies": [".", "cowsay==6.0"], "env": ".env"}'
+    (tmp_path / "langgraph.json").write_text(text)
+    made = planned(tmp_path)
+    assert [(agent.id, agent.path) for agent in made.agents] == [("mine", "src/agent/graph.py:graph")]
+    assert "cowsay==6.0" in made.requirements
+    (config,) = [file for place, file in made.files if place == "aion.yaml"]
+    assert read_config(config)["mine"].path == "src/agent/graph.py:graph"
+
+
+def test_adk_package_is_built_from_above(tmp_path: Path) -> None:
+    folder = tmp_path / "weather"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from . import agent\n")
+    (folder / "agent.py").write_text("from google.adk.agents import Agent\nroot_agent = Agent(name='weather')\n")
+    with pytest.raises(BuildError, match="weather is a Python package: build in the folder above it"):
+        planned(folder)
+    made = planned(tmp_path)
+    assert {"weather/__init__.py", "weather/agent.py", "aion.yaml"} == places(made)
+    assert "google-adk==" in made.requirements
+
+
+def test_root_outside_the_project_is_refused(tmp_path: Path) -> None:
+    folder = project(tmp_path / "here")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "aion.yaml").write_text("aion: {python_path: [../elsewhere], agents: {mine: {path: agent.py}}}")
+    with pytest.raises(BuildError, match=r"python_path names .*elsewhere, which is not in the project's folder"):
+        planned(folder)
