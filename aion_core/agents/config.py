@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -26,6 +26,7 @@ from aion_core.agents.card_config import (
     WebAddress,
     unlike,
 )
+from aion_core.agents.environment_config import Secret, SecretSource, Value, Variable
 from aion_core.agents.security_config import (
     HEADER,
     SCHEME_TYPES,
@@ -129,7 +130,17 @@ class _Aion(_Strict):
     security: SecurityConfig | None = None
     """Who may call, and how they say who they are."""
     limits: LimitsConfig | None = None
+    environment: dict[Variable, Value] = {}
+    """Variables of agents' code."""
+    secrets: dict[Variable, Secret] = {}
+    """Variables of agents' code whose values lie in Secrets Manager or in SSM's Parameter Store."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _variables_differ(self) -> Self:
+        if both := sorted(self.environment.keys() & self.secrets.keys()):
+            raise ValueError(f"{', '.join(both)} stands in both environment and secrets; leave one of them")
+        return self
 
     def with_security(self) -> dict[str, AgentConfig]:
         """Return the agents, each with what the deployment says of security beside what it says itself."""
@@ -174,13 +185,17 @@ class Declared:
     """In the file's order."""
     limits: Limits | None
     """What each caller may ask for; None where nothing is said."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of agents' code."""
+    secrets: Mapping[str, SecretSource] = field(default_factory=dict)
+    """Variables of agents' code, each with the place of its value."""
 
 
 def read_declared(path: Path) -> Declared:
     """Return all that the file says; raises ConfigurationError that names the file, the key and the mend."""
     said = _read(path)
     limits = said.limits.model_dump(exclude_none=True) if said.limits else {}
-    return Declared(said.with_security(), Limits(**limits) if limits else None)
+    return Declared(said.with_security(), Limits(**limits) if limits else None, said.environment, said.secrets)
 
 
 def read_config(path: Path) -> Mapping[str, AgentConfig]:

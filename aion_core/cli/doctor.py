@@ -3,8 +3,10 @@
 import asyncio
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -65,7 +67,10 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
     if not deployed:
         yield from here.machine(port)
         yield from said
-        yield from here.load(agents, config.resolve().parent)
+        variables, told = here.environment(config)
+        yield from told
+        with _set(variables):
+            yield from here.load(agents, config.resolve().parent)
         yield from here.package(config) if config.is_file() else ()
         yield from () if no_template else here.template(_project())
         return
@@ -97,6 +102,17 @@ async def _deployed(
 
 async def _told(checks: AsyncIterator[Check]) -> list[Check]:
     return [check async for check in checks]
+
+
+@contextmanager
+def _set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set these variables, which the environment has not, within the block."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
 
 
 def _project() -> Path | None:

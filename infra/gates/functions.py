@@ -20,6 +20,7 @@ NOT_DEPLOYED = {
     "AION_PUSH_NETWORKS": "for a project that puts its functions into a VPC; these are in none",
     "AION_CARD_KEY_FILE": "for development: on AWS a key lies in Secrets Manager",
     "AION_BASIC_USERS_FILE": "for development: on AWS passwords lie in Secrets Manager",
+    "AION_SECRETS": "for development: on AWS the secrets of aion.yaml are read",
     "AION_REVEAL_ERRORS": "for development: an agent's own error text is no client's",
     "AWS_LAMBDA_FUNCTION_NAME": "Lambda sets it",
     "AWS_SAM_LOCAL": "SAM sets it, in the containers of `sam local`",
