@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, PlainValidator
 
-SECRETS_MANAGER: Literal["secretsmanager"] = "secretsmanager"
-PARAMETER_STORE: Literal["ssm"] = "ssm"
+Service = Literal["secretsmanager", "ssm"]
+SECRETS_MANAGER: Service = "secretsmanager"
+PARAMETER_STORE: Service = "ssm"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LAMBDAS = re.compile(r"AWS_\w*|LAMBDA_\w*|_HANDLER|_X_AMZN_TRACE_ID")
@@ -30,7 +31,7 @@ _KEYS = re.compile(
 class SecretSource:
     """The place of a secret's value: a service of AWS, a name or ARN, and perhaps a key of the JSON object there."""
 
-    service: Literal["secretsmanager", "ssm"]
+    service: Service
     name: str
     """The name or the ARN of the secret, or of the parameter."""
     key: str = ""

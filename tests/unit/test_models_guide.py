@@ -32,7 +32,7 @@ BROUGHT_BY = {
     "langchain_aws": "langchain-aws",
 }
 # Modules of ADK that import a package of their own.
-NEEDS = {"google.adk.models.lite_llm": "litellm", "google.adk.models.anthropic_llm": "anthropic"}
+NEEDS = {"google.adk.models.lite_llm": '"litellm>=1.84,<1.85"', "google.adk.models.anthropic_llm": "anthropic"}
 
 
 def blocks(section: str, language: str) -> list[str]:
