@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from aion_core.agents.config import AgentConfig
+from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.cli import options
 from aion_core.cli.checks.check import Check, Status
 from aion_core.cli.options import Deployment
@@ -83,7 +83,7 @@ async def _deployed(
     url: str, deployment: Deployment, config: Path, agents: Mapping[str, AgentConfig]
 ) -> AsyncIterator[Check]:
     from aion_core.cli.checks import served
-    from aion_core.cli.checks.resources import resources
+    from aion_core.cli.checks.resources import agent_secrets, resources
 
     environ = deployment.environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
@@ -95,6 +95,9 @@ async def _deployed(
             yield check
     if environ.get("AION_TABLE"):
         async for check in resources(environ):
+            yield check
+    if deployment.stack and agents:
+        async for check in agent_secrets(read_declared(config), environ):
             yield check
     async for check in served.issuers(agents):
         yield check

@@ -325,3 +325,38 @@ def test_here_an_unreadable_dotenv_fails(run: Run, tmp_path: Path) -> None:
     code, said = looked(run, "--config", config, "--no-template")
     assert code == 1
     assert "cannot be read: it is no UTF-8" in said["environment"]["said"]
+
+
+def test_secrets_of_a_stacks_agents_are_looked_at(tmp_path: Path) -> None:
+    with LocalStack.start("template.yaml") as stack:
+        secrets, ssm = stack.client("secretsmanager"), stack.client("ssm")
+        arn = secrets.create_secret(Name="given-by-pattern", SecretString="hunter2")["ARN"]
+        whole = secrets.create_secret(Name="given-whole", SecretString='{"a": "hunter2"}')["ARN"]
+        not_given = secrets.create_secret(Name="given-by", SecretString="hunter2")["ARN"]
+        ssm.put_parameter(Name="/given", Value="hunter2", Type="SecureString")
+        given = [f"{arn[:-6]}??????", whole, ssm.get_parameter(Name="/given")["Parameter"]["ARN"]]
+        name = operating.registered(stack, AgentSecrets=",".join(given))
+        said = {
+            "A": "given-by-pattern",
+            "B": "given-whole#a",
+            "C": "ssm:/given",
+            "D": "given-by",
+            "E": "gone",
+            "F": "ssm:/gone",
+        }
+        config = written(tmp_path, json.dumps({"aion": {"secrets": said, "agents": {"a": {"path": "a.py"}}}}))
+        run = operating.runs(operating.environ_of(stack))
+        code, found = looked(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", config)
+    assert code == 1
+    told = {each: found[f"secret of {each}"] for each in said}
+    assert {each: told[each]["status"] for each in told} == {
+        "A": "ok", "B": "ok", "C": "ok", "D": "FAILED", "E": "FAILED", "F": "FAILED",
+    }  # fmt: skip
+    assert (
+        told["D"]["said"]
+        == f"{not_given} is not in the stack's AgentSecrets: the functions that run agents do not start."
+    )
+    assert "secret:given-by-??????" in told["D"]["do"]
+    assert told["D"]["do"].startswith("Deploy with 'AgentSecrets=arn:aws:secretsmanager:us-east-1:")
+    assert "ssm:/gone" in told["F"]["said"]
+    assert "hunter2" not in json.dumps(found)
