@@ -122,15 +122,17 @@ RIGHTS = {
 
 @pytest.mark.parametrize("parameter", RIGHTS)
 def test_agents_rights_go_to_functions_with_agents(parameter: str) -> None:
-    before, after = (Template(TEMPLATE, NOWHERE, given) for given in ({}, {parameter: AGENTS[parameter]}))
+    more_given = {"SecurityGroupIds": AGENTS["SecurityGroupIds"]} if parameter == "SubnetIds" else {}
+    given = {parameter: AGENTS[parameter], **more_given}
+    before, after = Template(TEMPLATE, NOWHERE), Template(TEMPLATE, NOWHERE, given)
     for role in before.resources("AWS::IAM::Role"):
         own, now = ({each["Sid"]: each for each in rights(template, role)} for template in (before, after))
         more = RIGHTS[parameter] if role in ("ApiRole", "TaskRole") else set()
         assert now.keys() - own.keys() == more
         assert {sid: now[sid] for sid in own} == own
-        given = after.resolved(role, "ManagedPolicyArns").get("ManagedPolicyArns", [])
+        policies = after.resolved(role, "ManagedPolicyArns").get("ManagedPolicyArns", [])
         has_policies = parameter == "AgentPolicyArns" and role in ("ApiRole", "TaskRole")
-        assert given == (AGENTS[parameter].split(",") if has_policies else [])
+        assert policies == (AGENTS[parameter].split(",") if has_policies else [])
 
 
 def rights(template: Template, role: str) -> list[dict[str, Any]]:
@@ -162,6 +164,17 @@ def test_vpc_is_of_functions_with_agents() -> None:
         found = Template(TEMPLATE, NOWHERE, given).resolved(function, "VpcConfig")
         wanted = {"SubnetIds": ["subnet-0a1b", "subnet-0c2d"], "SecurityGroupIds": ["sg-0e3f"]}
         assert found == ({"VpcConfig": wanted} if function in ("ApiFunction", "TaskFunction") else {})
+
+
+@pytest.mark.parametrize(
+    ("subnets", "groups", "is_taken"),
+    [("", "", True), ("subnet-0a", "sg-0a", True), ("subnet-0a", "", False), ("", "sg-0a", False)],
+)
+def test_subnets_and_security_groups_need_each_other(subnets: str, groups: str, *, is_taken: bool) -> None:
+    template = Template(TEMPLATE, NOWHERE, {"SubnetIds": subnets, "SecurityGroupIds": groups})
+    roles = template.owner("ApiRole")
+    (asserted,) = roles.document["Rules"]["Network"]["Assertions"]
+    assert roles.resolve(asserted["Assert"], "Rules") is is_taken
 
 
 def test_payloads_outlive_their_rows_however_long_tasks_are_kept() -> None:
