@@ -98,7 +98,7 @@ def test_code_imports_what_there_is(section: str) -> None:
     for block in blocks(section, "python"):
         for module, name in imported(block):
             if package := BROUGHT_BY.get(module) or NEEDS.get(module):
-                assert f"`uv add --group agents {package}`" in SECTIONS[section]
+                assert f"`uv add {package}`" in SECTIONS[section]
             if module in BROUGHT_BY:
                 continue
             spec = importlib.util.find_spec(module)
