@@ -4,6 +4,7 @@ A record factory does it, so that it holds for each logger and each handler, who
 a line is the handler's: `aws.log_lines` on Lambda.
 """
 
+import json
 import logging
 import re
 import traceback
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 CORRELATION_ID = "correlation_id"
 """The name in a line by which the lines of one request are found; on Lambda it is the invocation's id."""
@@ -20,6 +22,9 @@ REDACTED = "[redacted]"
 
 SHORTEST_SECRET = 6
 """Anything shorter would blacken words that are no secret."""
+
+_SHORTEST_LINE = 16
+"""A line of a secret of several lines, such as a private key, is kept out by itself from this length on."""
 
 QUIET = ("a2a", "boto3", "botocore", "httpcore", "httpx", "mangum", "s3transfer", "urllib3")
 """Libraries that log whole bodies, headers or URLs below WARNING."""
@@ -34,6 +39,9 @@ _LABELS = "aion_labels"
 class _Request:
     secrets: set[str] = field(default_factory=set)
 
+
+_always: set[str] = set()
+"""What no line of this process may hold: secrets of agents' code, and the forms in which lines show them."""
 
 _request: ContextVar[_Request | None] = ContextVar("aion_request", default=None)
 _labels: ContextVar[Mapping[str, Any]] = ContextVar("aion_labels", default={})  # noqa: B039  # never changed, only replaced
@@ -73,6 +81,24 @@ def keep_out(*secrets: str) -> None:
         current.secrets.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
 
 
+def always_keep_out(*secrets: str) -> None:
+    """Let none of these stand in any line that this process logs from now on, in whatever form a line shows them.
+
+    One that is shorter than SHORTEST_SECRET is left in: it would blacken words that are no secret.
+    """
+    global _always
+    shown: set[str] = set()
+    for secret in secrets:
+        text = secret.strip()
+        # As it is, in JSON, in a repr or with escaped line breaks, in a URL; a key of several lines may be cut up.
+        shown |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
+        shown |= {json.dumps(text, ensure_ascii=False)[1:-1], _one_line(text)}
+        if len(lines := text.splitlines()) > 1:
+            shown |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}
+    # Replaced, never changed: other threads are logging.
+    _always = _always | {each for each in shown if len(each) >= SHORTEST_SECRET}
+
+
 def labels_of(record: logging.LogRecord) -> Mapping[str, Any]:
     """Return the labels of a record; none where it was made before `install`."""
     found: Mapping[str, Any] = getattr(record, _LABELS, {})
@@ -80,9 +106,9 @@ def labels_of(record: logging.LogRecord) -> Mapping[str, Any]:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return a text, or what JSON can hold, without this request's secrets; anything else as its text, if it has any."""
-    current = _request.get()
-    return value if current is None or not current.secrets else _without_secrets(value, current)
+    """Return a text, or what JSON can hold, without secrets of this request or process; anything else as its text, if it has any."""
+    secrets = _secrets()
+    return _without_secrets(value, secrets) if secrets else value
 
 
 def install() -> None:
@@ -111,10 +137,9 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
         # logging says so itself, as it does to whoever has written the line.
         return record
     # What is put into a line does not begin another, which would be taken for the server's own.
-    clean = _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), said) if record.args else said
+    clean = _one_line(said) if record.args else said
     clean = without_secrets(clean)
-    current = _request.get()
-    if record.exc_info and record.exc_info[0] is not None and current is not None and current.secrets:
+    if record.exc_info and record.exc_info[0] is not None and _secrets():
         story = "".join(traceback.format_exception(*record.exc_info))
         if (redacted := without_secrets(story)) != story:
             clean, record.exc_info = f"{clean}\n{redacted}", None
@@ -123,17 +148,27 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     return record
 
 
-def _without_secrets(value: Any, current: _Request) -> Any:
+def _one_line(text: str) -> str:
+    return _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _secrets() -> frozenset[str]:
+    """Return what may not stand in a line now: this request's secrets, and the process's."""
+    current = _request.get()
+    return frozenset(_always | current.secrets if current is not None else _always)
+
+
+def _without_secrets(value: Any, secrets: frozenset[str]) -> Any:
     match value:
         case None | bool() | int() | float():
             return value
         case Mapping():
-            return {_without_secrets(key, current): _without_secrets(each, current) for key, each in value.items()}
+            return {_without_secrets(key, secrets): _without_secrets(each, secrets) for key, each in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [_without_secrets(each, current) for each in value]
+            return [_without_secrets(each, secrets) for each in value]
     text = str(value)
     # The longest first: one may hold another.
-    for secret in sorted(current.secrets, key=len, reverse=True):
+    for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text
 

@@ -72,6 +72,8 @@ class Settings:
     """AION_BASIC_USERS_FILE: a JSON object of names and argon2 hashes, where HTTP Basic is declared."""
     basic_users_secret: str
     """AION_BASIC_USERS_SECRET: the ARN of what holds it, instead of a file: a secret, or an SSM SecureString."""
+    secrets: bool
+    """AION_SECRETS: `off` reads none of aion.yaml's `secrets` from AWS; for development, and so in `sam local`."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: put an agent's own error text on the wire; for development."""
     on_lambda: bool
@@ -116,6 +118,7 @@ class Settings:
             auth=read.one_of("AION_AUTH", ("on", "off")) == "on" or read.refuse_on_lambda("AION_AUTH"),
             basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
+            secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and read.text("AWS_SAM_LOCAL", "") != "true",
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
             on_lambda=bool(read.text("AWS_LAMBDA_FUNCTION_NAME", "")),
             service=read.text("POWERTOOLS_SERVICE_NAME", "aion"),

@@ -1,7 +1,7 @@
 """What aion.yaml may say, and a sentence for whatever it may not."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -24,6 +24,7 @@ from aion_core.agents.card_config import (
     unlike,
 )
 from aion_core.agents.config_keys import misplaced
+from aion_core.agents.environment_config import Secret, SecretSource, Value, Variable
 from aion_core.agents.security_config import HEADER, SCHEME_TYPES, SecurityConfig
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
@@ -120,7 +121,17 @@ class _Aion(_Strict):
     limits: LimitsConfig | None = None
     python_path: list[Said] = []
     """Folders that imports start from, relative to aion.yaml's, beside that one and its `src`."""
+    environment: dict[Variable, Value] = {}
+    """Variables of agents' code."""
+    secrets: dict[Variable, Secret] = {}
+    """Variables of agents' code whose values lie in Secrets Manager or in SSM's Parameter Store."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _variables_differ(self) -> Self:
+        if both := sorted(self.environment.keys() & self.secrets.keys()):
+            raise ValueError(f"{', '.join(both)} stands in both environment and secrets; leave one of them")
+        return self
 
     def with_security(self) -> dict[str, AgentConfig]:
         """Return the agents, each with what the deployment says of security beside what it says itself."""
@@ -169,6 +180,10 @@ class Declared:
     """The folder that the agents' paths are relative to."""
     roots: Sequence[Path] = ()
     """Folders that imports start from, beside the folder and its `src`."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of agents' code."""
+    secrets: Mapping[str, SecretSource] = field(default_factory=dict)
+    """Variables of agents' code, each with the place of its value."""
 
 
 def read_declared(path: Path) -> Declared:
@@ -180,12 +195,21 @@ def read_declared(path: Path) -> Declared:
         from aion_core.agents.discovery import discover
 
         found = discover(path)
-        return Declared(found.agents, found.limits, found.folder, found.roots)
+        if found.config is not None:
+            return read_declared(found.config)
+        return Declared(found.agents, found.limits, found.folder, found.roots, found.env)
     said = _read(path)
     limits = said.limits.model_dump(exclude_none=True) if said.limits else {}
     folder = path.resolve().parent
     roots = [_existing(folder / root, f"{path}: aion.python_path") for root in said.python_path]
-    return Declared(said.with_security(), Limits(**limits) if limits else None, folder, roots)
+    return Declared(
+        said.with_security(),
+        Limits(**limits) if limits else None,
+        folder,
+        roots,
+        said.environment,
+        said.secrets,
+    )
 
 
 def _existing(folder: Path, key: str) -> Path:

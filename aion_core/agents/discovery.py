@@ -75,6 +75,8 @@ def as_yaml(discovered: Discovered) -> str:
     aion: dict[str, Any] = {}
     if discovered.roots:
         aion["python_path"] = [os.path.relpath(root, discovered.folder) for root in discovered.roots]
+    if discovered.env:
+        aion["environment"] = dict(discovered.env)
     aion["agents"] = {
         agent_id: agent.model_dump(mode="json", exclude_defaults=True) for agent_id, agent in discovered.agents.items()
     }

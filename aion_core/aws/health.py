@@ -67,3 +67,16 @@ async def parameter_is_sealed(ssm: Calls, arn: str) -> bool:
 async def secret_is_deleted(secrets: Calls, arn: str) -> bool:
     """Tell whether the secret is about to be deleted; raises StoreError where it is not there."""
     return "DeletedDate" in await secrets("describe_secret", SecretId=arn)
+
+
+async def secret_arn(secrets: Calls, name: str) -> str:
+    """Return the ARN of a secret by its name or ARN; raises StoreError where it is not there."""
+    arn: str = (await secrets("describe_secret", SecretId=name))["ARN"]
+    return arn
+
+
+async def parameter_arn(ssm: Calls, name: str) -> str:
+    """Return the ARN of a parameter by its name or ARN; raises StoreError where it is not there."""
+    # As it lies there, not opened.
+    arn: str = (await ssm("get_parameter", Name=name, WithDecryption=False))["Parameter"]["ARN"]
+    return arn

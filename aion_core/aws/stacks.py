@@ -23,6 +23,8 @@ PARAMETERS = {
 }
 URLS = {"ApiUrl": "AION_API_URL", "FunctionUrl": "AION_FUNCTION_URL"}
 """Outputs that no function reads: where the deployment is reached."""
+RIGHTS = {"AgentSecrets": "AION_AGENT_SECRETS"}
+"""Parameters that no function reads: what the roles may do."""
 
 DOMAIN = "DomainName"
 """The parameter that says where the deployment is where BaseUrl does not."""
@@ -44,7 +46,7 @@ def read_stack(cloudformation: Calls, name: str) -> dict[str, str]:
         raise
     outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", [])}
     parameters = {each["ParameterKey"]: each.get("ParameterValue", "") for each in stack.get("Parameters", [])}
-    found = {**_named(PARAMETERS, parameters), **_named(URLS, outputs), **_named(OUTPUTS, outputs)}
+    found = {**_named({**PARAMETERS, **RIGHTS}, parameters), **_named({**URLS, **OUTPUTS}, outputs)}
     if domain := parameters.get(DOMAIN):
         found.setdefault("AION_BASE_URL", f"https://{domain}")
     if "AION_TABLE" not in found:

@@ -7,6 +7,7 @@ from typing import Any
 
 from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.bootstrap.environment import agent_environment
 from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
@@ -37,11 +38,19 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
     declared = read_declared(settings.config)
     configs = declared.agents
     clock = SystemClock()
+    # First: agents' code reads its keys when it is imported.
+    environment = agent_environment(declared, settings, clock)
+    environment.apply()
     stores = build_stores(settings, clock)
     agents = build_agents(configs, declared.folder, stores.adapters(), declared.roots)
+
+    def agent_of(agent_id: str) -> Agent:
+        environment.refresh_if_due()
+        return agents[agent_id]
+
     runner = TaskRunner(
         stores.tasks,
-        agents.__getitem__,
+        agent_of,
         clock,
         stores.bells,
         lease_seconds=settings.lease_seconds,

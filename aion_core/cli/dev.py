@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from aion_core.agents.config import AgentConfig, default_agent, read_config
+from aion_core.agents.config import AgentConfig, default_agent, read_declared
+from aion_core.agents.environment import local_environment
 from aion_core.cli import options
 from aion_core.cli.key import development_header
 from aion_core.errors import ConfigurationError
@@ -67,7 +68,12 @@ def dev(port: int, config: Path, store: str, auth: str) -> None:
     logging.getLogger("aion_core").setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
     config = config.expanduser()  # make hands on a ~ as it is
-    agents = read_config(config)
+    declared = read_declared(config)
+    agents = declared.agents
+    variables, unset = local_environment(config, os.environ, declared)
+    os.environ.update(variables)
+    for warning in unset:
+        click.secho(f"aion: {warning}", err=True, fg="yellow")
     project = find_project()
     sys.path[:0] = [str(project)]
     with contextlib.ExitStack() as undo:
@@ -82,14 +88,16 @@ def dev(port: int, config: Path, store: str, auth: str) -> None:
             # Nothing stands before this server that could check signatures.
             "AION_FRONTS": "",
             "AION_REVEAL_ERRORS": "true",
+            # A developer's own credentials are not for what is being tried: .env has the keys.
+            "AION_SECRETS": "off",
             # A developer's webhook listens on this machine.
             "AION_PUSH_HTTP": "true",
             "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
         }
         stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
-        # It may name a profile that is not on this machine, which boto3 would not forgive.
-        os.environ.pop("AWS_PROFILE", None)
         if stack is not None:
+            # It may name a profile that is not on this machine, which boto3 would not forgive.
+            os.environ.pop("AWS_PROFILE", None)
             os.environ.update(stack.environment("ApiFunction"))
         # The handlers read their settings when they are imported, as they do on Lambda.
         os.environ.update(environment)

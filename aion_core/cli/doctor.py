@@ -3,13 +3,15 @@
 import asyncio
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from aion_core.agents.config import AgentConfig
+from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.cli import options
 from aion_core.cli.checks.check import Check, Status
 from aion_core.cli.options import Deployment
@@ -66,7 +68,10 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
     if not deployed:
         yield from here.machine(port)
         yield from said
-        yield from here.load(declared) if declared is not None else ()
+        variables, told = here.environment(config)
+        yield from told
+        with _set(variables):
+            yield from here.load(declared) if declared is not None else ()
         yield from here.package(config) if config.is_file() else ()
         yield from () if no_template else here.template(_project())
         return
@@ -79,7 +84,7 @@ async def _deployed(
     url: str, deployment: Deployment, config: Path, agents: Mapping[str, AgentConfig]
 ) -> AsyncIterator[Check]:
     from aion_core.cli.checks import served
-    from aion_core.cli.checks.resources import resources
+    from aion_core.cli.checks.resources import agent_secrets, resources
 
     environ = deployment.environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
@@ -92,12 +97,26 @@ async def _deployed(
     if environ.get("AION_TABLE"):
         async for check in resources(environ):
             yield check
+    if deployment.stack and agents:
+        async for check in agent_secrets(read_declared(config), environ):
+            yield check
     async for check in served.issuers(agents):
         yield check
 
 
 async def _told(checks: AsyncIterator[Check]) -> list[Check]:
     return [check async for check in checks]
+
+
+@contextmanager
+def _set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set these variables, which the environment has not, within the block."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
 
 
 def _project() -> Path | None:

@@ -111,6 +111,11 @@ def uses(document: str, parameter: str) -> bool:
     return f'{{"Ref": "{parameter}"}}' in document or f"${{{parameter}}}" in document
 
 
+def runs_agents(template: Template, function: str) -> bool:
+    """Tell whether the function runs agents' code: it is told which."""
+    return "AION_CONFIG" in template.environment(function)
+
+
 def timeout(template: Template, function: str) -> int:
     """Return for how many seconds the function may run."""
     return int(template.resolved(function, "Timeout").get("Timeout", 3))

@@ -7,19 +7,20 @@ from typing import Any
 
 from aion_core.template.reader import ALARM, FUNCTION, STACK, Template
 from infra.gates.code import constants, core, names, variables_read, with_handler
-from infra.gates.deployed import Deployed, uses
+from infra.gates.deployed import Deployed, runs_agents, uses
 from infra.gates.metrics import of_alarm
 
 OWN = "AION_"
 # What of a function parameters decide, and a version freezes.
-CONFIGURED = ("Environment", "MemorySize", "Architectures", "Timeout")
+CONFIGURED = ("Environment", "MemorySize", "Architectures", "Timeout", "VpcConfig")
 # Variables that settings.py reads and no function has, and why.
 NOT_DEPLOYED = {
     "AION_STORE": "on AWS it is dynamodb, the default",
     "AION_PUSH_HTTP": "for development: webhooks on the developer's machine",
-    "AION_PUSH_NETWORKS": "for a project that puts its functions into a VPC; these are in none",
+    "AION_PUSH_NETWORKS": "for a project that puts PushFunction into a VPC; here it is in none",
     "AION_CARD_KEY_FILE": "for development: on AWS a key lies in Secrets Manager",
     "AION_BASIC_USERS_FILE": "for development: on AWS passwords lie in Secrets Manager",
+    "AION_SECRETS": "for development: on AWS the secrets of aion.yaml are read",
     "AION_REVEAL_ERRORS": "for development: an agent's own error text is no client's",
     "AWS_LAMBDA_FUNCTION_NAME": "Lambda sets it",
     "AWS_SAM_LOCAL": "SAM sets it, in the containers of `sam local`",
@@ -168,6 +169,13 @@ def _surroundings(template: Template) -> Iterator[str]:
     for function in with_handler(template, "handlers.deliver_push.handler"):
         if "VpcConfig" in template.properties(function):
             yield f"{function} calls addresses that strangers have chosen, and in a VPC reaches what is nobody's but yours"
+    for function in template.resources(FUNCTION):
+        written = json.dumps(template.properties(function).get("VpcConfig"))
+        is_in_it = [uses(written, parameter) for parameter in ("SubnetIds", "SecurityGroupIds")]
+        if runs_agents(template, function) and not all(is_in_it):
+            yield f"{function} runs agents, and its VpcConfig does not say SubnetIds and SecurityGroupIds"
+        elif not runs_agents(template, function) and written != "null":
+            yield f"{function} runs no agents, and what is in the VPC is for them"
 
 
 def _given(template: Template, parameter: str) -> Any:

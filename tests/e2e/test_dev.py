@@ -276,3 +276,38 @@ def test_an_agent_that_cannot_be_loaded_is_said_at_once_and_fails_its_tasks(tmp_
         assert task["status"]["state"] == "failed"
         server.stop()
     assert "no_such_module" in "".join(server.printed)
+
+
+VARIABLES = """
+import os
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+FOUND = " ".join(os.environ.get(name, "none") for name in ("BY_YAML", "BY_DOTENV", "BY_SHELL", "UNSET_KEY", "AWS_PROFILE"))
+graph = StateGraph(MessagesState).add_node("a", lambda state: {"messages": [AIMessage(FOUND)]}).add_edge(START, "a")
+"""
+
+
+@pytest.mark.parametrize("store", ["memory", "dynamodb"])
+def test_agents_get_dotenv_and_unset_secrets_are_told(tmp_path: Path, store: str) -> None:
+    (tmp_path / "agent.py").write_text(VARIABLES)
+    (tmp_path / "aion.yaml").write_text(
+        "aion:\n"
+        "  environment: {BY_YAML: yaml, BY_DOTENV: yaml, BY_SHELL: yaml}\n"
+        "  secrets: {UNSET_KEY: openai-key}\n"
+        "  agents: {a: {path: agent.py}}\n"
+    )
+    (tmp_path / ".env").write_text("BY_DOTENV=dotenv\nBY_SHELL=dotenv\n")
+    command = aion_dev("--store", store, "--config", str(tmp_path / "aion.yaml"))
+    with serving(command, BY_SHELL="shell", AWS_PROFILE="of-the-developer") as server:
+        told = [
+            line for line in server.printed if line.startswith("aion: UNSET_KEY is not set: its secret (openai-key)")
+        ]
+        assert len(told) == 1, server.printed
+        call = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": call}}
+        answer = httpx.post(server.url + "/", json=body, timeout=60).json()
+        parts = answer["result"]["task"]["status"]["message"]["parts"]
+        # Credentials of one's own reach agents where no AWS is emulated: docs/models.md relies on it for Bedrock.
+        profile = "of-the-developer" if store == "memory" else "none"
+        assert parts[0]["text"] == f"yaml dotenv shell none {profile}"

@@ -14,6 +14,8 @@ import httpx
 import pytest
 from uuid_utils.compat import uuid7
 
+from aion_core.agents.config import read_declared
+from aion_core.agents.environment import template_parameters
 from aion_core.auth.api_keys import make_key
 from aion_core.auth.basic import hash_password
 from aion_core.aws.api_keys import DynamoDBApiKeys
@@ -136,9 +138,13 @@ def make_secrets(stack: LocalStack) -> dict[str, str]:
     pem = generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     ssm = stack.client("ssm")
     ssm.put_parameter(Name="/card-key", Value=pem, Type="SecureString")
+    ssm.put_parameter(Name="/of-agents", Value="of agents", Type="SecureString")
+    stack.client("secretsmanager").create_secret(Name="of-agents", SecretString='{"key": "of agents"}')
+    place = stack.template.place
     return {
         "BasicUsersSecret": stack.client("secretsmanager").create_secret(Name="users", SecretString=users)["ARN"],
         "CardKeySecret": ssm.get_parameter(Name="/card-key")["Parameter"]["ARN"],
+        **template_parameters(read_declared(CONFIG), place.region, place.account),
     }
 
 

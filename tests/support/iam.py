@@ -113,9 +113,19 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
         case "kms":
             yield Need(f"kms:{request.operation}", asked["KeyId"])
         case "secretsmanager":
-            yield Need(f"secretsmanager:{request.operation}", asked["SecretId"])
+            named = asked["SecretId"]
+            # Secrets Manager ends an ARN by six characters of its own.
+            is_arn = named.startswith("arn:")
+            yield Need(
+                f"secretsmanager:{request.operation}",
+                named if is_arn else arn(request.service, f"secret:{named}-AbCdEf"),
+            )
         case "ssm":
-            yield Need(f"ssm:{request.operation}", asked["Name"])
+            named = asked["Name"]
+            is_arn = named.startswith("arn:")
+            yield Need(
+                f"ssm:{request.operation}", named if is_arn else arn("ssm", f"parameter/{named.removeprefix('/')}")
+            )
         case "s3":
             yield from _of_s3(request)
         case other:

@@ -5,6 +5,7 @@ import math
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,18 @@ OPEN = {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"}
 USERS = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:users-AbCdEf"
 PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/aion/secret"
 CARD_KEY = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:card-key-AbCdEf"
+AGENTS = {
+    "AgentSecrets": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:openai-??????,arn:aws:ssm:eu-west-1:123456789012:parameter/a",
+    "AgentSecretsKey": "arn:aws:kms:eu-west-1:123456789012:key/a-key",
+    "AgentPolicyArns": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess,arn:aws:iam::123456789012:policy/agents/orders",
+    "BedrockModels": "arn:aws:bedrock:eu-west-1::foundation-model/amazon.nova-lite-v1:0,"
+    "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.amazon.nova-lite-v1:0",
+    "SubnetIds": "subnet-0a1b,subnet-0c2d",
+    "SecurityGroupIds": "sg-0e3f",
+}
 EVERYTHING = {
     **OPEN,
+    **AGENTS,
     "Architecture": "x86_64",
     "AlarmEmail": "operator@example.com",
     "AlarmTopic": "arn:aws:sns:eu-west-1:123456789012:alarms",
@@ -55,12 +66,115 @@ def test_the_template_is_right_for_every_linter(parameters: dict[str, str]) -> N
         {"BasicUsersSecret": PARAMETER, "CardKeySecret": CARD_KEY, **OPEN},
         {"CardKeySecret": PARAMETER},
         {"CardKeySecret": CARD_KEY, "CardKeyId": "k-1"},
+        AGENTS,
+        {"AgentSecrets": USERS},
+        {"AgentSecrets": PARAMETER, "AgentSecretsKey": AGENTS["AgentSecretsKey"]},
+        {"AgentPolicyArns": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"},
+        {"BedrockModels": "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/abc123"},
+        {"SubnetIds": "subnet-0a1b", "SecurityGroupIds": "sg-0a,sg-0b"},
         {"ApiConcurrency": "0"},
         {"ApiConcurrency": "100"},
     ],
 )
 def test_the_template_is_right_however_it_is_deployed(parameters: dict[str, str]) -> None:
     assert list(problems(TEMPLATE, parameters, lint=False)) == []
+
+
+WRONG = [
+    ("AgentSecrets", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:*"),
+    ("AgentSecrets", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:openai-*"),
+    ("AgentSecrets", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:??????"),
+    ("AgentSecrets", "arn:aws:ssm:eu-west-1:123456789012:parameter/*"),
+    ("AgentSecrets", "arn:aws:ssm:eu-west-1:123456789012:parameter/a,*"),
+    ("AgentSecrets", "arn:aws:s3:::bucket/key"),
+    ("AgentSecrets", f"{USERS},"),
+    ("AgentSecrets", f"{USERS}{USERS}"),
+    ("AgentSecrets", "openai-key"),
+    ("AgentSecretsKey", "arn:aws:kms:eu-west-1:123456789012:key/*"),
+    ("AgentSecretsKey", "*"),
+    ("AgentPolicyArns", "arn:aws:iam::aws:policy/AdministratorAccess"),
+    ("AgentPolicyArns", "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess,arn:aws:iam::aws:policy/PowerUserAccess"),
+    ("AgentPolicyArns", "arn:aws:iam::aws:policy/IAMFullAccess"),
+    ("BedrockModels", "*"),
+    ("BedrockModels", "arn:aws:bedrock:*::foundation-model/amazon.nova-lite-v1:0"),
+    ("BedrockModels", "arn:aws:bedrock:eu-west-1::foundation-model/*"),
+    ("BedrockModels", "amazon.nova-lite-v1:0"),
+    ("SubnetIds", "vpc-0a"),
+    ("SecurityGroupIds", "sg-0a;sg-0b"),
+]
+
+
+@pytest.mark.parametrize(("parameter", "value"), WRONG)
+def test_parameter_that_gives_too_much_is_refused(parameter: str, value: str) -> None:
+    assert f"{parameter} is {value!r}, which its AllowedPattern refuses" in problems(
+        TEMPLATE, {parameter: value}, lint=False
+    )
+
+
+RIGHTS = {
+    "AgentSecrets": {"AgentSecrets"},
+    "AgentSecretsKey": {"AgentSecretsKey"},
+    "AgentPolicyArns": set(),
+    "BedrockModels": {"BedrockModels", "BedrockProfiles"},
+    "SubnetIds": {"Network", "NetworkLists", "NetworkIsLambdas"},
+}
+
+
+@pytest.mark.parametrize("parameter", RIGHTS)
+def test_agents_rights_go_to_functions_with_agents(parameter: str) -> None:
+    more_given = {"SecurityGroupIds": AGENTS["SecurityGroupIds"]} if parameter == "SubnetIds" else {}
+    given = {parameter: AGENTS[parameter], **more_given}
+    before, after = Template(TEMPLATE, NOWHERE), Template(TEMPLATE, NOWHERE, given)
+    for role in before.resources("AWS::IAM::Role"):
+        own, now = ({each["Sid"]: each for each in rights(template, role)} for template in (before, after))
+        more = RIGHTS[parameter] if role in ("ApiRole", "TaskRole") else set()
+        assert now.keys() - own.keys() == more
+        assert {sid: now[sid] for sid in own} == own
+        policies = after.resolved(role, "ManagedPolicyArns").get("ManagedPolicyArns", [])
+        has_policies = parameter == "AgentPolicyArns" and role in ("ApiRole", "TaskRole")
+        assert policies == (AGENTS[parameter].split(",") if has_policies else [])
+
+
+def rights(template: Template, role: str) -> list[dict[str, Any]]:
+    (policy,) = template.resolved(role, "Policies")["Policies"]
+    statements: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
+    return statements
+
+
+def test_bedrock_is_called_by_what_is_named_alone() -> None:
+    template = Template(TEMPLATE, NOWHERE, {"BedrockModels": AGENTS["BedrockModels"]})
+    by_sid = {each["Sid"]: each for each in rights(template, "TaskRole")}
+    named = AGENTS["BedrockModels"].split(",")
+    calls = ["bedrock:InvokeModel", "bedrock:InvokeModelWithResponseStream"]
+    assert by_sid["BedrockModels"] == {"Sid": "BedrockModels", "Effect": "Allow", "Action": calls, "Resource": named}
+    # The models of a profile's regions: https://docs.aws.amazon.com/bedrock/latest/userguide/inference-profiles-prereq.html
+    assert by_sid["BedrockProfiles"] == {
+        "Sid": "BedrockProfiles",
+        "Effect": "Allow",
+        "Action": calls,
+        "Resource": "arn:aws:bedrock:*::foundation-model/*",
+        "Condition": {"StringEquals": {"bedrock:InferenceProfileArn": named}},
+    }
+
+
+def test_vpc_is_of_functions_with_agents() -> None:
+    given = {name: AGENTS[name] for name in ("SubnetIds", "SecurityGroupIds")}
+    for function in Template(TEMPLATE, NOWHERE).resources(FUNCTION):
+        assert "VpcConfig" not in Template(TEMPLATE, NOWHERE).resolved(function, "VpcConfig")
+        found = Template(TEMPLATE, NOWHERE, given).resolved(function, "VpcConfig")
+        wanted = {"SubnetIds": ["subnet-0a1b", "subnet-0c2d"], "SecurityGroupIds": ["sg-0e3f"]}
+        assert found == ({"VpcConfig": wanted} if function in ("ApiFunction", "TaskFunction") else {})
+
+
+@pytest.mark.parametrize(
+    ("subnets", "groups", "is_taken"),
+    [("", "", True), ("subnet-0a", "sg-0a", True), ("subnet-0a", "", False), ("", "sg-0a", False)],
+)
+def test_subnets_and_security_groups_need_each_other(subnets: str, groups: str, *, is_taken: bool) -> None:
+    template = Template(TEMPLATE, NOWHERE, {"SubnetIds": subnets, "SecurityGroupIds": groups})
+    roles = template.owner("ApiRole")
+    (asserted,) = roles.document["Rules"]["Network"]["Assertions"]
+    assert roles.resolve(asserted["Assert"], "Rules") is is_taken
 
 
 def test_payloads_outlive_their_rows_however_long_tasks_are_kept() -> None:
@@ -128,6 +242,21 @@ OF_FUNCTIONS = [
     (("AION_MAX_TRIES: !Ref MaxTries", "AION_STORE: memory"), "NOT_DEPLOYED has AION_STORE, and a function has it too"),
     (("        OTEL_EXPORTER_OTLP_ENDPOINT: !Ref OtlpEndpoint\n", ""), "reads OTEL_EXPORTER_OTLP_ENDPOINT, which no"),
     (("POWERTOOLS_SERVICE_NAME: !Ref AWS::StackName", "POWERTOOLS_SERVICE_NAME: aion"), "is not the stack's name"),
+    (
+        ("          ${SubnetIds} ${SecurityGroupIds}\n", "          ${SubnetIds}\n"),
+        "SecurityGroupIds is not in State's Configuration",
+    ),
+    (
+        (re.compile(r"      VpcConfig: !If\n(        .*\n){3}"), ""),
+        "ApiFunction runs agents, and its VpcConfig does not say",
+    ),
+    (
+        (
+            re.compile(r"(    Timeout: 900\n)"),
+            r"\1    VpcConfig: { SubnetIds: [!Ref SubnetIds], SecurityGroupIds: [!Ref SecurityGroupIds] }\n",
+        ),
+        "SweepFunction runs no agents, and what is in the VPC is for them",
+    ),
 ]
 OF_ACCESS = [
     (("- dynamodb:GetItem", '- "dynamodb:*"'), "may do more than it needs"),
@@ -136,6 +265,61 @@ OF_ACCESS = [
     (("Resource: !Ref BasicUsersSecret", 'Resource: "*"'), "may do more than it needs"),
     (("Resource: !Ref CardKeySecret", 'Resource: "*"'), "may do more than it needs"),
     (("Action: cloudwatch:DescribeAlarms", 'Action: [cloudwatch:DescribeAlarms, "sns:Publish"]'), "may do more than"),
+    (("Resource: !Ref AgentSecrets\n", 'Resource: "*"\n'), "may do more than it needs"),
+    (
+        ("Resource: !Ref AgentSecrets\n", 'Resource: !Sub "arn:aws:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:??????"\n'),
+        "may do more than it needs",
+    ),
+    (
+        ("Resource: !Ref AgentSecrets\n", 'Resource: "arn:aws:secretsmanager:*:123456789012:secret:openai-??????"\n'),
+        "may do more than it needs",
+    ),
+    (("Action: [secretsmanager:GetSecretValue, ssm:GetParameter]\n                  Resource: !Ref AgentSecrets",
+      'Action: ["secretsmanager:*"]\n                  Resource: !Ref AgentSecrets'), "may do more than it needs"),
+    (("                  Resource: !Ref BedrockModels\n", '                  Resource: "*"\n'), "may do more than it needs: ['bedrock"),
+    (("Action: [bedrock:InvokeModel, bedrock:InvokeModelWithResponseStream]", 'Action: "bedrock:*"'), "may do more than"),
+    (
+        (re.compile(r"\n +Condition:\n +StringEquals:\n +bedrock:InferenceProfileArn: !Ref BedrockModels"), ""),
+        "ApiRole may do more than it needs: ['bedrock:InvokeModel'",
+    ),
+    (("bedrock:InferenceProfileArn: !Ref BedrockModels", 'bedrock:InferenceProfileArn: "*"'), "may do more than it needs: ['bed"),
+    (
+        ("                    StringEquals:\n                      bedrock:Inf", "                    StringLike:\n                      bedrock:Inf"),
+        "may do more than it needs: ['bedrock",
+    ),
+    ((":foundation-model/*\n", ":*\n"), "may do more than it needs: ['bedrock:InvokeModel'"),
+    (("                  Resource: !Ref AgentSecretsKey\n", '                  Resource: "*"\n'), "may do more than it needs: ['kms"),
+    (("ssm.${AWS::Region}", "s3.${AWS::Region}"), "ApiFunction may open nothing: its code says"),
+    (("                  Action: kms:Decrypt\n                  Resource: !Ref AgentS", "                  Action: [kms:Decrypt, kms:Encrypt]\n                  Resource: !Ref AgentS"),
+     "ApiFunction may open what is sealed by"),
+    (("                  Effect: Deny\n", "                  Effect: Allow\n"), "ApiRole may do more than it needs: ['ec2:Create"),
+    (("                    - ec2:CreateNetworkInterface\n                    - ec2:DeleteNetworkInterface\n                    - ec2:AssignPrivateIpAddresses\n"
+      "                    - ec2:UnassignPrivateIpAddresses\n                    - ec2:Des", "                    - ec2:Des"),
+     "ApiRole may do more than it needs: ['ec2:Create"),
+    (("${AWS::AccountId}:function:*", "${AWS::AccountId}:function:another"), "ApiRole may do more than it needs: ['ec2:Create"),
+    (("Action: [ec2:DescribeNetworkInterfaces, ec2:DescribeSubnets]", "Action: [ec2:DescribeNetworkInterfaces, ec2:RunInstances]"),
+     "ApiRole may do more than it needs: ['ec2:DescribeNetworkInterfaces', 'ec2:RunInstances']"),
+    (("Action: [ec2:DescribeNetworkInterfaces, ec2:DescribeSubnets]", "Action: ec2:DescribeNetworkInterfaces"),
+     "ApiRole cannot be used in a VPC: Lambda needs ec2:DescribeSubnets"),
+    (("ManagedPolicyArns: !If [HasAgentPolicies, !Ref AgentPolicyArns, !Ref AWS::NoValue]",
+      "ManagedPolicyArns: [arn:aws:iam::aws:policy/AmazonS3FullAccess]"), "ApiRole has policies of AWS's own"),
+    (("      ManagedPolicyArns: !If [HasAgentPolicies, !Ref AgentPolicyArns, !Ref AWS::NoValue]\n", ""),
+     "ApiRole is of a function that runs agents, and AgentPolicyArns gives it nothing"),
+    (("                  Resource: !Ref AgentSecrets\n", "                  Resource: !Ref CardKeySecret\n"),
+     "ApiRole is of a function that runs agents, and AgentSecrets gives it nothing"),
+    (
+        ("  PushRole:\n    Type: AWS::IAM::Role\n    Properties:\n",
+         "  PushRole:\n    Type: AWS::IAM::Role\n    Properties:\n"
+         "      ManagedPolicyArns: !If [HasAgentPolicies, !Ref AgentPolicyArns, !Ref AWS::NoValue]\n"),
+        "PushRole is of no function that runs agents, and AgentPolicyArns gives it their rights",
+    ),
+    (
+        (re.compile(r"(- Sid: Due\n.*\n.*\n +Resource: ).*"), r"\1!Select [0, !Ref AgentSecrets]"),
+        "SweepRole is of no function that runs agents, and AgentSecrets gives it their rights",
+    ),
+    ((re.compile(r"(- Sid: Due\n.*\n +Action: )dynamodb:Query"), r"\1[dynamodb:Query, ec2:CreateNetworkInterface]"),
+     "SweepRole is of no function in a VPC, and may ec2:CreateNetworkInterface"),
+    (("AgentSecrets: !Ref AgentSecrets\n", "AgentSecrets: !Ref AgentPolicyArns\n"), "Roles is given AgentPolicyArns for its"),
     (("      Role: !GetAtt Roles.Outputs.SweepRole\n", ""), "has policies of AWS's own"),
     (("      Role: !GetAtt Roles.Outputs.DeploymentRole\n", ""), "has policies of AWS's own"),
     (
@@ -194,7 +378,7 @@ OF_EXPOSURE = [
         "may be taken on by",
     ),
     ((re.compile(r"AWS: !Sub arn:.*:root"), 'AWS: "*"'), "Key lets everybody in"),
-    (("Effect: Deny", "Effect: Allow"), "BlobsPolicy lets everybody in"),
+    ((re.compile(r"Effect: Deny(\n +Principal)"), r"Effect: Allow\1"), "BlobsPolicy lets everybody in"),
     (('aws:SecureTransport: "false"', 'aws:SecureTransport: "true"'), "may be spoken to without TLS"),
     (("BlockPublicPolicy: true", "BlockPublicPolicy: false"), "Blobs may be opened to the public"),
     (('AION_AUTH: "on"', 'AION_AUTH: "off"'), "ApiFunction asks nobody who they are"),
@@ -267,7 +451,7 @@ OF_OPERATIONS = [
 OF_FILES = [
     # The alias waits for the alarms: what they are of may not wait for the alias.
     (("        ApiFunction: !Ref ApiFunction\n", "        ApiFunction: !Ref ApiFunction.Alias\n"), "template.yaml waits for itself"),
-    (("Outputs:\n  ApiUrl:", "# on and on\n" * 200 + "Outputs:\n  ApiUrl:"), "template.yaml has more than 500 lines"),
+    (("Outputs:\n  ApiUrl:", "# on and on\n" * 200 + "Outputs:\n  ApiUrl:"), "template.yaml has more than 600 lines"),
     (("Resources:\n  # --- A2A", "Metadata:\n  cfn-lint: { config: { ignore_checks: [W3002] } }\nResources:\n  # --- A2A"),
      "keeps the linter quiet without a reason"),
     (("AlarmName: !Sub ${Service}-", "AlarmName: !Sub ${AWS::StackName}-"), "AWS::StackName is the nested stack's own"),
@@ -311,7 +495,7 @@ def test_whatever_a_parameter_changes_of_a_function_makes_a_version_of_it() -> N
     for parameter, value in changed.items():
         after = Template(TEMPLATE, NOWHERE, {parameter: value})
         for name in before.resources(FUNCTION):
-            parts = ("Environment", "MemorySize", "Architectures", "Timeout", "LoggingConfig")
+            parts = ("Environment", "MemorySize", "Architectures", "Timeout", "LoggingConfig", "VpcConfig")
             if after.resolved(name, *parts) != before.resolved(name, *parts):
                 reached.add(parameter)
                 assert configuration_of(after) not in configurations, f"{parameter} changes {name}"

@@ -2,16 +2,18 @@
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from aion_core.agents.config import AgentConfig, Declared, default_agent, read_declared
+from aion_core.agents.environment import local_environment
 from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
 from aion_core.agents.security import declared_securities
@@ -90,6 +92,31 @@ def read(config: Path) -> Read:
         said = "Nothing is declared of who may call: deployed, only requests signed for AWS IAM are let in."
         checks.append(ok("security", said))
     return declared, checks
+
+
+def environment(config: Path) -> tuple[Mapping[str, str], list[Check]]:
+    """Return the variables that `aion dev` would set for the agents, and what is to be said of them and of secrets."""
+    try:
+        declared = read_declared(config) if config.is_file() else Declared({}, None, config.resolve().parent)
+    except ConfigurationError:
+        # `read` says it.
+        return {}, []
+    try:
+        variables, warnings = local_environment(config, os.environ, declared)
+    except ConfigurationError as error:
+        return {}, [failed("environment", str(error), "Mend the file, or take it away.")]
+    found = [warning("environment", each, "docs/models.md says where a model's key goes.") for each in warnings]
+    if open_ := [name for name in declared.environment if _SECRET_NAME.search(name)]:
+        said = f"{', '.join(open_)} in aion.environment: whoever reads the package or the repository reads the value."
+        found.append(warning("environment", said, "If it is secret, name it under aion.secrets; change the value."))
+    if variables and not found:
+        found.append(ok("environment", f"The agents get {', '.join(variables)} besides this shell's variables."))
+    return variables, found
+
+
+_SECRET_NAME = re.compile(
+    r"(_|^)(API_?KEY|SECRET(_KEY)?|PASSWORD|TOKEN|CREDENTIALS|PRIVATE_KEY|ACCESS_KEY)$", re.IGNORECASE
+)
 
 
 def load(declared: Declared) -> Iterator[Check]:

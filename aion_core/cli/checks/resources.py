@@ -2,8 +2,12 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from aion_core.agents.config import Declared
+from aion_core.agents.environment import template_parameters
+from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.cli.sentences import is_forbidden, sentence
 from aion_core.errors import AionError, ConfigurationError, StoreError
@@ -123,3 +127,34 @@ async def _secret(secrets: "Calls", name: str, arn: str) -> Check:
     if await secret_is_deleted(secrets, arn):
         return failed(name, f"{arn} is about to be deleted.", "`aws secretsmanager restore-secret`.")
     return ok(name, f"{arn} is there.")
+
+
+async def agent_secrets(declared: Declared, environ: Mapping[str, str]) -> AsyncIterator[Check]:
+    """Look whether each secret that aion.yaml names is there, and whether the stack's roles may read it."""
+    from aion_core.aws.client import Calls
+
+    with ThreadPoolExecutor(1) as executor:
+        for variable, source in declared.secrets.items():
+            yield await _agent_secret(Calls(source.service, executor), variable, source, declared, environ)
+
+
+async def _agent_secret(
+    calls: "Calls", variable: str, source: SecretSource, declared: Declared, environ: Mapping[str, str]
+) -> Check:
+    from aion_core.aws.health import parameter_arn, secret_arn
+
+    name = f"secret of {variable}"
+    try:
+        arn = await (secret_arn if source.service == SECRETS_MANAGER else parameter_arn)(calls, source.name)
+    except StoreError as error:
+        if is_forbidden(error):
+            return warning(name, f"{source}: {sentence(error)}", "Ask as somebody who may look at it.")
+        do = "Create it in this region, or mend its name in aion.yaml; docs/models.md says how."
+        return failed(name, f"{source}: {sentence(error)}", do)
+    if not any(fnmatchcase(arn, given) for given in environ.get("AION_AGENT_SECRETS", "").split(",")):
+        # The key's ARN has the place of all the rest.
+        _, _, _, region, account, *_ = environ.get("AION_KMS_KEY", "arn:aws:kms:::").split(":")
+        wanted = template_parameters(declared, region, account)["AgentSecrets"]
+        said = f"{arn} is not in the stack's AgentSecrets: the functions that run agents do not start."
+        return failed(name, said, f"Deploy with 'AgentSecrets={wanted}'.")
+    return ok(name, f"{arn} is there, and the roles may read it.")

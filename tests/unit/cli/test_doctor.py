@@ -1,6 +1,7 @@
 """`aion doctor`, run as a person runs it: here, on a stack of the emulator, and on servers that are and are not well."""
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -300,3 +301,77 @@ def test_a_url_where_nobody_answers_fails_in_a_sentence(run: Run) -> None:
         pass
     code, said = looked(run, "--url", f"http://127.0.0.1:{port}", "--config", "/nowhere.yaml")
     assert (code, list(said)) == (1, ["reachability"])
+
+
+def test_here_each_variable_of_the_agents_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DOCTORS_KEY", "DOCTORS_TOKEN", "DOCTORS_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    text = """aion:
+  environment: {DOCTORS_MODEL: small}
+  secrets: {DOCTORS_KEY: openai-key, DOCTORS_TOKEN: "ssm:/token"}
+  agents: {helper: {path: fine_agent.py}}
+"""
+    config = written(tmp_path, text, fine_agent=f"import os\nos.environ['DOCTORS_MODEL']\n{AGENT}")
+    code, said = looked(run, "--config", config, "--no-template")
+    assert code == 0, "what is not set here may be set there"
+    assert said["agent helper"]["status"] == "ok", "its code finds what aion.yaml and .env say"
+    assert said["environment"]["status"] == "warning"
+    assert "DOCTORS_TOKEN is not set: its secret (ssm:/token) is not read from AWS" in said["environment"]["said"]
+    (tmp_path / ".env").write_text("DOCTORS_KEY=k\nDOCTORS_TOKEN=t\n")
+    said = looked(run, "--config", config, "--no-template")[1]
+    assert said["environment"]["status"] == "ok"
+    assert said["environment"]["said"] == (
+        "The agents get DOCTORS_MODEL, DOCTORS_KEY, DOCTORS_TOKEN besides this shell's variables."
+    )
+    assert not {"DOCTORS_MODEL", "DOCTORS_KEY"} & os.environ.keys()
+
+
+def test_here_a_secret_in_plain_environment_is_told(run: Run, tmp_path: Path) -> None:
+    text = "aion: {environment: {OPENAI_API_KEY: of-all, MODEL: m}, agents: {helper: {path: fine_agent.py}}}"
+    config = written(tmp_path, text, fine_agent=AGENT)
+    said = looked(run, "--config", config, "--no-template")[1]["environment"]
+    assert said["said"].startswith("OPENAI_API_KEY in aion.environment: whoever reads the package")
+    assert "of-all" not in json.dumps(said)
+
+
+def test_here_an_unreadable_dotenv_fails(run: Run, tmp_path: Path) -> None:
+    config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
+    (tmp_path / ".env").write_bytes(b"KEY=\xff\n")
+    code, said = looked(run, "--config", config, "--no-template")
+    assert code == 1
+    assert "cannot be read: it is no UTF-8" in said["environment"]["said"]
+
+
+def test_secrets_of_a_stacks_agents_are_looked_at(tmp_path: Path) -> None:
+    with LocalStack.start("template.yaml") as stack:
+        secrets, ssm = stack.client("secretsmanager"), stack.client("ssm")
+        arn = secrets.create_secret(Name="given-by-pattern", SecretString="hunter2")["ARN"]
+        whole = secrets.create_secret(Name="given-whole", SecretString='{"a": "hunter2"}')["ARN"]
+        not_given = secrets.create_secret(Name="given-by", SecretString="hunter2")["ARN"]
+        ssm.put_parameter(Name="/given", Value="hunter2", Type="SecureString")
+        given = [f"{arn[:-6]}??????", whole, ssm.get_parameter(Name="/given")["Parameter"]["ARN"]]
+        name = operating.registered(stack, AgentSecrets=",".join(given))
+        said = {
+            "A": "given-by-pattern",
+            "B": "given-whole#a",
+            "C": "ssm:/given",
+            "D": "given-by",
+            "E": "gone",
+            "F": "ssm:/gone",
+        }
+        config = written(tmp_path, json.dumps({"aion": {"secrets": said, "agents": {"a": {"path": "a.py"}}}}))
+        run = operating.runs(operating.environ_of(stack))
+        code, found = looked(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", config)
+    assert code == 1
+    told = {each: found[f"secret of {each}"] for each in said}
+    assert {each: told[each]["status"] for each in told} == {
+        "A": "ok", "B": "ok", "C": "ok", "D": "FAILED", "E": "FAILED", "F": "FAILED",
+    }  # fmt: skip
+    assert (
+        told["D"]["said"]
+        == f"{not_given} is not in the stack's AgentSecrets: the functions that run agents do not start."
+    )
+    assert "secret:given-by-??????" in told["D"]["do"]
+    assert told["D"]["do"].startswith("Deploy with 'AgentSecrets=arn:aws:secretsmanager:us-east-1:")
+    assert "ssm:/gone" in told["F"]["said"]
+    assert "hunter2" not in json.dumps(found)

@@ -1,0 +1,118 @@
+"""The variables of agents' code outside of a running function: on a developer's machine, and as the template's parameters.
+
+It calls nothing of AWS's.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from aion_core.agents.config import Declared, read_declared
+from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
+from aion_core.errors import ConfigurationError
+
+DOTENV = ".env"
+"""Name of the file, beside aion.yaml, whose variables a developer's agents get; it is never packaged."""
+
+LONGEST_PARAMETER = 4096
+"""Bytes that CloudFormation takes as the value of a parameter."""
+
+_SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
+"""What Secrets Manager adds to a secret's name in its ARN."""
+_VERSION = re.compile(r":[\w.-]+$", re.ASCII)
+_PROFILE = re.compile(r"(us-gov|us|eu|apac|ap|jp|au|ca|global)\.")
+"""Beginnings of the ids of inference profiles, by which Bedrock chooses a region."""
+
+
+def local_environment(
+    config: Path, environ: Mapping[str, str], declared: Declared | None = None
+) -> tuple[dict[str, str], list[str]]:
+    """Return the variables to set for agents on this machine, and a warning for each secret without a value here.
+
+    What `environ` has stays and is not returned. The file .env in the folder of `config` goes before `environment` of
+    aion.yaml. No secret is read from AWS. `declared` is what the file says, where somebody has read it already; without
+    it and without the file, only .env counts. Raises ConfigurationError as `read_declared`, and where .env cannot be
+    read.
+    """
+    if declared is None:
+        declared = read_declared(config) if config.is_file() else Declared({}, None, config.resolve().parent)
+    file = config.resolve().parent / DOTENV
+    found = {**declared.environment, **_dotenv(file)}
+    variables = {name: value for name, value in found.items() if name not in environ}
+    warnings = [
+        f"{name} is not set: its secret ({source}) is not read from AWS on this machine. "
+        f"Write {name}=… into {file}, or export {name}."
+        for name, source in declared.secrets.items()
+        if not environ.get(name) and not variables.get(name)
+    ]
+    return variables, warnings
+
+
+def _dotenv(file: Path) -> dict[str, str]:
+    if not file.is_file():
+        return {}
+    try:
+        from dotenv import dotenv_values
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{file} cannot be read, since python-dotenv is not here: install aion-lambda[local]."
+        ) from error
+    try:
+        said = dotenv_values(file, encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        # Without the bytes that are no UTF-8.
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise ConfigurationError(f"{file} cannot be read: {why}.") from None
+    # A name without `=` has no value.
+    return {name: value for name, value in said.items() if value is not None and "\0" not in value}
+
+
+def template_parameters(declared: Declared, region: str, account: str) -> dict[str, str]:
+    """Return the parameters of the template that give a deployment's functions what aion.yaml's `secrets` name.
+
+    `AgentSecrets` is empty where aion.yaml names none, so that a right that is no longer needed is taken back. Raises
+    ConfigurationError where the ARNs are more than a parameter may hold.
+    """
+    arns = ",".join(dict.fromkeys(_secret_arn(source, region, account) for source in declared.secrets.values()))
+    if len(arns) > LONGEST_PARAMETER:
+        raise ConfigurationError(
+            f"aion.secrets: the ARNs of these secrets have {len(arns)} characters, and the template parameter AgentSecrets "
+            f"takes {LONGEST_PARAMETER}. Put several values into one secret, as keys of a JSON object (name#key)."
+        )
+    return {"AgentSecrets": arns}
+
+
+def _secret_arn(source: SecretSource, region: str, account: str) -> str:
+    partition = _partition(region)
+    if source.service == SECRETS_MANAGER:
+        arn = source.name
+        if not arn.startswith("arn:"):
+            return f"arn:{partition}:secretsmanager:{region}:{account}:secret:{arn}-??????"
+        return arn if _SUFFIX.fullmatch(arn[-7:]) else f"{arn}-??????"
+    name = _VERSION.sub("", source.name)
+    if name.startswith("arn:"):
+        return name
+    return f"arn:{partition}:ssm:{region}:{account}:parameter/{name.removeprefix('/')}"
+
+
+def bedrock_models(models: Iterable[str], region: str, account: str) -> str:
+    """Return the value of the template parameter BedrockModels for ids, or ARNs, of models and inference profiles."""
+    return ",".join(dict.fromkeys(_bedrock_arns(models, region, account)))
+
+
+def _bedrock_arns(models: Iterable[str], region: str, account: str) -> Iterator[str]:
+    for model in models:
+        if model.startswith("arn:"):
+            yield model
+        elif _PROFILE.match(model):
+            # The models behind it are the template's affair: they may be called through this profile alone.
+            yield f"arn:{_partition(region)}:bedrock:{region}:{account}:inference-profile/{model}"
+        else:
+            yield f"arn:{_partition(region)}:bedrock:{region}::foundation-model/{model}"
+
+
+def _partition(region: str) -> str:
+    """Return the name that ARNs of the region begin with."""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
