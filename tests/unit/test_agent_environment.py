@@ -172,7 +172,7 @@ def test_parameters_know_their_partition(region: str, partition: str, tmp_path: 
 
 
 def test_parameters_without_secrets_are_empty() -> None:
-    assert template_parameters(Declared({}, None), "eu-west-1", "123456789012") == {"AgentSecrets": ""}
+    assert template_parameters(Declared({}, None, Path.cwd()), "eu-west-1", "123456789012") == {"AgentSecrets": ""}
     assert re.fullmatch(pattern_of("AgentSecrets"), "")
 
 
