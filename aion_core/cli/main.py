@@ -5,6 +5,7 @@ import sys
 import click
 
 from aion_core import __version__
+from aion_core.cli.add import add
 from aion_core.cli.build import build
 from aion_core.cli.card import card
 from aion_core.cli.data import data
@@ -12,9 +13,11 @@ from aion_core.cli.dev import dev
 from aion_core.cli.dlq import dlq
 from aion_core.cli.doctor import doctor
 from aion_core.cli.key import key
+from aion_core.cli.new import init, new
 from aion_core.cli.push import push
 from aion_core.cli.sentences import sentence
 from aion_core.cli.tasks import tasks
+from aion_core.cli.upgrade import upgrade
 from aion_core.cli.user import user
 from aion_core.errors import AionError
 
@@ -29,7 +32,7 @@ def aion() -> None:
     """
 
 
-for command in (dev, build, doctor, card, key, user, tasks, push, dlq, data):
+for command in (new, init, add, upgrade, dev, build, doctor, card, key, user, tasks, push, dlq, data):
     aion.add_command(command)
 
 

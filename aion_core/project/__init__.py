@@ -1,0 +1,1 @@
+"""A project that depends on aion-lambda: made, upgraded, and given more packages."""

@@ -1,0 +1,53 @@
+"""Copies of the shipped files as a project last got them (infra/.shipped): what an upgrade compares a project's edits with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aion_core import __version__
+
+FOLDER = "infra/.shipped"
+RULE = "build.mk"
+"""The Makefile's rule, among the copies."""
+
+_VERSION = "VERSION"
+_README = (
+    "Copies of the files as aion-lambda shipped them. `aion upgrade` compares yours with them, to keep your edits.\n"
+    "Commit them, and leave them as they are.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The shipped files that a project started from, or was last upgraded to."""
+
+    files: Mapping[str, str]
+    """Their texts by their paths in the project; the Makefile's rule by `RULE`. Empty where nothing is recorded."""
+    version: str = ""
+    """The version of aion-lambda that shipped them; empty where nothing is recorded."""
+
+
+def read(project: Path) -> Base:
+    """Return what the project has recorded."""
+    folder = project / FOLDER
+    version = folder / _VERSION
+    if not version.is_file():
+        return Base({})
+    copies = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name not in (_VERSION, "README")]
+    files = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in copies}
+    return Base(files, version.read_text(encoding="utf-8").strip())
+
+
+def write(project: Path, files: Mapping[str, str], version: str = __version__) -> None:
+    """Record the files in place of those recorded before."""
+    folder = project / FOLDER
+    for name in set(read(project).files) - set(files):
+        (folder / name).unlink()
+    for name, text in {**files, _VERSION: f"{version}\n", "README": _README}.items():
+        put(folder / name, text)
+
+
+def put(file: Path, text: str) -> None:
+    """Write a file with the line ends of this system's git: those of the text."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8", newline="\n")

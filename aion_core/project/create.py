@@ -1,0 +1,138 @@
+"""A project made: all its files in a new folder, or the missing ones in a folder that has an agent already."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aion_core.packaging import uv
+from aion_core.project import base
+from aion_core.project.errors import ProjectError
+from aion_core.project.files import AGENT_FILES, Project, build_rule, rendered, shipped_files
+from aion_core.project.makefile import block_of, has_own_rule, with_block
+from aion_core.project.run import uv_run
+from aion_core.shipped import shipped
+
+
+@dataclass(slots=True)
+class Made:
+    """Result of making a project."""
+
+    written: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    """The files that were there, and were left as they are."""
+    notes: list[str] = field(default_factory=list)
+    """What the author has to know or to do; a sentence each."""
+
+
+def create(folder: Path, project: Project, *, force: bool = False) -> Made:
+    """Write a whole project; raises ProjectError, before anything is written, where it would overwrite a file.
+
+    With `force` it overwrites.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ProjectError(f"{folder} is a file. Choose another name.")
+    files = rendered(project)
+    there = [path for path in files if (folder / path).exists()]
+    if there and not force:
+        raise ProjectError(
+            f"{folder} has {_listed(there)} already, and nothing was written. `aion new --here` in that folder keeps "
+            f"them and adds what is missing; --force overwrites them."
+        )
+    for path, text in files.items():
+        base.put(folder / path, text)
+    base.write(folder, {**shipped_files(shipped()), base.RULE: build_rule()})
+    return Made(written=[*files])
+
+
+def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Made:
+    """Write the files that a folder lacks, and leave the others as they are.
+
+    `agents_yaml` is the aion.yaml for the agents that are there; None where the folder has no agent: then it gets the
+    example. Nothing is overwritten; a Makefile without the rule for `sam build` gets it at its end.
+    """
+    files, made = rendered(project), Made()
+    if agents_yaml is not None:
+        files["aion.yaml"] = agents_yaml
+    if agents_yaml is not None or (folder / "aion.yaml").exists():
+        for path in (*AGENT_FILES, "README.md"):
+            files.pop(path)
+    if (folder / "requirements.txt").exists() or (folder / "pyproject.toml").exists():
+        files.pop("pyproject.toml")
+        made.notes += _dependency_notes(folder, project)
+    recorded = {**base.read(folder).files}
+    is_foreign = _is_foreign(folder / "template.yaml")
+    if is_foreign:
+        raise ProjectError(
+            "template.yaml here is not aion's, and `sam` reads one template in a folder. Move it, or make the project in a "
+            "folder of its own: `aion new NAME`."
+        )
+    for path, text in files.items():
+        if path == "Makefile":
+            _complete_makefile(folder / path, text, made, recorded)
+        elif (folder / path).exists():
+            made.kept.append(path)
+        else:
+            base.put(folder / path, text)
+            made.written.append(path)
+            if path in shipped_files(shipped()):
+                recorded[path] = text
+    base.write(folder, recorded)
+    return made
+
+
+def lock(folder: Path) -> str:
+    """Write the project's uv.lock; return "" where it is written, else uv's reason."""
+    try:
+        # This program's Python is recent enough for the project.
+        return uv_run(folder, ["lock", "--quiet", "--python", sys.executable])
+    except uv.UvMissing as error:
+        return str(error)
+
+
+def _complete_makefile(file: Path, whole: str, made: Made, recorded: dict[str, str]) -> None:
+    """Write the Makefile, or append the rule to the one that is there."""
+    if not file.exists():
+        base.put(file, whole)
+        made.written.append(file.name)
+    else:
+        text = file.read_text(encoding="utf-8")
+        if block_of(text) is not None:
+            made.kept.append(file.name)
+            return
+        if has_own_rule(text):
+            made.kept.append(file.name)
+            recipe = "\n".join(line for line in build_rule().splitlines() if not line.startswith("#"))
+            made.notes.append(f"Makefile has a rule of its own for `sam build`. aion's is:\n{recipe}")
+            return
+        base.put(file, with_block(text, build_rule()))
+        made.written.append(file.name)
+        made.notes.append("Makefile: the rule that `sam build` calls was appended; the rest is as it was.")
+    recorded[base.RULE] = build_rule()
+
+
+def _dependency_notes(folder: Path, project: Project) -> list[str]:
+    """Return what to do where the folder's own list of dependencies lacks aion-lambda."""
+    if (folder / "pyproject.toml").exists():
+        if "aion-lambda" in (folder / "pyproject.toml").read_text(encoding="utf-8"):
+            return []
+        wanted = _named(project)
+        return [f"pyproject.toml has no aion-lambda. Add it: uv add {wanted!r} && uv add --dev 'aion-lambda[local]'"]
+    if "aion-lambda" in (folder / "requirements.txt").read_text(encoding="utf-8"):
+        return []
+    return [f"requirements.txt has no aion-lambda. Add a line: {_named(project)}"]
+
+
+def _named(project: Project) -> str:
+    """Return the requirement, with the place that it comes from where no index has it."""
+    direct = project.origin.direct
+    return f"{project.requirement.partition('>')[0]} {direct}" if direct else project.requirement
+
+
+def _is_foreign(template: Path) -> bool:
+    return template.is_file() and "AION_CONFIG" not in template.read_text(encoding="utf-8")
+
+
+def _listed(paths: list[str], most: int = 4) -> str:
+    more = [f"{len(paths) - most} more"] if len(paths) > most else []
+    names = [*paths[:most], *more]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,95 @@
+"""Packages added to what a project's agent imports, by uv: its tools for development are left as they are."""
+
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from aion_core.project.errors import ProjectError
+from aion_core.project.names import normal
+from aion_core.project.run import uv_run
+
+_OTHER_TOOLS = {"poetry.lock": "poetry add", "pdm.lock": "pdm add", "Pipfile": "pipenv install"}
+"""Commands of those whose file a folder may have instead of uv's."""
+
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""How a requirement begins: with the name of a package. What begins otherwise is an option or a path."""
+
+
+def add(folder: Path, packages: Sequence[str], *, environment: Path | None = None) -> str:
+    """Add packages to the folder's dependencies, and install them; return a sentence that says where they are now.
+
+    With a pyproject.toml it is uv that adds them, and its lock that has the versions; with a requirements.txt each is a
+    line of it, and they are installed into `environment` (this program's, unless the folder has a .venv). Raises
+    ProjectError, before anything is changed, for what is no package, for a folder without either file, and for one whose
+    dependencies another tool keeps.
+    """
+    for package in packages:
+        if not _REQUIREMENT.match(package):
+            raise ProjectError(
+                f"{package!r} is no package: name it as the package index does, such as langchain-openai."
+            )
+    named = ", ".join(packages)
+    for file, command in _OTHER_TOOLS.items():
+        if (folder / file).is_file():
+            raise ProjectError(
+                f"{file} says that another tool keeps this project's dependencies: {command} {' '.join(packages)}"
+            )
+    if (folder / "pyproject.toml").is_file():
+        return _add_to_project(folder, packages, named)
+    if (folder / "requirements.txt").is_file():
+        return _add_to_requirements(folder, packages, named, environment)
+    raise ProjectError(
+        f"There is neither a pyproject.toml nor a requirements.txt in {folder} to add {named} to. `aion new --here` makes a "
+        f"project of this folder; for one run: uvx {' '.join(f'--with {package}' for package in packages)} "
+        f"--from 'aion-lambda[langgraph,local]' aion dev"
+    )
+
+
+def _add_to_project(folder: Path, packages: Sequence[str], named: str) -> str:
+    if "project" not in tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")):
+        raise ProjectError(
+            f"pyproject.toml has no [project] table for dependencies: add {named} by the tool that keeps this project's."
+        )
+    # By itself `uv add` installs the group `dev` too: whoever only serves has not asked for pytest.
+    _run(folder, ["add", "--quiet", "--no-sync", "--", *packages], f"{named} could not be added to pyproject.toml")
+    _run(
+        folder,
+        ["sync", "--quiet", "--inexact", "--no-default-groups"],
+        f"{named} is in pyproject.toml and uv.lock, but could not be installed",
+    )
+    return f"{named}: added to pyproject.toml and uv.lock, and installed."
+
+
+def _add_to_requirements(folder: Path, packages: Sequence[str], named: str, environment: Path | None) -> str:
+    file = folder / "requirements.txt"
+    text = file.read_text(encoding="utf-8")
+    there = {normal(found[0]) for line in text.splitlines() if (found := _REQUIREMENT.match(line.strip()))}
+    new = [package for package in packages if normal(_REQUIREMENT.match(package)[0]) not in there]  # type: ignore[index]
+    own = folder / ".venv"
+    environment = own if own.is_dir() else environment or Path(sys.prefix)
+    if lasting := not _is_for_one_run(environment):
+        install = ["pip", "install", "--quiet", "--python", str(environment), "--", *packages]
+        _run(folder, install, f"{named} could not be installed")
+    with file.open("a", encoding="utf-8", newline="\n") as lines:
+        lines.write("".join(["" if text.endswith("\n") or not text else "\n", *(f"{package}\n" for package in new)]))
+    where = "added to requirements.txt" if new else "in requirements.txt already"
+    if lasting:
+        return f"{named}: {where}, and installed."
+    return (
+        f"{named}: {where}. This aion runs in an environment of its own (uvx): start it again by "
+        f"uvx --with-requirements requirements.txt --from 'aion-lambda[langgraph,local]' aion dev"
+    )
+
+
+def _is_for_one_run(environment: Path) -> bool:
+    """Tell whether uvx or `uv tool` has made the environment: what is installed there is lost, or in the tool's way."""
+    return (environment / "uv-receipt.toml").is_file() or any(
+        part.startswith("archive-v") for part in environment.parts
+    )
+
+
+def _run(folder: Path, arguments: Sequence[str], failed: str) -> None:
+    if reason := uv_run(folder, arguments):
+        raise ProjectError(f"{failed}:\n{reason}")

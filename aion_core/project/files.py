@@ -1,0 +1,119 @@
+"""Files of a new project, rendered from the templates beside this file and from what aion-lambda ships."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aion_core.project.frameworks import EXTRAS, OBJECTS
+from aion_core.project.names import STAGES, stack_name
+from aion_core.project.origin import Origin, requirement
+from aion_core.shipped import shipped
+
+AGENT_FILES = ("agent.py", "tests/test_agent.py")
+"""The example: written only where a project has no agent yet."""
+
+CONTENTS = {
+    "agent.py": "the agent",
+    "aion.yaml": "its name, skills and configuration; who may call it",
+    "tests/test_agent.py": "its tests: served in the test's process, asked by the official A2A client",
+    "pyproject.toml": "its dependencies",
+    "uv.lock": "their versions",
+    ".env.example": "names of the keys that it needs here; copy it to .env",
+    ".gitignore": "files that git leaves out",
+    ".aionignore": "files that the Lambda packages leave out",
+    "template.yaml": "the AWS resources, with infra/",
+    "infra/": "nested stacks, and .shipped/: copies for `aion upgrade`",
+    "samconfig.toml": "stack names and parameters of dev and prod",
+    "Makefile": "short names for the commands; the rule that `sam build` calls",
+    ".github/workflows/deploy.yml": "tests on pull requests, deployment of main",
+    "README.md": "this list, and the next steps",
+}
+"""What each file is for, in the order in which they are listed."""
+
+_TEMPLATES = Path(__file__).parent / "files"
+
+_SOURCES = """
+[tool.uv.sources]
+# aion-lambda comes from where `aion new` ran. Remove this where your package index has it.
+aion-lambda = {source}
+"""
+
+_ORIGIN_NOTE = """
+## aion-lambda's source
+
+`pyproject.toml` takes aion-lambda from `{place}`, since it was installed from there when this project was made. Other machines,
+and the CI, need it from a place that they reach too: change `[tool.uv.sources]`, or remove it where your package index has
+aion-lambda; then run `uv lock`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project to be made."""
+
+    name: str
+    framework: str
+    origin: Origin
+
+    @property
+    def requirement(self) -> str:
+        """The requirement for aion-lambda that the agent's package has."""
+        return requirement(EXTRAS[self.framework])
+
+
+def rendered(project: Project) -> dict[str, str]:
+    """Return the text of each file but uv.lock, by its path in the project."""
+    source = project.origin.source
+    values = {
+        "name": project.name,
+        "title": project.name.replace("-", " ").replace("_", " ").capitalize(),
+        "object": OBJECTS[project.framework],
+        "requirement": project.requirement,
+        "sources": _SOURCES.format(source=source) if source else "",
+        "build_rule": build_rule().rstrip("\n"),
+        "model": _template(project.framework, "model.md").rstrip("\n"),
+        "origin_note": _ORIGIN_NOTE.format(place=project.origin.place) if source else "",
+    }
+    made = {
+        "agent.py": _template(project.framework, "agent.py"),
+        "aion.yaml": _template("every", "aion.yaml"),
+        "tests/test_agent.py": _template("every", "test_agent.py"),
+        "pyproject.toml": _template("every", "pyproject.toml.in"),
+        ".env.example": _template(project.framework, "env.example"),
+        ".gitignore": _template("every", "gitignore"),
+        ".aionignore": _template("every", "aionignore"),
+        "Makefile": _template("every", "Makefile"),
+        ".github/workflows/deploy.yml": _template("every", "deploy.yml"),
+        "README.md": _template("every", "README.md"),
+    }
+    filled = {path: _filled(text, values) for path, text in made.items()}
+    return {**filled, "samconfig.toml": samconfig(project.name), **shipped_files(shipped())}
+
+
+def shipped_files(folder: Path) -> dict[str, str]:
+    """Return the template and the nested stacks of a folder that has them as aion-lambda ships them, by their paths."""
+    files = [folder / "template.yaml", *sorted((folder / "infra").glob("*.yaml"))]
+    return {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
+
+
+def build_rule() -> str:
+    """Return the part of a Makefile that `sam build` calls, with its first and last line."""
+    return _template("every", "build.mk")
+
+
+def samconfig(name: str) -> str:
+    """Return aion-lambda's samconfig.toml with the project's stacks and tags."""
+    text = (shipped() / "samconfig.toml").read_text(encoding="utf-8")
+    for stage in STAGES:
+        text = text.replace(f'stack_name = "aion-{stage}"', f'stack_name = "{stack_name(name, stage)}"')
+    return text.replace('"app=aion"', f'"app={name}"')
+
+
+def _template(folder: str, name: str) -> str:
+    return (_TEMPLATES / folder / name).read_text(encoding="utf-8")
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", value)
+    return text.rstrip("\n") + "\n"

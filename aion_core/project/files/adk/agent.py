@@ -1,0 +1,56 @@
+"""An ADK agent with one tool. Its model is scripted, so that it answers without a key; `model` is yours to replace."""
+
+import re
+from collections.abc import AsyncGenerator
+
+from google.adk.agents import LlmAgent
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+
+def count_words(text: str) -> dict[str, int]:
+    """Count the words of a text."""
+    return {"words": len(text.split())}
+
+
+class ScriptedModel(BaseLlm):
+    """Stand-in for a model: it calls `count_words` on the last message, then streams the result word by word."""
+
+    model: str = "scripted"
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Yield the call of the tool, or the answer that follows from its result."""
+        parts = llm_request.contents[-1].parts or []
+        result = next((part.function_response for part in parts if part.function_response), None)
+        if result is None:
+            text = "".join(part.text for part in parts if part.text)
+            call = types.FunctionCall(name="count_words", args={"text": text})
+            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(function_call=call)]))
+            return
+        answer = f"Your message has {(result.response or {}).get('words')} words."
+        for word in re.findall(r"\s*\S+", answer) if stream else ():
+            yield LlmResponse(content=types.ModelContent(word), partial=True)
+        yield LlmResponse(content=types.ModelContent(answer))
+
+
+# A real model: GOOGLE_API_KEY in .env, and its name.
+#
+#   model = "gemini-2.5-flash"
+#
+# Models of others come by LiteLLM: `uv run aion add litellm`, then
+#
+#   from google.adk.models.lite_llm import LiteLlm
+#   model = LiteLlm("openai/gpt-5-mini")
+model = ScriptedModel()
+
+root_agent = LlmAgent(
+    name="agent",
+    description="Counts the words of a message.",
+    instruction="Count the words of the user's message by the tool, and say how many there are.",
+    model=model,
+    tools=[count_words],
+)

@@ -1,0 +1,47 @@
+"""Names of a project: of its folder, its Python distribution and its stacks. Pure, but for `check`'s look at this environment."""
+
+import re
+from importlib.metadata import distributions
+
+from aion_core.project.errors import InvalidName
+
+LONGEST = 60
+"""Characters of a name: CloudFormation takes 128 for a stack, and puts the stack's name into those of its resources."""
+
+STAGES = ("dev", "prod")
+"""A stack for each, as samconfig.toml has them."""
+
+_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
+
+
+def check(name: str) -> None:
+    """Raise InvalidName unless a folder, a Python distribution and a CloudFormation stack can have the name."""
+    if not _NAME.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} cannot name a project: it begins with a letter, goes on with letters, digits, - and _, and ends "
+            f"with a letter or a digit (Python packages and CloudFormation stacks allow no more)."
+        )
+    if len(name) > LONGEST:
+        raise InvalidName(f"{name!r} has {len(name)} characters; the name of a project has {LONGEST} at most.")
+    taken = {normal(found.metadata["Name"]) for found in distributions() if found.metadata["Name"]}
+    if normal(name) in taken:
+        raise InvalidName(
+            f"{name!r} is the name of a Python package that is installed here; a project of this name could not depend "
+            f"on it. Choose another, such as my-{name}."
+        )
+
+
+def suggested(folder: str) -> str:
+    """Return a project's name for a folder of any name; it passes `check`, unless a package has it."""
+    letters = re.sub(r"[^A-Za-z0-9_-]+", "-", folder)
+    return re.sub(r"^[^A-Za-z]+|[^A-Za-z0-9]+$", "", letters[:LONGEST]) or "agent"
+
+
+def normal(name: str) -> str:
+    """Return the name as Python's packaging compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def stack_name(name: str, stage: str) -> str:
+    """Return the name of the project's stack for a stage; CloudFormation allows no underscore."""
+    return f"{name.replace('_', '-')}-{stage}"

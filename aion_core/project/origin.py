@@ -1,0 +1,68 @@
+"""Origin of the running aion-lambda, for projects that depend on it: the package index, a file, a folder or a repository."""
+
+import json
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from aion_core import __version__
+
+DISTRIBUTION = "aion-lambda"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a project gets aion-lambda from."""
+
+    source: str = ""
+    """The inline table for `[tool.uv.sources]`; empty where the package index has it."""
+    place: str = ""
+    """The same for a person: a path or a URL."""
+    direct: str = ""
+    """The part of a requirement that names it to pip: `@ URL`; empty where the package index has it."""
+
+
+def origin(direct_url: str | None = None) -> Origin:
+    """Return where this installation came from, by its direct_url.json (PEP 610) or the given text of one."""
+    text = _recorded() if direct_url is None else direct_url
+    if not text:
+        return Origin()
+    recorded: dict[str, Any] = json.loads(text)
+    url: str = recorded["url"]
+    if "vcs_info" in recorded:
+        vcs = recorded["vcs_info"]
+        subdirectory = recorded.get("subdirectory")
+        of = {vcs["vcs"]: url, "rev": vcs["commit_id"], **({"subdirectory": subdirectory} if subdirectory else {})}
+        inside = f"#subdirectory={subdirectory}" if subdirectory else ""
+        return Origin(_table(of), url, f"@ {vcs['vcs']}+{url}@{vcs['commit_id']}{inside}")
+    if urlsplit(url).scheme != "file":
+        return Origin(_table({"url": url}), url, f"@ {url}")
+    path = str(Path(url2pathname(urlsplit(url).path)))
+    is_editable = bool(recorded.get("dir_info", {}).get("editable"))
+    return Origin(_table({"path": path, **({"editable": True} if is_editable else {})}), path, f"@ {url}")
+
+
+def versions(version: str = __version__) -> str:
+    """Return the versions that a project made by this one accepts: from it to before the next that may break."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    before = f"0.{minor + 1}" if major == 0 else str(major + 1)
+    return f">={version},<{before}"
+
+
+def requirement(extra: str) -> str:
+    """Return the requirement for aion-lambda with an extra, or without one, in the accepted versions."""
+    return f"{DISTRIBUTION}[{extra}]{versions()}" if extra else f"{DISTRIBUTION}{versions()}"
+
+
+def _recorded() -> str | None:
+    try:
+        return distribution(DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+
+
+def _table(values: dict[str, Any]) -> str:
+    return "{ " + ", ".join(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()) + " }"

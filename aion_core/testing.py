@@ -1,0 +1,140 @@
+"""Agents of an aion.yaml, served in a test's own process: what the tests of a project import.
+
+```python
+async with serve("aion.yaml") as client:
+    reply = await client.ask("Hello")
+assert reply.state == "completed"
+```
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client.card_resolver import A2ACardResolver
+from a2a.types import (
+    AgentCard,
+    Artifact,
+    GetTaskRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskState,
+)
+
+from aion_core.bootstrap import build_app
+from aion_core.protocol.types import STREAM_DELTA_ID
+from aion_core.settings import NOWHERE, Settings
+
+ENVIRONMENT = {
+    "AION_STORE": "memory",
+    "AION_AUTH": "off",
+    "AION_REVEAL_ERRORS": "true",
+    "AION_BASE_URL": NOWHERE,
+    # A test's webhook listens on this machine.
+    "AION_PUSH_HTTP": "true",
+    "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
+}
+"""Settings of the served app, instead of the process' environment variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer to one message, once the agent has finished, has failed, or asks for something."""
+
+    state: str
+    """State of the task, by A2A's names: `completed`, `failed`, `input-required`, …; `completed` for a plain message."""
+    text: str
+    """The message that the task ended with; without one, the text of its artifacts. A failed task has its reason here."""
+    chunks: tuple[str, ...] = field(repr=False)
+    """The streamed pieces of text, in their order."""
+    context_id: str = field(repr=False)
+    """The conversation: `ask(..., context_id=...)` goes on with it."""
+    task: Task | None = field(repr=False)
+    """The task as GetTask returns it; no task where the agent answers by plain messages (`reply: message`)."""
+    events: tuple[StreamResponse, ...] = field(repr=False)
+    """All that the stream carried."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClient:
+    """Client of a served agent."""
+
+    a2a: Client
+    """The official client of the A2A protocol, for all that `ask` does not do: tasks, cancel, webhooks."""
+    card: AgentCard
+    """The agent's card."""
+    http: httpx.AsyncClient
+    """Plain HTTP to the server: `await client.http.get("/.well-known/agent-card.json")`."""
+
+    async def ask(
+        self, text: str = "", *, parts: Sequence[Part] = (), context_id: str = "", task_id: str = ""
+    ) -> Reply:
+        """Send a message, read its stream to the end, and return the reply.
+
+        `parts` follow the text: files, data. `context_id` continues a conversation, `task_id` answers a task that asks
+        for something. Raises the a2a-sdk's errors where the server refuses the message.
+        """
+        said = [*([Part(text=text)] if text else []), *parts]
+        message = Message(
+            message_id=str(uuid4()), role=Role.ROLE_USER, parts=said, context_id=context_id, task_id=task_id
+        )
+        events = [event async for event in self.a2a.send_message(SendMessageRequest(message=message))]
+        for event in events:
+            if event.HasField("message"):
+                answer = event.message
+                return Reply("completed", _text(answer.parts), (), answer.context_id, None, tuple(events))
+        task = await self.a2a.get_task(GetTaskRequest(id=_task_id(events)))
+        text = _text(task.status.message.parts) or "\n".join(_text(artifact.parts) for artifact in task.artifacts)
+        return Reply(_name_of(task.status.state), text, _chunks(events), task.context_id, task, tuple(events))
+
+
+@asynccontextmanager
+async def serve(config: str | Path = "aion.yaml", *, agent: str = "") -> AsyncIterator[AgentClient]:
+    """Serve the agents of an aion.yaml in this process, and yield a client of the one named (the default one if none is).
+
+    Tasks, conversations and checkpoints are kept in memory and end with the block; nothing listens on a port, callers
+    are not authenticated, and no .env file is read. A stream is handed over as a whole, once it has ended. An agent that
+    fails, or whose code does not import, fails the task: the reply's text has the reason. Raises ConfigurationError for
+    an aion.yaml that cannot be used.
+    """
+    app = build_app(Settings.from_environ({**ENVIRONMENT, "AION_CONFIG": str(config)}))
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=NOWHERE, timeout=None) as http,  # noqa: S113 - the test's own limit
+    ):
+        card = await A2ACardResolver(http, f"{NOWHERE}/agents/{agent}" if agent else NOWHERE).get_agent_card()
+        config_of_client = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
+        yield AgentClient(ClientFactory(config_of_client).create(card), card, http)
+
+
+def _task_id(events: Sequence[StreamResponse]) -> str:
+    first = events[0]
+    return first.task.id or first.status_update.task_id or first.artifact_update.task_id
+
+
+def _chunks(events: Sequence[StreamResponse]) -> tuple[str, ...]:
+    """Return the pieces of a model's answer; without any, those of artifacts."""
+    artifacts = [event.artifact_update.artifact for event in events if event.HasField("artifact_update")]
+    deltas = _texts([artifact for artifact in artifacts if artifact.artifact_id == STREAM_DELTA_ID])
+    return deltas or _texts(artifacts)
+
+
+def _texts(artifacts: Sequence[Artifact]) -> tuple[str, ...]:
+    return tuple(text for artifact in artifacts if (text := _text(artifact.parts)))
+
+
+def _text(parts: Sequence[Part]) -> str:
+    return "".join(part.text for part in parts)
+
+
+def _name_of(state: TaskState) -> str:
+    return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
