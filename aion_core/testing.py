@@ -26,12 +26,12 @@ from a2a.types import (
     SendMessageRequest,
     StreamResponse,
     Task,
-    TaskState,
 )
 
 from aion_core.bootstrap import build_app
 from aion_core.protocol.types import STREAM_DELTA_ID
 from aion_core.settings import NOWHERE, Settings
+from aion_core.tasks.lifecycle import state_name
 
 ENVIRONMENT = {
     "AION_STORE": "memory",
@@ -93,7 +93,7 @@ class AgentClient:
                 return Reply("completed", _text(answer.parts), (), answer.context_id, None, tuple(events))
         task = await self.a2a.get_task(GetTaskRequest(id=_task_id(events)))
         text = _text(task.status.message.parts) or "\n".join(_text(artifact.parts) for artifact in task.artifacts)
-        return Reply(_name_of(task.status.state), text, _chunks(events), task.context_id, task, tuple(events))
+        return Reply(state_name(task.status.state), text, _chunks(events), task.context_id, task, tuple(events))
 
 
 @asynccontextmanager
@@ -135,6 +135,3 @@ def _texts(artifacts: Sequence[Artifact]) -> tuple[str, ...]:
 def _text(parts: Sequence[Part]) -> str:
     return "".join(part.text for part in parts)
 
-
-def _name_of(state: TaskState) -> str:
-    return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")

@@ -1,7 +1,7 @@
 """Names of a project: of its folder, its Python distribution and its stacks. Pure, but for `check`'s look at this environment."""
 
 import re
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, distribution
 
 from aion_core.project.errors import InvalidName
 
@@ -23,8 +23,7 @@ def check(name: str) -> None:
         )
     if len(name) > LONGEST:
         raise InvalidName(f"{name!r} has {len(name)} characters; the name of a project has {LONGEST} at most.")
-    taken = {normal(found.metadata["Name"]) for found in distributions() if found.metadata["Name"]}
-    if normal(name) in taken:
+    if _is_installed(name):
         raise InvalidName(
             f"{name!r} is the name of a Python package that is installed here; a project of this name could not depend "
             f"on it. Choose another, such as my-{name}."
@@ -45,3 +44,11 @@ def normal(name: str) -> str:
 def stack_name(name: str, stage: str) -> str:
     """Return the name of the project's stack for a stage; CloudFormation allows no underscore."""
     return f"{name.replace('_', '-')}-{stage}"
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,193 @@
+"""`aion new`, `init`, `upgrade` and `add` as a person types them."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aion_core import __version__
+from aion_core.project import base
+from aion_core.project.files import shipped_files
+from aion_core.shipped import shipped
+from tests.support import operating
+from tests.support.operating import Run, refusal
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`aion` in an empty folder, without a network: what is locked here would be locked in each test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / ".cache"))
+    return operating.runs({})
+
+
+def older(project: Path, path: str = "template.yaml") -> None:
+    """Give the project a file as an older aion-lambda shipped it."""
+    old = (project / path).read_text().replace("Description:", "# Older.\nDescription:", 1)
+    (project / path).write_text(old)
+    base.write(project, {**base.read(project).files, path: old}, "0.0.9")
+
+
+# --- new ---
+
+
+def test_new_lists_files_and_next_commands(run: Run, tmp_path: Path) -> None:
+    ran = run("new", "my-agent")
+    assert ran.exit_code == 0, ran.output
+    assert "Made my-agent in my-agent\n" in ran.output
+    for path in ("agent.py", "aion.yaml", "template.yaml", ".github/workflows/deploy.yml"):
+        assert f"  {path} " in ran.output
+        assert (tmp_path / "my-agent" / path).is_file()
+    commands = ran.output.partition("Next:\n")[2].split("\n")
+    assert commands[0] == "  cd my-agent"
+    assert commands[1].endswith("uv run aion dev")
+    assert commands[2].endswith("uv run pytest")
+
+
+def test_new_without_network_says_what_to_run(run: Run, tmp_path: Path) -> None:
+    ran = run("new", "my-agent")
+    assert "There is no uv.lock yet: run `uv lock` in my-agent. uv says:\n" in ran.output
+    assert not (tmp_path / "my-agent" / "uv.lock").exists()
+
+
+def test_new_says_where_aion_comes_from(run: Run) -> None:
+    """The tests run an installation of this repository's folder."""
+    assert f"aion-lambda is taken from {shipped()}" in run("new", "my-agent").output
+
+
+def test_new_takes_a_path(run: Run, tmp_path: Path) -> None:
+    run("new", tmp_path / "agents" / "My Agent's" / "one", "--framework", "executor")
+    assert "executor = Agent()" in (tmp_path / "agents" / "My Agent's" / "one" / "agent.py").read_text()
+    assert 'name = "one"' in (tmp_path / "agents" / "My Agent's" / "one" / "pyproject.toml").read_text()
+
+
+def test_new_without_terminal_makes_langgraph(run: Run, tmp_path: Path) -> None:
+    run("new", "my-agent")
+    assert "langgraph" in (tmp_path / "my-agent" / "pyproject.toml").read_text()
+
+
+def test_new_on_terminal_asks_for_framework(tmp_path: Path) -> None:
+    mine, theirs = pty.openpty()
+    with os.fdopen(mine, "r+b", buffering=0) as terminal:
+        environ = {**os.environ, "UV_OFFLINE": "1", "UV_CACHE_DIR": str(tmp_path / ".cache")}
+        command = [sys.executable, "-m", "aion_core.cli", "new", "my-agent"]
+        process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        terminal.write(b"adk\n")
+        shown = b""
+        while b"Next:" not in shown:
+            shown += terminal.read(1024)
+        process.wait()
+    assert b"a Google ADK agent" in shown
+    assert "LlmAgent" in (tmp_path / "my-agent" / "agent.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["new"], "Name the project: aion new my-agent."),
+        (["new", "2nd"], "'2nd' cannot name a project"),
+        (["new", "langgraph"], "such as my-langgraph"),
+        (["new", "--here", "--force"], "nothing to --force"),
+        (["new", "my-agent", "--framework", "crewai"], "'crewai' is not one of"),
+    ],
+)
+def test_new_refuses_wrong_arguments(run: Run, tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    ran = run(*arguments)
+    assert ran.exit_code == 2
+    assert sentence in " ".join(ran.output.split())
+    assert not any(tmp_path.iterdir())
+
+
+def test_new_overwrites_only_by_force(run: Run, tmp_path: Path) -> None:
+    run("new", "my-agent")
+    (tmp_path / "my-agent" / "agent.py").write_text("mine\n")
+    assert "nothing was written" in refusal(run("new", "my-agent"))
+    assert (tmp_path / "my-agent" / "agent.py").read_text() == "mine\n"
+    assert run("new", "my-agent", "--force").exit_code == 0
+    assert (tmp_path / "my-agent" / "agent.py").read_text() != "mine\n"
+
+
+# --- upgrade ---
+
+
+def test_upgrade_of_current_project_says_so(run: Run, tmp_path: Path) -> None:
+    run("new", "--here", "my-agent")
+    ran = run("upgrade", "--check")
+    assert ran.output == f"template.yaml, infra/ and the Makefile are those of aion-lambda {__version__}.\n"
+    assert ran.exit_code == 0
+
+
+def test_upgrade_shows_difference_then_writes(run: Run, tmp_path: Path) -> None:
+    run("new", "--here", "my-agent")
+    older(tmp_path)
+    ran = run("upgrade", "--yes")
+    assert ran.exit_code == 0, ran.output
+    assert "--- a/template.yaml\n+++ b/template.yaml\n" in ran.output
+    assert "\n-# Older.\n" in ran.output
+    assert f"aion-lambda 0.0.9 -> {__version__}\n" in ran.output
+    assert (tmp_path / "template.yaml").read_text() == shipped_files(shipped())["template.yaml"]
+    assert run("upgrade", "--check").exit_code == 0
+
+
+@pytest.mark.parametrize(("option", "code", "shows"), [("--check", 1, False), ("--diff", 0, True)])
+def test_upgrade_can_only_look(run: Run, tmp_path: Path, option: str, code: int, shows: bool) -> None:
+    run("new", "--here", "my-agent")
+    older(tmp_path)
+    before = (tmp_path / "template.yaml").read_text()
+    ran = run("upgrade", option)
+    assert ran.exit_code == code
+    assert ("-# Older." in ran.output) is shows
+    assert "  template.yaml           replaced\n" in ran.output
+    assert (tmp_path / "template.yaml").read_text() == before
+
+
+def test_upgrade_without_terminal_needs_yes(run: Run, tmp_path: Path) -> None:
+    run("new", "--here", "my-agent")
+    older(tmp_path)
+    before = (tmp_path / "template.yaml").read_text()
+    ran = run("upgrade")
+    assert (ran.exit_code, "Say --yes." in ran.output) == (2, True)
+    assert (tmp_path / "template.yaml").read_text() == before
+
+
+def test_upgrade_exits_1_for_conflicts(run: Run, tmp_path: Path) -> None:
+    run("new", "--here", "my-agent")
+    older(tmp_path)
+    mine = (tmp_path / "template.yaml").read_text().replace("# Older.", "# Mine.")
+    (tmp_path / "template.yaml").write_text(mine)
+    ran = run("upgrade", "--yes")
+    assert ran.exit_code == 1
+    assert "Left to you: template.yaml.new." in ran.output
+    assert (tmp_path / "template.yaml").read_text() == mine
+    checked = run("upgrade", "--check")
+    assert (checked.exit_code, "template.yaml.new       waits for you" in checked.output) == (1, True)
+
+
+def test_upgrade_touches_nothing_of_the_authors(run: Run, tmp_path: Path) -> None:
+    run("new", "--here", "my-agent")
+    older(tmp_path)
+    mine = {"agent.py": "mine\n", "aion.yaml": "mine\n", "samconfig.toml": "mine\n", "Makefile": "all:\n\ttrue\n"}
+    for path, text in mine.items():
+        (tmp_path / path).write_text(text)
+    run("upgrade", "--yes")
+    assert {path: (tmp_path / path).read_text() for path in mine} == mine
+
+
+def test_upgrade_outside_project_says_so(run: Run) -> None:
+    assert "There is no project here" in refusal(run("upgrade"))
+
+
+# --- add ---
+
+
+def test_add_outside_project_says_what_to_do(run: Run) -> None:
+    assert "uvx --with langchain-openai" in refusal(run("add", "langchain-openai"))
+
+
+def test_add_needs_a_package(run: Run) -> None:
+    assert run("add").exit_code == 2

@@ -1,0 +1,133 @@
+"""Packages added to a project, by the real uv."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from aion_core.packaging import uv
+from aion_core.project.dependencies import add
+from aion_core.project.errors import ProjectError
+
+PYPROJECT = """\
+[project]
+name = "mine"
+version = "0.1.0"
+requires-python = ">=3.11"
+# Mine.
+dependencies = []
+
+[dependency-groups]
+dev = ["toml"]
+
+[tool.uv]
+package = false
+"""
+
+
+@pytest.fixture(autouse=True)
+def _environment_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make` names this repository's."""
+    monkeypatch.delenv("UV_PROJECT_ENVIRONMENT", raising=False)
+
+
+def installed(environment: Path) -> set[str]:
+    command = [uv.find(), "pip", "list", "--quiet", "--format", "freeze", "--python", str(environment)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {line.partition("==")[0] for line in ran.stdout.splitlines()}
+
+
+def environment(folder: Path) -> Path:
+    subprocess.run([uv.find(), "venv", "--quiet", "--python", sys.executable, folder], check=True)
+    return folder
+
+
+def test_add_to_uv_project_leaves_dev_tools_out(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    said = add(tmp_path, ["iniconfig>=2"])
+    assert said == "iniconfig>=2: added to pyproject.toml and uv.lock, and installed."
+    text = (tmp_path / "pyproject.toml").read_text()
+    assert tomllib.loads(text)["project"]["dependencies"] == ["iniconfig>=2"]
+    assert "# Mine.\n" in text
+    assert 'name = "iniconfig"' in (tmp_path / "uv.lock").read_text()
+    assert installed(tmp_path / ".venv") == {"iniconfig"}
+
+
+def test_add_removes_nothing_installed(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    subprocess.run([uv.find(), "sync", "--quiet", "--python", sys.executable], cwd=tmp_path, check=True)
+    add(tmp_path, ["iniconfig"])
+    assert installed(tmp_path / ".venv") == {"iniconfig", "toml"}
+
+
+def test_add_of_unknown_package_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    with pytest.raises(ProjectError, match=r"could not be added to pyproject\.toml:\n(.|\n)*iniconfig"):
+        add(tmp_path, ["iniconfig>999"])
+    assert (tmp_path / "pyproject.toml").read_text() == PYPROJECT
+    assert not (tmp_path / "uv.lock").exists()
+
+
+def test_add_to_requirements_appends_line(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("# Mine.\ntoml")
+    own = environment(tmp_path / ".venv")
+    assert add(tmp_path, ["iniconfig>=2"]) == "iniconfig>=2: added to requirements.txt, and installed."
+    assert (tmp_path / "requirements.txt").read_text() == "# Mine.\ntoml\niniconfig>=2\n"
+    assert installed(own) == {"iniconfig"}
+
+
+def test_add_to_requirements_writes_package_once(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("Ini.Config\n")
+    environment(tmp_path / ".venv")
+    (tmp_path / "requirements.txt").write_text("INICONFIG>=1\n")
+    assert add(tmp_path, ["iniconfig"]) == "iniconfig: in requirements.txt already, and installed."
+    assert (tmp_path / "requirements.txt").read_text() == "INICONFIG>=1\n"
+
+
+def test_failed_install_leaves_requirements_alone(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("toml\n")
+    environment(tmp_path / ".venv")
+    with pytest.raises(ProjectError, match="could not be installed:\n"):
+        add(tmp_path, ["iniconfig>999"])
+    assert (tmp_path / "requirements.txt").read_text() == "toml\n"
+
+
+def test_add_installs_into_given_environment(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("")
+    mine = environment(tmp_path / "mine")
+    add(tmp_path, ["iniconfig"], environment=mine)
+    assert installed(mine) == {"iniconfig"}
+
+
+def test_environment_of_uvx_is_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("")
+    tool = environment(tmp_path / "tool")
+    (tool / "uv-receipt.toml").touch()
+    said = add(tmp_path, ["iniconfig"], environment=tool)
+    assert "uvx --with-requirements requirements.txt" in said
+    assert (tmp_path / "requirements.txt").read_text() == "iniconfig\n"
+    assert installed(tool) == set()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "sentence"),
+    [
+        ("poetry.lock", "", r"another tool keeps this project's dependencies: poetry add iniconfig"),
+        ("pyproject.toml", "[tool.poetry]\n", r"has no \[project\] table"),
+        ("notes.txt", "", r"neither a pyproject\.toml nor a requirements\.txt .* uvx --with iniconfig --from"),
+    ],
+)
+def test_add_elsewhere_says_what_to_do(tmp_path: Path, file: str, text: str, sentence: str) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ProjectError, match=sentence):
+        add(tmp_path, ["iniconfig"])
+    assert [path.name for path in tmp_path.iterdir()] == [file]
+
+
+@pytest.mark.parametrize("package", ["--index-url=https://example.com", "-e.", "./folder", ""])
+def test_add_takes_only_packages(tmp_path: Path, package: str) -> None:
+    (tmp_path / "requirements.txt").write_text("")
+    with pytest.raises(ProjectError, match="is no package"):
+        add(tmp_path, [package])

@@ -1,0 +1,104 @@
+"""Files of a new project: each is one that its tool can read, and says the project's name where it should."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from aion_core.agents.config import read_config
+from aion_core.project.files import CONTENTS, Project, rendered
+from aion_core.project.frameworks import OBJECTS
+from aion_core.project.makefile import block_of
+from aion_core.project.origin import Origin
+from aion_core.template.reader import Place, Template
+
+WHEEL = Origin('{ path = "/dist/aion.whl" }', "/dist/aion.whl", "@ file:///dist/aion.whl")
+EACH = pytest.mark.parametrize("framework", OBJECTS)
+
+
+def files(name: str = "my-agent", framework: str = "langgraph", origin: Origin | None = None) -> dict[str, str]:
+    return rendered(Project(name, framework, origin or Origin()))
+
+
+@EACH
+def test_no_placeholder_is_left(framework: str) -> None:
+    for path, text in files(framework=framework, origin=WHEEL).items():
+        left = [line for line in text.splitlines() if "@" in line and any(f"@{key}@" in line for key in KEYS)]
+        assert not left, path
+
+
+KEYS = ("name", "title", "object", "requirement", "sources", "build_rule", "model", "origin_note")
+
+
+@EACH
+@pytest.mark.parametrize("name", ["my-agent", "yes", "null", "Agent_2"])
+def test_aion_yaml_declares_one_agent(framework: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "aion.yaml").write_text(files(name, framework)["aion.yaml"])
+    [agent] = read_config(tmp_path / "aion.yaml").values()
+    assert agent.path == f"agent.py:{OBJECTS[framework]}"
+    assert agent.name
+    assert agent.name.lower() == name.replace("-", " ").replace("_", " ").lower()
+
+
+@pytest.mark.parametrize(
+    ("framework", "wanted"),
+    [("langgraph", "aion-lambda[langgraph]>="), ("adk", "aion-lambda[adk]>="), ("executor", "aion-lambda>=")],
+)
+def test_pyproject_requires_only_its_framework(framework: str, wanted: str) -> None:
+    read = tomllib.loads(files(framework=framework)["pyproject.toml"])
+    [required] = read["project"]["dependencies"]
+    assert required.startswith(wanted)
+    assert "aion-lambda[local]" in read["dependency-groups"]["dev"]
+    assert read["tool"]["uv"] == {"package": False}
+
+
+def test_pyproject_names_source_of_local_installation() -> None:
+    read = tomllib.loads(files(origin=WHEEL)["pyproject.toml"])
+    assert read["tool"]["uv"]["sources"] == {"aion-lambda": {"path": "/dist/aion.whl"}}
+    assert "/dist/aion.whl" in files(origin=WHEEL)["README.md"]
+    assert "[tool.uv.sources]" not in files()["README.md"]
+
+
+def test_samconfig_has_stacks_of_the_project() -> None:
+    read = tomllib.loads(files("my_agent")["samconfig.toml"])
+    stacks = {stage: read[stage]["deploy"]["parameters"]["stack_name"] for stage in ("default", "dev", "prod")}
+    assert stacks == {"default": "my-agent-dev", "dev": "my-agent-dev", "prod": "my-agent-prod"}
+    assert {read[stage]["deploy"]["parameters"]["tags"][0] for stage in stacks} == {"app=my_agent"}
+
+
+def test_template_of_project_is_complete(tmp_path: Path) -> None:
+    for path, text in files().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    place = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="my-agent-dev")
+    template = Template(tmp_path / "template.yaml", place)
+    assert template.environment("ApiFunction")["AION_CONFIG"] == "aion.yaml"
+
+
+def test_workflow_signs_in_by_oidc_to_deploy_only() -> None:
+    workflow = yaml.safe_load(files()[".github/workflows/deploy.yml"])
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "permissions" not in workflow["jobs"]["test"]
+    deploy = workflow["jobs"]["deploy"]
+    assert deploy["permissions"]["id-token"] == "write"
+    assert deploy["needs"] == "test"
+    [role] = [step["with"]["role-to-assume"] for step in deploy["steps"] if "role-to-assume" in step.get("with", {})]
+    assert role == "${{ vars.AWS_ROLE_ARN }}"
+    assert deploy["steps"][-1]["run"] == "uv run aion deploy --env prod --yes"
+
+
+def test_gitignore_keeps_keys_out() -> None:
+    lines = files()[".gitignore"].splitlines()
+    assert {".env", ".env.*", "!.env.example", ".aion/", ".aws-sam/", ".venv/"} <= set(lines)
+
+
+def test_makefile_has_the_rule_for_sam() -> None:
+    block = block_of(files()["Makefile"])
+    assert block is not None
+    assert '\t@$(AION) build $* --to "$(ARTIFACTS_DIR)"\n' in block
+
+
+def test_each_file_is_listed_with_its_purpose() -> None:
+    listed = {path for path in CONTENTS if path != "uv.lock"}
+    assert {"infra/" if path.startswith("infra/") else path for path in files()} == listed

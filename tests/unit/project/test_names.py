@@ -1,0 +1,47 @@
+"""Names that a folder, a Python distribution and a CloudFormation stack can have."""
+
+import re
+
+import pytest
+
+from aion_core.project import names
+from aion_core.project.errors import InvalidName
+
+STACK = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
+"""CloudFormation's rule: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_CreateStack.html"""
+
+
+@pytest.mark.parametrize("name", ["my-agent", "a", "Agent2", "my_agent", "a" * 60])
+def test_valid_name_makes_valid_stack_names(name: str) -> None:
+    names.check(name)
+    for stage in names.STAGES:
+        assert STACK.fullmatch(names.stack_name(name, stage))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "2nd", "-a", "a-", "my agent", "mein.agent", "ägent", "a/b", "..", "a\n", "a" * 61]
+)
+def test_invalid_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName, match="project"):
+        names.check(name)
+
+
+@pytest.mark.parametrize("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda"])
+def test_name_of_installed_package_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName, match="installed here"):
+        names.check(name)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("my-agent", "my-agent"),
+        ("My Agent (2)", "My-Agent-2"),
+        ("2024.agents", "agents"),
+        ("日本", "agent"),
+        ("a" * 99, "a" * 60),
+    ],
+)
+def test_suggested_name_is_valid(folder: str, name: str) -> None:
+    assert names.suggested(folder) == name
+    names.check(name)

@@ -1,0 +1,71 @@
+"""Origins of aion-lambda by PEP 610, and the requirement that a project gets."""
+
+import json
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+
+from aion_core import __version__
+from aion_core.project.origin import Origin, origin, requirement, versions
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "source", "direct"),
+    [
+        (
+            {"url": "file:///dist/aion_lambda-1-py3-none-any.whl", "archive_info": {}},
+            {"path": "/dist/aion_lambda-1-py3-none-any.whl"},
+            "@ file:///dist/aion_lambda-1-py3-none-any.whl",
+        ),
+        ({"url": "file:///my%20work/aion", "dir_info": {}}, {"path": "/my work/aion"}, "@ file:///my%20work/aion"),
+        (
+            {"url": "file:///work/aion", "dir_info": {"editable": True}},
+            {"path": "/work/aion", "editable": True},
+            "@ file:///work/aion",
+        ),
+        (
+            {"url": "https://example.com/aion.whl", "archive_info": {"hashes": {}}},
+            {"url": "https://example.com/aion.whl"},
+            "@ https://example.com/aion.whl",
+        ),
+        (
+            {
+                "url": "https://example.com/aion.git",
+                "vcs_info": {"vcs": "git", "commit_id": COMMIT},
+                "subdirectory": "py",
+            },
+            {"git": "https://example.com/aion.git", "rev": COMMIT, "subdirectory": "py"},
+            f"@ git+https://example.com/aion.git@{COMMIT}#subdirectory=py",
+        ),
+    ],
+    ids=["wheel", "folder", "editable", "url", "git"],
+)
+def test_direct_url_becomes_uv_source(recorded: dict[str, object], source: dict[str, object], direct: str) -> None:
+    found = origin(json.dumps(recorded))
+    assert tomllib.loads(f"source = {found.source}")["source"] == source
+    assert found.direct == direct
+    assert Requirement(f"aion-lambda[langgraph] {found.direct}").url
+
+
+def test_installation_from_index_needs_no_source() -> None:
+    assert origin("") == Origin()
+
+
+def test_this_installation_names_its_folder() -> None:
+    assert origin().place
+
+
+@pytest.mark.parametrize(
+    ("version", "accepted"), [("0.1.0", ">=0.1.0,<0.2"), ("0.9.3", ">=0.9.3,<0.10"), ("2.4.1", ">=2.4.1,<3")]
+)
+def test_versions_end_before_breaking_one(version: str, accepted: str) -> None:
+    assert versions(version) == accepted
+
+
+def test_requirement_accepts_this_version() -> None:
+    read = Requirement(requirement("adk"))
+    assert (read.name, read.extras, __version__ in read.specifier) == ("aion-lambda", {"adk"}, True)
+    assert not Requirement(requirement("")).extras

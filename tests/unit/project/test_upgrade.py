@@ -1,0 +1,164 @@
+"""Projects of an older version, upgraded to a newer one, with and without edits of their own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from aion_core.project import base
+from aion_core.project.errors import ProjectError
+from aion_core.project.makefile import with_block
+from aion_core.project.merge import Fate
+from aion_core.project.upgrade import Upgrade, apply, find_project, plan
+from aion_core.shipped import shipped
+
+RULE = "# >>> aion >>>\nbuild-%:\n\t@aion build $*\n# <<< aion <<<\n"
+TEMPLATE = "".join(f"line {number}\n" for number in range(20))
+OLD = {"template.yaml": TEMPLATE, "infra/state.yaml": "state: 1\n", "infra/old.yaml": "old: 1\n", base.RULE: RULE}
+NEW = {
+    "template.yaml": TEMPLATE.replace("line 18", "line eighteen"),
+    "infra/state.yaml": "state: 2\n",
+    "infra/new.yaml": "new: 1\n",
+    base.RULE: RULE.replace("@aion", "@$(AION)"),
+}
+VERSION = "0.2.0"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that aion-lambda 0.1.0 has made."""
+    for path, text in OLD.items():
+        if path != base.RULE:
+            base.put(tmp_path / path, text)
+    base.put(tmp_path / "Makefile", with_block("all:\n\techo all\n", RULE))
+    base.put(tmp_path / "agent.py", "graph = 1\n")
+    base.put(tmp_path / "samconfig.toml", "version = 0.1\n")
+    base.write(tmp_path, OLD, "0.1.0")
+    return tmp_path
+
+
+def planned(project: Path, new: Mapping[str, str] = NEW, version: str = VERSION) -> Upgrade:
+    return plan(project, new=new, version=version)
+
+
+def upgraded(project: Path) -> dict[str, Fate]:
+    upgrade = planned(project)
+    apply(upgrade, version=VERSION)
+    return {change.path: change.fate for change in upgrade.changes}
+
+
+def texts(project: Path) -> dict[str, str]:
+    files = (file for file in project.rglob("*") if file.is_file() and ".shipped" not in file.parts)
+    return {file.relative_to(project).as_posix(): file.read_text() for file in files}
+
+
+def test_upgrade_of_unedited_project_replaces_all(project: Path) -> None:
+    assert upgraded(project) == {
+        "template.yaml": Fate.REPLACED,
+        "infra/state.yaml": Fate.REPLACED,
+        "infra/new.yaml": Fate.ADDED,
+        "infra/old.yaml": Fate.REMOVED,
+        "Makefile": Fate.REPLACED,
+    }
+    makefile = with_block("all:\n\techo all\n", NEW[base.RULE])
+    own = {"Makefile": makefile, "agent.py": "graph = 1\n", "samconfig.toml": "version = 0.1\n"}
+    assert texts(project) == {**{path: text for path, text in NEW.items() if path != base.RULE}, **own}
+
+
+def test_upgrade_is_done_once(project: Path) -> None:
+    upgraded(project)
+    assert not planned(project).is_needed
+    assert base.read(project) == base.Base(NEW, VERSION)
+
+
+def test_upgrade_merges_edits(project: Path) -> None:
+    edited = TEMPLATE.replace("line 2\n", "mine 2\n")
+    base.put(project / "template.yaml", edited)
+    assert upgraded(project)["template.yaml"] is Fate.MERGED
+    assert (project / "template.yaml").read_text() == edited.replace("line 18", "line eighteen")
+    # The edit is still known as one: the next upgrade keeps it, too.
+    assert {change.path: change.fate for change in planned(project).changes}["template.yaml"] is Fate.KEPT
+
+
+def test_upgrade_leaves_conflicts_to_author(project: Path) -> None:
+    edited = TEMPLATE.replace("line 18", "mine 18")
+    base.put(project / "template.yaml", edited)
+    assert upgraded(project)["template.yaml"] is Fate.CONFLICT
+    assert (project / "template.yaml").read_text() == edited
+    assert "=======\nline eighteen\n" in (project / "template.yaml.new").read_text()
+    assert planned(project).waiting == ("template.yaml.new",)
+    assert planned(project).is_needed
+
+
+def test_resolved_conflict_ends_upgrade(project: Path) -> None:
+    base.put(project / "template.yaml", TEMPLATE.replace("line 18", "mine 18"))
+    upgraded(project)
+    (project / "template.yaml.new").unlink()
+    base.put(project / "template.yaml", NEW["template.yaml"].replace("line eighteen", "both 18"))
+    assert not planned(project).is_needed
+    later = {**NEW, "template.yaml": NEW["template.yaml"].replace("line 1\n", "line one\n")}
+    [change] = [each for each in planned(project, later, "0.3.0").changes if each.path == "template.yaml"]
+    assert (change.fate, change.after) == (Fate.MERGED, later["template.yaml"].replace("line eighteen", "both 18"))
+
+
+def test_waiting_file_keeps_its_base(project: Path) -> None:
+    base.put(project / "template.yaml", TEMPLATE.replace("line 18", "mine 18"))
+    upgraded(project)
+    apply(planned(project, {**NEW, "template.yaml": "another\n"}, "0.3.0"), version="0.3.0")
+    assert base.read(project).files["template.yaml"] == NEW["template.yaml"]
+    assert base.read(project).version == "0.3.0"
+
+
+def test_unrecorded_edits_are_left_to_author(project: Path) -> None:
+    for file in sorted((project / base.FOLDER).rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    assert upgraded(project)["template.yaml"] is Fate.UNKNOWN
+    assert (project / "template.yaml").read_text() == TEMPLATE
+    assert (project / "template.yaml.new").read_text() == NEW["template.yaml"]
+
+
+def test_removed_file_stays_away(project: Path) -> None:
+    (project / "infra/state.yaml").unlink()
+    (project / "Makefile").write_text("all:\n\techo all\n")
+    fates = upgraded(project)
+    assert (fates["infra/state.yaml"], fates["Makefile"]) == (Fate.LEFT_OUT, Fate.LEFT_OUT)
+    assert not (project / "infra/state.yaml").exists()
+    assert (project / "Makefile").read_text() == "all:\n\techo all\n"
+
+
+def test_own_build_rule_is_left_alone(project: Path) -> None:
+    own = "build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n"
+    (project / "Makefile").write_text(own)
+    assert upgraded(project)["Makefile"] is Fate.OWN
+    assert (project / "Makefile").read_text() == own
+
+
+def test_line_ends_of_windows_are_no_edit(project: Path) -> None:
+    (project / "template.yaml").write_text(TEMPLATE, newline="\r\n")
+    assert upgraded(project)["template.yaml"] is Fate.REPLACED
+
+
+def test_older_installation_is_refused(project: Path) -> None:
+    with pytest.raises(ProjectError, match=r"of aion-lambda 0\.1\.0, and 0\.0\.9 is installed"):
+        planned(project, version="0.0.9")
+
+
+def test_diff_names_each_side(project: Path) -> None:
+    diffs = {change.path: change.diff for change in planned(project).changes}
+    assert (
+        diffs["infra/state.yaml"]
+        == "--- a/infra/state.yaml\n+++ b/infra/state.yaml\n@@ -1 +1 @@\n-state: 1\n+state: 2\n"
+    )
+    assert diffs["infra/new.yaml"].startswith("--- /dev/null\n+++ b/infra/new.yaml\n")
+    assert diffs["infra/old.yaml"].startswith("--- a/infra/old.yaml\n+++ /dev/null\n")
+
+
+def test_project_is_found_from_below(project: Path) -> None:
+    assert find_project(project / "infra") == project
+
+
+def test_own_repository_is_no_project(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match="own repository"):
+        find_project(shipped())
+    with pytest.raises(ProjectError, match="`aion new NAME` makes one"):
+        find_project(tmp_path)
