@@ -1,0 +1,152 @@
+"""`aion_core.testing`, as the tests of a project use it."""
+
+from pathlib import Path
+
+import pytest
+from a2a.types import GetTaskRequest, ListTasksRequest, Part
+from a2a.utils.errors import InvalidParamsError
+
+from aion_core.errors import ConfigurationError
+from aion_core.testing import serve
+
+AGENTS = """
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+
+def one(node):
+    return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+
+
+def counts(state):
+    said = [message.text for message in state["messages"] if message.type == "human"]
+    return {"messages": [AIMessage(f"{len(said)}: {said[-1]}")]}
+
+
+def fails(state):
+    raise ValueError("the tide is out")
+
+
+async def streams(state):
+    model = GenericFakeChatModel(messages=iter([AIMessage("one two three")]))
+    return {"messages": [await model.ainvoke(state["messages"])]}
+
+
+def books(state):
+    return {"messages": [AIMessage("Booked for " + interrupt("Which day?") + ".")]}
+
+
+counter, broken, speaker, asker = one(counts), one(fails), one(streams), one(books)
+"""
+YAML = """
+aion:
+  agents:
+    counter: {path: "agents.py:counter"}
+    broken: {path: "agents.py:broken"}
+    speaker: {path: "agents.py:speaker"}
+    asker: {path: "agents.py:asker"}
+    brief: {path: "agents.py:counter", reply: message}
+    both: {path: "agents.py:speaker", answer: both}
+    unmade: {path: "unmade.py"}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "agents.py").write_text(AGENTS)
+    (tmp_path / "unmade.py").write_text("import no_such_module\n")
+    (tmp_path / "aion.yaml").write_text(YAML)
+    return tmp_path / "aion.yaml"
+
+
+async def test_reply_has_text_and_state(config: Path) -> None:
+    async with serve(config) as client:
+        reply = await client.ask("hello")
+    assert (reply.state, reply.text) == ("completed", "1: hello")
+    assert client.card.name == "counter"
+
+
+async def test_context_id_continues_conversation(config: Path) -> None:
+    async with serve(config) as client:
+        first = await client.ask("hello")
+        second = await client.ask("again", context_id=first.context_id)
+        other = await client.ask("new")
+    assert (second.text, other.text) == ("2: again", "1: new")
+
+
+async def test_served_blocks_share_nothing(config: Path) -> None:
+    async with serve(config) as client:
+        first = await client.ask("hello")
+    async with serve(config) as client:
+        assert (await client.ask("again", context_id=first.context_id)).text == "1: again"
+        assert len((await client.a2a.list_tasks(ListTasksRequest())).tasks) == 1
+
+
+async def test_failed_turn_gives_its_reason(config: Path) -> None:
+    async with serve(config, agent="broken") as client:
+        reply = await client.ask("hello")
+    assert reply.state == "failed"
+    assert "the tide is out" in reply.text
+
+
+async def test_agent_that_does_not_import_fails_its_task(config: Path) -> None:
+    async with serve(config, agent="unmade") as client:
+        reply = await client.ask("hello")
+    assert reply.state == "failed"
+    assert "no_such_module" in reply.text
+
+
+@pytest.mark.parametrize("agent", ["speaker", "both"])
+async def test_chunks_are_the_streamed_words(config: Path, agent: str) -> None:
+    async with serve(config, agent=agent) as client:
+        reply = await client.ask("speak")
+    assert reply.text == "one two three"
+    assert "".join(reply.chunks) == reply.text
+    assert len(reply.chunks) == 5
+
+
+async def test_question_is_answered_by_task_id(config: Path) -> None:
+    async with serve(config, agent="asker") as client:
+        question = await client.ask("Book a table")
+        assert question.task is not None
+        assert (question.state, question.text) == ("input-required", "Which day?")
+        answer = await client.ask("Tuesday", task_id=question.task.id, context_id=question.context_id)
+    assert (answer.state, answer.text) == ("completed", "Booked for Tuesday.")
+
+
+async def test_plain_message_is_a_reply(config: Path) -> None:
+    async with serve(config, agent="brief") as client:
+        reply = await client.ask("hello")
+    assert (reply.state, reply.text, reply.task) == ("completed", "1: hello", None)
+    assert reply.context_id
+
+
+async def test_parts_follow_the_text(config: Path) -> None:
+    async with serve(config) as client:
+        reply = await client.ask("see", parts=[Part(text=" this")])
+        with pytest.raises(InvalidParamsError, match="parts is empty"):
+            await client.ask()
+    assert reply.text == "1: see this"
+
+
+async def test_official_client_reads_the_task(config: Path) -> None:
+    async with serve(config) as client:
+        reply = await client.ask("hello")
+        assert reply.task is not None
+        assert await client.a2a.get_task(GetTaskRequest(id=reply.task.id)) == reply.task
+        assert (await client.http.get("/.well-known/agent-card.json")).json()["name"] == "counter"
+
+
+async def test_environment_of_the_process_is_not_read(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AION_STORE", "dynamodb")
+    monkeypatch.setenv("AION_CONFIG", "/nonexistent.yaml")
+    async with serve(config) as client:
+        assert (await client.ask("hello")).text == "1: hello"
+
+
+async def test_unusable_config_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
+        async with serve(tmp_path / "missing.yaml"):
+            raise AssertionError("served")
