@@ -6,6 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MAY = (
     "aion_core/agents/adk/",
+    # The agent that a new project gets.
+    "aion_core/project/files/adk/",
     "aion_core/sessions/",
     "aion_core/memory/sessions.py",
     "aion_core/memory/artifacts.py",
