@@ -134,4 +134,3 @@ def _texts(artifacts: Sequence[Artifact]) -> tuple[str, ...]:
 
 def _text(parts: Sequence[Part]) -> str:
     return "".join(part.text for part in parts)
-

@@ -31,7 +31,9 @@ NOWHERE = Place(account="000000000000", region="us-east-1", endpoint="", stack_n
 BUILDERS = ("elf.py", "files.py", "packages.py")
 AUTHORS_NAMES = ("adk", "langgraph", "shared")
 """The folders of `aion`, the namespace from which agents import."""
-NOT_ON_LAMBDA = frozenset({"_shipped", "cli", "deploy", "dev", "local", "packaging", "smoke", "template", "testing"})
+NOT_ON_LAMBDA = frozenset(
+    {"_shipped", "cli", "deploy", "dev", "local", "packaging", "project", "smoke", "template", "testing"}
+)
 """Parts of aion_core that serve, build and deploy a project on a person's machine."""
 RESERVED = ("aion", "aion_core", "handlers")
 """Names at a package's top that are aion-lambda's own."""

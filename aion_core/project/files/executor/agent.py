@@ -19,7 +19,7 @@ async def answer(text: str) -> AsyncIterator[str]:
 
 
 class Agent(AgentExecutor):
-    """Answers each message with one artifact, streamed while it is written."""
+    """Streams each answer as an artifact while it is written, and ends its task with the whole as a message."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Answer the message of the request; the task is completed, or asks for a text."""
@@ -30,11 +30,11 @@ class Agent(AgentExecutor):
             await updater.requires_input(updater.new_agent_message([Part(text="Send me some text.")]))
             return
         await updater.start_work()
-        written = False
+        written = ""
         async for word in answer(text):
-            await updater.add_artifact([Part(text=word)], artifact_id="answer", name="answer.txt", append=written)
-            written = True
-        await updater.complete()
+            await updater.add_artifact([Part(text=word)], artifact_id="answer", name="answer.txt", append=bool(written))
+            written += word
+        await updater.complete(updater.new_agent_message([Part(text=written)]))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Release what the turn holds elsewhere: nothing here."""
