@@ -1,5 +1,6 @@
 """`aion upgrade`: a project's template, stacks and Makefile rule brought to the installed version."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,10 +57,12 @@ def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool
 def _show_diffs(planned: "Upgrade") -> None:
     from aion_core.project.upgrade import CHANGING, FOR_THE_AUTHOR
 
+    # Colours are for terminals, and for those who want them (https://no-color.org).
+    colour = False if os.environ.get("NO_COLOR") else None
     for change in planned.changes:
         if change.fate in CHANGING | FOR_THE_AUTHOR:
             for line in change.diff.splitlines():
-                click.echo(click.style(line, fg=_COLOURS.get(line[:1])))
+                click.echo(click.style(line, fg=_COLOURS.get(line[:1])), color=colour)
 
 
 def _summarise(planned: "Upgrade") -> None:

@@ -178,6 +178,15 @@ def test_upgrade_touches_nothing_of_the_authors(run: Run, tmp_path: Path) -> Non
     assert {path: (tmp_path / path).read_text() for path in mine} == mine
 
 
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_upgrade_colours_terminals_only_if_wanted(run: Run, tmp_path: Path, no_color: str, coloured: bool) -> None:
+    run("new", "--here", "my-agent")
+    older(tmp_path)
+    assert "\x1b[" not in run("upgrade", "--diff").output
+    ran = run("upgrade", "--diff", color=True, env={"NO_COLOR": no_color})
+    assert ("\x1b[31m-# Older.\x1b[0m" in ran.output) is coloured
+
+
 def test_upgrade_outside_project_says_so(run: Run) -> None:
     assert "There is no project here" in refusal(run("upgrade"))
 
