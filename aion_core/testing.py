@@ -1,4 +1,4 @@
-"""Agents of an aion.yaml, served in a test's own process: what the tests of a project import.
+"""Agents of an aion.yaml, served in a test's own process, and a client for its questions.
 
 ```python
 async with serve("aion.yaml") as client:
@@ -98,7 +98,7 @@ class AgentClient:
 
 @asynccontextmanager
 async def serve(config: str | Path = "aion.yaml", *, agent: str = "") -> AsyncIterator[AgentClient]:
-    """Serve the agents of an aion.yaml in this process, and yield a client of the one named (the default one if none is).
+    """Serve the agents of an aion.yaml in this process, and yield a client of `agent`, or of the default one.
 
     Tasks, conversations and checkpoints are kept in memory and end with the block; nothing listens on a port, callers
     are not authenticated, and no .env file is read. A stream is handed over as a whole, once it has ended. An agent that

@@ -1,4 +1,4 @@
-"""Copies of the shipped files as a project last got them (infra/.shipped): what an upgrade compares a project's edits with."""
+"""Copies of the shipped files as a project last got them (infra/.shipped), to tell its edits from ours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

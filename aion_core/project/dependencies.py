@@ -1,4 +1,4 @@
-"""Packages added to what a project's agent imports, by uv: its tools for development are left as they are."""
+"""Packages added by uv to the dependencies of a project's agent; its development tools stay as they are."""
 
 import re
 import sys
@@ -11,17 +11,17 @@ from aion_core.project.names import normal
 from aion_core.project.run import uv_run
 
 _OTHER_TOOLS = {"poetry.lock": "poetry add", "pdm.lock": "pdm add", "Pipfile": "pipenv install"}
-"""Commands of those whose file a folder may have instead of uv's."""
+"""By the file of another tool, its command."""
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""How a requirement begins: with the name of a package. What begins otherwise is an option or a path."""
+"""Start of a requirement: the name of a package. Options and paths start otherwise."""
 
 
 def add(folder: Path, packages: Sequence[str], *, environment: Path | None = None) -> str:
     """Add packages to the folder's dependencies, and install them; return a sentence that says where they are now.
 
     With a pyproject.toml it is uv that adds them, and its lock that has the versions; with a requirements.txt each is a
-    line of it, and they are installed into `environment` (this program's, unless the folder has a .venv). Raises
+    line of it, and they are installed into the folder's .venv, else into `environment` (this program's by default). Raises
     ProjectError, before anything is changed, for what is no package, for a folder without either file, and for one whose
     dependencies another tool keeps.
     """

@@ -1,4 +1,4 @@
-"""What goes wrong with a project, in a sentence for its author."""
+"""Errors of making, upgrading and extending a project; each sentence says what to do."""
 
 from aion_core.errors import AionError
 

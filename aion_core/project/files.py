@@ -28,13 +28,13 @@ CONTENTS = {
     ".github/workflows/deploy.yml": "tests on pull requests, deployment of main",
     "README.md": "this list, and the next steps",
 }
-"""What each file is for, in the order in which they are listed."""
+"""Purpose of each file, in the order of the list that `aion new` prints."""
 
 _TEMPLATES = Path(__file__).parent / "files"
 
 _SOURCES = """
 [tool.uv.sources]
-# aion-lambda comes from where `aion new` ran. Remove this where your package index has it.
+# The place that aion-lambda was installed from when `aion new` ran. Remove it once your package index has aion-lambda.
 aion-lambda = {source}
 """
 

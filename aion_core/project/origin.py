@@ -15,7 +15,7 @@ DISTRIBUTION = "aion-lambda"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a project gets aion-lambda from."""
+    """Source of aion-lambda for a project."""
 
     source: str = ""
     """The inline table for `[tool.uv.sources]`; empty where the package index has it."""

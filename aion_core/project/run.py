@@ -8,7 +8,7 @@ from pathlib import Path
 from aion_core.packaging import uv
 
 _OF_OUR_OWN_RUN = ("VIRTUAL_ENV", "UV_RUN_RECURSION_DEPTH")
-"""Variables that say where this program runs, which is not where the project does."""
+"""Variables of this program's own environment; uv takes the project's instead."""
 
 
 def uv_run(folder: Path, arguments: Sequence[str]) -> str:

@@ -147,7 +147,7 @@ def test_lock_without_network_gives_uvs_reason(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("in_environment", [True, False], ids=["environment", "path"])
 def test_make_finds_aion(tmp_path: Path, in_environment: bool) -> None:
-    """What `sam build` runs is the environment's aion, else the one on the path."""
+    """The rule runs the environment's aion, else the one on the path."""
     create(tmp_path, PROJECT)
     program = tmp_path / (".venv/bin/aion" if in_environment else "bin/aion")
     program.parent.mkdir(parents=True)
