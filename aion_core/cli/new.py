@@ -123,7 +123,8 @@ def _report(folder: Path, project: "Project", made: "Made") -> None:
         click.echo("Locking its dependencies (uv lock) …", err=True)
         failed = lock(folder)
     written = {"infra/" if path.startswith("infra/") else path for path in made.written}
-    written |= {"uv.lock"} if locks and not failed else set()
+    # In a workspace of uv it is the workspace that has the lock.
+    written |= {"uv.lock"} if locks and (folder / "uv.lock").is_file() else set()
     for path, content in CONTENTS.items():
         if path in written:
             click.echo(f"  {path:<30}{content}")
