@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,17 +79,25 @@ def _make(folder: Path, framework: str | None, *, force: bool) -> None:
 
 def _complete(name: str | None, framework: str | None) -> None:
     from aion_core.project.create import complete
+    from aion_core.project.existing import agents_in
     from aion_core.project.names import suggested
 
     folder = Path.cwd()
-    has_agent = (folder / "aion.yaml").exists()
-    if has_agent:
-        framework = framework or FRAMEWORKS[0]
+    there = agents_in(folder)
+    if there:
+        if framework:
+            raise click.UsageError("--framework is for a new agent, and this folder has one.")
+        framework = FRAMEWORKS[0]
     project = _project(name or suggested(folder.name), framework)
-    made = complete(folder, project, agents_yaml=None)
+    if there:
+        project = replace(project, frameworks=there.frameworks)
+    made = complete(folder, project, agents_yaml=there.yaml if there else None)
+    made.notes += there.notes if there else ()
+    if there and there.found:
+        click.echo(there.found)
     click.echo(f"Completed {project.name} in {folder}")
     _report(folder, project, made)
-    _show_next(folder, [], "aion doctor" if has_agent else "pytest")
+    _show_next(folder, [], "aion doctor" if there else "pytest")
 
 
 def _project(name: str, framework: str | None) -> "Project":

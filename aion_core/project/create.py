@@ -47,13 +47,13 @@ def create(folder: Path, project: Project, *, force: bool = False) -> Made:
 def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Made:
     """Write the files that a folder lacks, and leave the others as they are.
 
-    `agents_yaml` is the aion.yaml for the agents that are there; None where the folder has no agent: then it gets the
-    example. Nothing is overwritten; a Makefile without the rule for `sam build` gets it at its end.
+    `agents_yaml` is the aion.yaml for the agents that are there; without it a folder that has no aion.yaml
+    gets the example. Nothing is overwritten; a Makefile without the rule for `sam build` gets it at its end.
     """
     files, made = rendered(project), Made()
-    if agents_yaml is not None:
+    if agents_yaml:
         files["aion.yaml"] = agents_yaml
-    if agents_yaml is not None or (folder / "aion.yaml").exists():
+    if agents_yaml or (folder / "aion.yaml").exists():
         for path in (*AGENT_FILES, "README.md"):
             files.pop(path)
     if (folder / "requirements.txt").exists() or (folder / "pyproject.toml").exists():

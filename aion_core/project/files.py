@@ -53,12 +53,16 @@ class Project:
 
     name: str
     framework: str
+    """The framework of the example agent."""
     origin: Origin
+    frameworks: tuple[str, ...] | None = None
+    """The frameworks of the agents that are there; None for the example's."""
 
     @property
     def requirement(self) -> str:
-        """The requirement for aion-lambda that the agent's package has."""
-        return requirement(EXTRAS[self.framework])
+        """The requirement for aion-lambda, with the extras of the agents' frameworks."""
+        frameworks = (self.framework,) if self.frameworks is None else self.frameworks
+        return requirement(",".join(filter(None, (EXTRAS[framework] for framework in frameworks))))
 
 
 def rendered(project: Project) -> dict[str, str]:

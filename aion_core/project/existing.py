@@ -1,0 +1,81 @@
+"""Agents of a folder that becomes a project: found without running them, with the frameworks that they are written with."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.discovery import AION_YAML, Discovered, as_yaml, discover
+from aion_core.packaging.frameworks import frameworks_of
+from aion_core.packaging.plan import agent_file
+from aion_core.packaging.run import BuildError
+from aion_core.project.errors import ProjectError
+
+_HEAD = (
+    "# The agents that this project serves and deploys, as `aion init` found them. Paths are relative to this file.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """What a folder has of agents."""
+
+    frameworks: tuple[str, ...]
+    """The frameworks that the agents' code imports; none for executors only."""
+    found: str = ""
+    """A sentence of what was found; empty where an aion.yaml says it."""
+    yaml: str = ""
+    """The aion.yaml that declares the agents; empty where there is one."""
+    notes: tuple[str, ...] = ()
+    """What of another tool's file has no effect any more, once there is an aion.yaml."""
+
+
+def agents_in(folder: Path) -> Existing | None:
+    """Return the folder's agents; None where it has neither an aion.yaml nor Python code: it is to get an example.
+
+    Raises ConfigurationError where the agents are not clear (`discover` says how to choose), and ProjectError where the
+    aion.yaml would belong into another folder.
+    """
+    if (folder / AION_YAML).is_file():
+        return Existing(_frameworks(read_config(folder / AION_YAML).values(), folder))
+    if not any(_code(folder)):
+        return None
+    found = discover(folder)
+    if found.folder != folder.resolve():
+        raise ProjectError(
+            f"{folder.name} is a Python package, so that its project is the folder above: cd .. && aion init"
+        )
+    return Existing(
+        _frameworks(found.agents.values(), folder), found.found, _HEAD + as_yaml(found), tuple(_notes(found))
+    )
+
+
+def _code(folder: Path) -> Iterable[Path]:
+    """Yield the Python files, and the files of other tools that name agents; not those of environments and tests."""
+    yield from folder.glob("langgraph.json")
+    for file in folder.rglob("*.py"):
+        inside = file.relative_to(folder).parts
+        if not any(part.startswith(".") or part in ("tests", "node_modules", "venv", "env") for part in inside):
+            yield file
+
+
+def _frameworks(agents: Iterable[AgentConfig], folder: Path) -> tuple[str, ...]:
+    frameworks: set[str] = set()
+    for agent in agents:
+        try:
+            frameworks |= frameworks_of(agent_file(agent.path, folder, folder.resolve()), [folder, folder / "src"])
+        except BuildError as error:
+            raise ProjectError(str(error)) from error
+    return tuple(sorted(frameworks))
+
+
+def _notes(found: Discovered) -> Iterable[str]:
+    """Yield what aion.yaml does not take over from langgraph.json."""
+    if found.requirements:
+        packages = " ".join(found.requirements)
+        yield f"langgraph.json installs {packages}: make them dependencies of the project (aion add {packages})"
+    if found.env:
+        yield f"langgraph.json sets {', '.join(found.env)}: put them into .env, which is read beside aion.yaml"
+    for file in found.env_files:
+        if file.resolve() != (found.folder / ".env").resolve():
+            yield f"{file.name} is not read any more: name it .env"

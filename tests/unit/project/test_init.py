@@ -1,0 +1,140 @@
+"""`aion init` in folders that have an agent already, and in those that have none."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aion_core.project.files import Project, rendered
+from aion_core.project.frameworks import OBJECTS
+from aion_core.project.origin import Origin
+from aion_core.testing import serve
+from tests.support import operating
+from tests.support.operating import Run, refusal
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`aion` in an empty folder, without a network."""
+    (tmp_path / "my-agents").mkdir()
+    monkeypatch.chdir(tmp_path / "my-agents")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / ".cache"))
+    return operating.runs({})
+
+
+def example(framework: str) -> str:
+    return rendered(Project("my-agent", framework, Origin()))["agent.py"]
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {file.relative_to(folder).as_posix(): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+async def served(folder: Path) -> str:
+    async with serve(folder / "aion.yaml") as client:
+        return (await client.ask("one two")).text
+
+
+@pytest.mark.parametrize("framework", OBJECTS)
+async def test_init_writes_config_for_found_agent(run: Run, framework: str) -> None:
+    Path("helper.py").write_text(example(framework))
+    ran = run("init")
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.startswith("helper.py: ")
+    assert "Completed my-agents in " in ran.output
+    assert not Path("agent.py").exists()
+    assert not Path("README.md").exists()
+    extra = "" if framework == "executor" else f"[{framework}]"
+    assert f'dependencies = ["aion-lambda{extra}>=' in Path("pyproject.toml").read_text()
+    assert await served(Path.cwd()) == "Your message has 2 words."
+
+
+async def test_init_reads_langgraph_json(run: Run) -> None:
+    folder = Path("src", "counting")
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "graph.py").write_text(example("langgraph"))
+    content = {
+        "dependencies": [".", "cowsay"],
+        "graphs": {"counter": "./src/counting/graph.py:graph"},
+        "env": {"A": "1"},
+    }
+    Path("langgraph.json").write_text(json.dumps(content))
+    Path("pyproject.toml").write_text("[project]\nname = 'counting'\n")
+    ran = run("init")
+    assert ran.exit_code == 0, ran.output
+    assert "langgraph.json: graph counter." in ran.output
+    assert "aion add cowsay" in ran.output
+    assert "langgraph.json sets A: put them into .env" in ran.output
+    assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph] @ file://" in ran.output
+    assert Path("pyproject.toml").read_text() == "[project]\nname = 'counting'\n"
+    assert await served(Path.cwd()) == "Your message has 2 words."
+
+
+async def test_init_takes_folder_of_adk_agents(run: Run) -> None:
+    Path("counter").mkdir()
+    Path("counter", "__init__.py").write_text("from . import agent\n")
+    Path("counter", "agent.py").write_text(example("adk"))
+    ran = run("init")
+    assert ran.exit_code == 0, ran.output
+    assert "aion-lambda[adk]" in Path("pyproject.toml").read_text()
+    assert await served(Path.cwd()) == "Your message has 2 words."
+
+
+def test_init_inside_package_names_folder_above(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("counter").mkdir()
+    monkeypatch.chdir("counter")
+    Path("__init__.py").write_text("from . import agent\n")
+    Path("agent.py").write_text(example("adk"))
+    before = texts(Path.cwd())
+    assert "counter is a Python package, so that its project is the folder above" in refusal(run("init"))
+    assert texts(Path.cwd()) == before
+
+
+def test_init_keeps_aion_yaml(run: Run) -> None:
+    Path("mine.py").write_text(example("adk"))
+    Path("aion.yaml").write_text("aion: {agents: {mine: {path: mine.py}}}\n")
+    ran = run("init", "other-name")
+    assert ran.exit_code == 0, ran.output
+    assert "Left as it was: aion.yaml\n" in ran.output
+    assert Path("aion.yaml").read_text() == "aion: {agents: {mine: {path: mine.py}}}\n"
+    assert "aion-lambda[adk]" in Path("pyproject.toml").read_text()
+    assert 'stack_name = "other-name-dev"' in Path("samconfig.toml").read_text()
+
+
+def test_init_of_several_agents_writes_nothing(run: Run) -> None:
+    for name in ("one.py", "two.py"):
+        Path(name).write_text(example("langgraph"))
+    before = texts(Path.cwd())
+    assert "has several agents: one.py:graph, two.py:graph" in refusal(run("init"))
+    assert texts(Path.cwd()) == before
+
+
+def test_init_of_code_without_agent_writes_nothing(run: Run) -> None:
+    Path("tool.py").write_text("print('hello')\n")
+    assert "has no agent" in refusal(run("init"))
+    assert [path.name for path in Path.cwd().iterdir()] == ["tool.py"]
+
+
+async def test_init_of_empty_folder_makes_example(run: Run) -> None:
+    Path("README.md").write_text("# Mine\n")
+    ran = run("new", "--here", "--framework", "executor")
+    assert ran.exit_code == 0, ran.output
+    assert "Left as it was: README.md\n" in ran.output
+    assert "aion-lambda>=" in Path("pyproject.toml").read_text()
+    assert await served(Path.cwd()) == "Your message has 2 words."
+
+
+def test_framework_is_for_new_agents_only(run: Run) -> None:
+    Path("helper.py").write_text(example("adk"))
+    ran = run("init", "--framework", "adk")
+    assert (ran.exit_code, "this folder has one" in ran.output) == (2, True)
+    assert [path.name for path in Path.cwd().iterdir()] == ["helper.py"]
+
+
+def test_environments_are_not_code(run: Run) -> None:
+    shutil.copytree(Path(__file__).parent, ".venv/lib/project")
+    assert run("init").exit_code == 0
+    assert Path("agent.py").is_file()
