@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.config import AgentConfig, read_config
 from aion_core.agents.discovery import AION_YAML, Discovered, as_yaml, discover
-from aion_core.packaging.frameworks import frameworks_of
-from aion_core.packaging.plan import agent_file
-from aion_core.packaging.run import BuildError
+from aion_core.agents.importing import YAML_AGENT, agent_files, import_roots
+from aion_core.packaging.frameworks import FRAMEWORKS, frameworks_of
 from aion_core.project.errors import ProjectError
 
 _HEAD = (
@@ -31,13 +29,13 @@ class Existing:
 
 
 def agents_in(folder: Path) -> Existing | None:
-    """Return the folder's agents; None where it has neither an aion.yaml nor Python code: it is to get an example.
+    """Return the folder's agents; None where nothing in it may be one: it is to get an example.
 
     Raises ConfigurationError where the agents are not clear (`discover` says how to choose), and ProjectError where the
     aion.yaml would belong into another folder.
     """
     if (folder / AION_YAML).is_file():
-        return Existing(_frameworks(read_config(folder / AION_YAML).values(), folder))
+        return Existing(_frameworks(discover(folder)))
     if not any(_code(folder)):
         return None
     found = discover(folder)
@@ -45,27 +43,28 @@ def agents_in(folder: Path) -> Existing | None:
         raise ProjectError(
             f"{folder.name} is a Python package, so that its project is the folder above: cd .. && aion init"
         )
-    return Existing(
-        _frameworks(found.agents.values(), folder), found.found, _HEAD + as_yaml(found), tuple(_notes(found))
-    )
+    return Existing(_frameworks(found), found.found, _HEAD + as_yaml(found), tuple(_notes(found)))
 
 
 def _code(folder: Path) -> Iterable[Path]:
     """Yield the Python files, and the files of other tools that name agents; not those of environments and tests."""
-    yield from folder.glob("langgraph.json")
+    for pattern in ("langgraph.json", YAML_AGENT, f"*/{YAML_AGENT}"):
+        yield from folder.glob(pattern)
     for file in folder.rglob("*.py"):
         inside = file.relative_to(folder).parts
         if not any(part.startswith(".") or part in ("tests", "node_modules", "venv", "env") for part in inside):
             yield file
 
 
-def _frameworks(agents: Iterable[AgentConfig], folder: Path) -> tuple[str, ...]:
+def _frameworks(found: Discovered) -> tuple[str, ...]:
+    """Return the frameworks of all agents; every one for an agent whose code does not tell."""
+    roots = import_roots(found.folder, found.roots)
     frameworks: set[str] = set()
-    for agent in agents:
-        try:
-            frameworks |= frameworks_of(agent_file(agent.path, folder, folder.resolve()), [folder, folder / "src"])
-        except BuildError as error:
-            raise ProjectError(str(error)) from error
+    for agent in found.agents.values():
+        files = [file for file in agent_files(agent.path.partition(":")[0], roots) if file.is_file()]
+        # An agent's folder has several; one that imports no framework tells of none.
+        of_files = [{"adk"} if file.name == YAML_AGENT else frameworks_of(file, roots) for file in files]
+        frameworks |= min(of_files, key=len, default=set(FRAMEWORKS))
     return tuple(sorted(frameworks))
 
 

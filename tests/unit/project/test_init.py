@@ -83,6 +83,27 @@ async def test_init_takes_folder_of_adk_agents(run: Run) -> None:
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
+@pytest.mark.parametrize(
+    ("files", "extra"),
+    [
+        ({"agent.py": "from google.adk.agents import LlmAgent\nroot_agent = 1\n", "__init__.py": ""}, "[adk]"),
+        ({"root_agent.yaml": "name: counter\nmodel: gemini-2.5-flash\n", "__init__.py": ""}, "[adk]"),
+        ({"__init__.py": "from a2a.server.agent_execution import AgentExecutor\nexecutor = 1\n"}, ""),
+        ({"__init__.py": "from ours import graph\n"}, "[adk,langgraph]"),
+        ({}, "[adk,langgraph]"),
+    ],
+    ids=["agent.py", "yaml", "executor", "untold", "missing"],
+)
+def test_requirement_follows_from_agents_code(run: Run, files: dict[str, str], extra: str) -> None:
+    Path("counter").mkdir()
+    for path, text in files.items():
+        Path("counter", path).write_text(text)
+    Path("aion.yaml").write_text("aion: {agents: {counter: {path: counter}}}\n")
+    ran = run("init")
+    assert ran.exit_code == 0, ran.output
+    assert f'dependencies = ["aion-lambda{extra}>=' in Path("pyproject.toml").read_text()
+
+
 def test_init_inside_package_names_folder_above(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("counter").mkdir()
     monkeypatch.chdir("counter")
