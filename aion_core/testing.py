@@ -7,6 +7,7 @@ assert reply.state == "completed"
 ```
 """
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from aion_core.tasks.lifecycle import state_name
 ENVIRONMENT = {
     "AION_STORE": "memory",
     "AION_AUTH": "off",
+    "AION_SECRETS": "off",
     "AION_REVEAL_ERRORS": "true",
     "AION_BASE_URL": NOWHERE,
     # A test's webhook listens on this machine.
@@ -101,10 +103,23 @@ async def serve(config: str | Path = "aion.yaml", *, agent: str = "") -> AsyncIt
     """Serve the agents of an aion.yaml in this process, and yield a client of `agent`, or of the default one.
 
     Tasks, conversations and checkpoints are kept in memory and end with the block; nothing listens on a port, callers
-    are not authenticated, and no .env file is read. A stream is handed over as a whole, once it has ended. An agent that
+    are not authenticated. The aion.yaml's `environment` is set until the block ends; its `secrets` are not read, and no .env
+    file is: a test sets the variables that its agent needs. A stream is handed over as a whole, once it has ended. An agent that
     fails, or whose code does not import, fails the task: the reply's text has the reason. Raises ConfigurationError for
     an aion.yaml that cannot be used.
     """
+    before = dict(os.environ)
+    try:
+        async with _served(config, agent) as client:
+            yield client
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+
+
+@asynccontextmanager
+async def _served(config: str | Path, agent: str) -> AsyncIterator[AgentClient]:
     app = build_app(Settings.from_environ({**ENVIRONMENT, "AION_CONFIG": str(config)}))
     transport = httpx.ASGITransport(app)
     async with (

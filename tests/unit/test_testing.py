@@ -1,5 +1,6 @@
 """`aion_core.testing`, as the tests of a project use it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,19 @@ async def test_environment_of_the_process_is_not_read(config: Path, monkeypatch:
     monkeypatch.setenv("AION_CONFIG", "/nonexistent.yaml")
     async with serve(config) as client:
         assert (await client.ask("hello")).text == "1: hello"
+
+
+async def test_environment_of_config_ends_with_block(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets are a deployment's: nothing asks AWS for them here."""
+    monkeypatch.delenv("MODEL", raising=False)
+    declared = "aion:\n  environment: {MODEL: scripted}\n  secrets: {MODEL_KEY: no-such-secret}\n"
+    config.write_text(YAML.replace("aion:\n", declared))
+    says = "f\"{os.environ['MODEL']}: {os.environ.get('MODEL_KEY')}\""
+    agents = AGENTS.replace('f"{len(said)}: {said[-1]}"', says)
+    (config.parent / "agents.py").write_text(f"import os\n{agents}")
+    async with serve(config) as client:
+        assert (await client.ask("hello")).text == "scripted: None"
+    assert "MODEL" not in os.environ
 
 
 async def test_unusable_config_is_named(tmp_path: Path) -> None:

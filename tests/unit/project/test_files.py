@@ -1,12 +1,13 @@
 """Files of a new project: each is one that its tool can read, and says the project's name where it should."""
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from aion_core.agents.config import read_config
+from aion_core.agents.config import read_config, read_declared
 from aion_core.project.files import CONTENTS, Project, rendered
 from aion_core.project.frameworks import OBJECTS
 from aion_core.project.makefile import block_of
@@ -102,3 +103,14 @@ def test_makefile_has_the_rule_for_sam() -> None:
 def test_each_file_is_listed_with_its_purpose() -> None:
     listed = {path for path in CONTENTS if path != "uv.lock"}
     assert {"infra/" if path.startswith("infra/") else path for path in files()} == listed
+
+
+def test_commented_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
+    """Whoever removes the `#` before a key has a file that works."""
+    text = files()["aion.yaml"]
+    opened = re.sub(r"^( *)# (configuration:|environment:|secrets:|  \w+:)", r"\1\2", text, flags=re.MULTILINE)
+    (tmp_path / "aion.yaml").write_text(opened)
+    declared = read_declared(tmp_path / "aion.yaml")
+    assert declared.agents["agent"].configuration == {"language": "en"}
+    assert dict(declared.environment) == {"MODEL": "gpt-5-mini"}
+    assert list(declared.secrets) == ["OPENAI_API_KEY"]
