@@ -191,7 +191,8 @@ def test_build_holds_own_code_and_no_secret(tools: Installed, tmp_path: Path) ->
     """A private module and a further dependency are in the package; .env, .git, environments and keys are not."""
     tools.run("aion", "new", "my-agent", cwd=tmp_path)
     folder = tmp_path / "my-agent"
-    tools.run("uv", "add", "--quiet", "cowsay", cwd=folder)
+    tools.run("uv", "sync", "--quiet", cwd=folder)
+    tools.run("uv", "run", "--quiet", "aion", "add", "cowsay", cwd=folder)
     written = {
         "agent.py": ANSWERS,
         "private/words.py": PRIVATE_MODULE,
