@@ -45,13 +45,15 @@ def plan(name: str) -> Plan:
             "--profile say where to look."
         )
     last, *before = [living.id, *gone] if living else gone
-    found = list(stacks.resources(last))
     if living is not None and not stacks.names(living.id) >= OWN and living.status != "REVIEW_IN_PROGRESS":
         raise ConfigurationError(f"The stack {name!r} is none of aion's. Nothing was deleted.")
-    rest = [each for each in kept.of_resources(found) if _is_left(each, is_own=living is not None)]
-    earlier = [each for stack in before[:EARLIER] for each in kept.of_resources(stacks.resources(stack))]
-    left = [each for each in earlier if each not in rest and _is_left(each, is_own=False)]
-    return Plan(name, living, rest, kept.log_groups(name), left)
+    own = kept.of_resources(stacks.resources(last)) if living is not None else []
+    # A deletion that stopped half way has left resources behind already.
+    left = [each for each in kept.of_resources(stacks.skipped(last)) if each not in own and not kept.owner(each)]
+    rest = [each for each in [*own, *left] if kept.is_there(each)]
+    earlier = [each for stack in before[:EARLIER] for each in kept.of_resources(stacks.skipped(stack))]
+    others = [each for each in earlier if each not in rest and kept.is_there(each) and not kept.owner(each)]
+    return Plan(name, living, rest, kept.log_groups(name), others)
 
 
 def check(planned: Plan, *, data: bool) -> None:
@@ -87,7 +89,3 @@ def delete_stack(stack: Stack, tell: Callable[[Event], None], *, pause: float = 
             lines=failed[:MOST_FAILURES],
             do="Remove what holds it, and run the command again; it goes on from here.",
         )
-
-
-def _is_left(each: Kept, *, is_own: bool) -> bool:
-    return kept.is_there(each) and (is_own or not kept.owner(each))

@@ -98,7 +98,7 @@ def deleted(name: str) -> list[str]:
 
 
 def resources(stack_id: str, above: str = "") -> Iterator[Resource]:
-    """Yield the resources of the stack and of those nested in it, also of a deleted one."""
+    """Yield the resources of the living stack and of those nested in it."""
     cloudformation = client_of("cloudformation")
     policies = _policies(cloudformation, stack_id)
     for each in listed(cloudformation, "list_stack_resources", "StackResourceSummaries", StackName=stack_id):
@@ -107,6 +107,22 @@ def resources(stack_id: str, above: str = "") -> Iterator[Resource]:
         yield Resource(path, each["ResourceType"], physical_id, each["ResourceStatus"], policies.get(name) in RETAINED)
         if each["ResourceType"] == NESTED and physical_id:
             yield from resources(physical_id, f"{path}/")
+
+
+def skipped(stack_id: str, above: str = "") -> Iterator[Resource]:
+    """Yield the resources that the deletion of the stack, or of one nested in it, has left there.
+
+    Events tell it, also of a stack that is deleted: CloudFormation keeps them for 90 days.
+    """
+    nested: dict[str, str] = {}
+    for event in _events(stack_id, above=above):
+        if event.status == "DELETE_SKIPPED":
+            yield Resource(event.path, event.type, event.physical_id, event.status, is_retained=True)
+        # Among a stack's events are its own.
+        if event.type == NESTED and event.physical_id not in ("", stack_id):
+            nested[event.physical_id] = event.path
+    for physical_id, path in nested.items():
+        yield from skipped(physical_id, f"{path}/")
 
 
 def names(stack_id: str) -> set[str]:
