@@ -1,6 +1,7 @@
 """`aion deploy`: this folder's agents on AWS, from the checks to a first streamed reply."""
 
 import asyncio
+import difflib
 import os
 import re
 import sys
@@ -61,6 +62,7 @@ Examples:
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing, and deploy without showing the changes first.")
 @click.option("--no-smoke", is_flag=True, help="Do not ask the deployed agent for a first reply.")
 @options.config
+@options.local
 @options.aws
 def deploy(
     environment: str, stack: str | None, given: dict[str, str], config: Path, *, yes: bool, no_smoke: bool
@@ -81,6 +83,7 @@ def deploy(
     if not asks and not yes:
         raise click.UsageError(f"{NOBODY}: say --yes to deploy without a question.")
     saved = SamConfig.read(project / "samconfig.toml", environment)
+    _check_names({**saved.parameters, **given})
     with options.asking(*options.saved_place(saved), None):
         declared = _doctor(config.expanduser(), project)
         name, region = _place(saved, stack, asks=asks)
@@ -119,6 +122,16 @@ def _doctor(config: Path, project: Path) -> Sequence[str]:
         under_way.said = _counted(found)
     securities = declared_securities(agents)
     return sorted({name for security in securities.values() for name in security.needed})
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    """Refuse a parameter that the template has not: SAM would leave it out without a word."""
+    known = _defaults(Path("template.yaml"))
+    for name in given:
+        if name not in known:
+            alike = difflib.get_close_matches(name, known, 1)
+            hint = f" Did you mean {alike[0]}?" if alike else " `aion upgrade` brings the newest template."
+            raise ConfigurationError(f"template.yaml has no parameter {name}.{hint}")
 
 
 def _counted(found: Sequence[Check]) -> str:
@@ -258,10 +271,13 @@ def _previous(target: Target) -> list[str]:
 
 
 def _defaults(template: Path) -> dict[str, str]:
-    """Return the default of each of the template's parameters."""
-    from aion_core.template.file import load
+    """Return the default of each of the template's parameters; raises ConfigurationError if it cannot be read."""
+    from aion_core.template.file import TemplateError, load
 
-    found = load(template).get("Parameters") or {}
+    try:
+        found = load(template).get("Parameters") or {}
+    except TemplateError as error:
+        raise ConfigurationError(f"{error}.") from error
     return {name: str(each.get("Default", "")) for name, each in found.items()}
 
 
