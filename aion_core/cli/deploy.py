@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,7 @@ from aion_core.cli.deployed import url_of
 from aion_core.errors import AionError, ConfigurationError
 
 if TYPE_CHECKING:
+    from aion_core.deploy.sam import Sam
     from aion_core.deploy.samconfig import SamConfig
     from aion_core.deploy.stacks import Stack
 
@@ -95,7 +96,7 @@ def deploy(
             with step("sam") as under_way:
                 program = sam_cli.command()
                 under_way.said = str(program)
-            deployed = _deployed(Sam(program, project), saved, target, account, asks=asks)
+            deployed = _deployed(Sam(program, project, saved), target, account, asks=asks)
             _told(deployed, declared, smokes=not no_smoke)
 
 
@@ -230,7 +231,7 @@ def _ask(what: str, default: str, flag: str, *, asks: bool, pattern: re.Pattern[
 # --- Build and deploy ---
 
 
-def _deployed(sam: Any, saved: "SamConfig", target: Target, account: str, *, asks: bool) -> "Stack":
+def _deployed(sam: "Sam", target: Target, account: str, *, asks: bool) -> "Stack":
     """Build, show the changes, make them, and return the stack."""
     from aion_core.deploy import changes, stacks
 
@@ -238,7 +239,7 @@ def _deployed(sam: Any, saved: "SamConfig", target: Target, account: str, *, ask
         sam.build(under_way.tell, target.parameters)
         under_way.said = "the packages are in .aws-sam"
     with step("changes") as under_way:
-        arn = sam.change_set(saved.environment, target.stack, target.region, target.parameters)
+        arn = sam.change_set(target.stack, target.region, target.parameters)
         change_set = changes.read(arn) if arn else None
         under_way.said = str(change_set) if change_set else "none: the stack is up to date"
     if change_set is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aion_core.deploy import sam_cli
 from aion_core.deploy.errors import DeployError, remedy
-from aion_core.deploy.samconfig import word
+from aion_core.deploy.samconfig import SamConfig, word
 
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
 SHOWN = 15
@@ -29,17 +29,20 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sam:
-    """SAM CLI for one project."""
+    """SAM CLI for one project, with the options of one environment of its samconfig.toml."""
 
     program: Path
     project: Path
+    saved: SamConfig
 
     def build(self, tell: Tell, given: Mapping[str, str]) -> None:
         """Build the functions' packages; `tell` gets the lines of their build. Raises DeployError."""
         architecture = given.get("Architecture")
         overrides = _overrides({"Architecture": architecture} if architecture else {})
         more = {"AION_ARCHITECTURE": architecture} if architecture else {}
-        code, lines = self._run(["build", *overrides], lambda line: None if _NOISE.match(line) else tell(line), more)
+        # A copy of the folder, as SAM would build in otherwise, has neither .venv nor .git.
+        command = ["build", "--build-in-source", *self._config(), *overrides]
+        code, lines = self._run(command, lambda line: None if _NOISE.match(line) else tell(line), more)
         if code:
             raise DeployError(
                 "The packages could not be built.",
@@ -47,15 +50,16 @@ class Sam:
                 do="Mend it, and run `aion deploy` again; `aion build` shows the build by itself.",
             )
 
-    def change_set(self, environment: str, stack: str, region: str, given: Mapping[str, str]) -> str:
+    def change_set(self, stack: str, region: str, given: Mapping[str, str]) -> str:
         """Upload the packages and make a change set of the stack; return its ARN, "" if nothing changes.
 
         Raises DeployError.
         """
         template = self.project / ".aws-sam" / "build" / "template.yaml"
-        command = ["deploy", "--template-file", str(template), "--config-file", str(self.project / "samconfig.toml")]
-        command += ["--config-env", environment, "--stack-name", stack, "--region", region]
-        command += ["--resolve-s3", "--capabilities", *CAPABILITIES]
+        command = ["deploy", "--template-file", str(template), *self._config()]
+        command += ["--stack-name", stack, "--region", region]
+        command += [] if self.saved.get("s3_bucket") else ["--resolve-s3"]
+        command += [] if self.saved.get("capabilities") else ["--capabilities", *CAPABILITIES]
         command += ["--no-execute-changeset", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
         code, lines = self._run([*command, *_overrides(given)], lambda line: None, {})
         told = "\n".join(lines)
@@ -69,6 +73,11 @@ class Sam:
             lines=failed,
             do=remedy(" ".join(failed), "Mend it, and run `aion deploy` again; nothing was changed."),
         )
+
+    def _config(self) -> list[str]:
+        if not self.saved.path.is_file():
+            return []
+        return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
     def _run(self, arguments: Sequence[str], tell: Tell, more: Mapping[str, str]) -> tuple[int, list[str]]:
         # What the packages' build calls, `aion` and uv, is found first where this program is.

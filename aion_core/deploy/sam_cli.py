@@ -30,7 +30,7 @@ class SamMissing(AionError):
 def command() -> Path:
     """Return the program `sam`: the one on the path, or, without a new enough one there, what `installed` installs.
 
-    Raises SamMissing or UvMissing.
+    Raises SamMissing.
     """
     found = shutil.which("sam")
     if found and _version_of(found) >= OLDEST:
@@ -41,16 +41,20 @@ def command() -> Path:
 def installed() -> Path:
     """Return the folder of SAM's programs (sam, python), after installing what the requirements pin.
 
-    Raises SamMissing or UvMissing.
+    Raises SamMissing.
     """
     programs = HOME / ("Scripts" if sys.platform == "win32" else "bin")
     stamp = HOME / "requirements.sha256"
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
     with file_lock(HOME):
         if not stamp.is_file() or stamp.read_text() != wanted:
-            _run([uv.find(), "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
+            try:
+                program = uv.find()
+            except uv.UvMissing as error:
+                raise SamMissing(f"SAM CLI is not here, and cannot be installed: {error}") from error
+            _run([program, "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
             python = str(programs / "python")
-            install = [uv.find(), "pip", "install", "--quiet", "--python", python]
+            install = [program, "pip", "install", "--quiet", "--python", python]
             _run([*install, "--require-hashes", "-r", str(REQUIREMENTS)])
             stamp.write_text(wanted)
     return programs
@@ -73,7 +77,7 @@ def main() -> int:
     """Install it and say where it is."""
     try:
         print(installed() / "sam")
-    except (SamMissing, uv.UvMissing) as error:
+    except SamMissing as error:
         print(error, file=sys.stderr)
         return 1
     return 0
