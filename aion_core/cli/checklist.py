@@ -1,6 +1,7 @@
 """Steps of a long command, a line each: what is under way on a terminal, and how each step ended."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,8 @@ class Step:
     def draw(self, said: str = "") -> None:
         """Show that it is under way."""
         if self._live:
-            width = click.get_current_context().terminal_width or 100
+            # A line that wraps could not be taken away again.
+            width = shutil.get_terminal_size().columns - 1
             click.echo(f"{'…':8} {self.name}{said and f': {said}'}"[:width], nl=False)
 
     def clear(self) -> None:

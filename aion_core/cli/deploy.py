@@ -242,11 +242,11 @@ def _deployed(sam: "Sam", target: Target, account: str, *, asks: bool) -> "Stack
         arn = sam.change_set(target.stack, target.region, target.parameters)
         change_set = changes.read(arn) if arn else None
         under_way.said = str(change_set) if change_set else "none: the stack is up to date"
+    for previous in _previous(target):
+        click.echo(f"{INDENT}{previous}")
     if change_set is not None:
         for lost in change_set.lost:
             click.echo(f"{INDENT}{lost}")
-        for kept in _previous(target):
-            click.echo(f"{INDENT}{kept}")
         if asks and not click.confirm(f"Deploy {target.stack} to account {account}, {target.region}?", default=True):
             changes.discard(arn, target.stack)
             raise click.exceptions.Exit(1)

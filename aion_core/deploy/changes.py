@@ -17,6 +17,8 @@ WORDS = {
     "Dynamic": "to look at",
 }
 MOST_FAILURES = 4
+NEVER_CREATED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
+"""Statuses of a stack whose first creation failed: it can only be deleted."""
 _WELL = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 
 
@@ -64,16 +66,24 @@ def execute(arn: str, name: str, tell: Callable[[Event], None], *, pause: float 
     if before is None:
         raise DeployError(f"The stack {name} is gone.", do="Run `aion deploy` again.")
     since = stacks.last_event(before.id)
-    call(client_of("cloudformation").execute_change_set, ChangeSetName=arn)
+    # What is new goes again with a rollback, also a table or a key that outlives its stack: nothing is in it.
+    call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True)
     stack = stacks.settled(before.id, since, tell, pause=pause)
     if stack.status in _WELL:
         return stack
     failed = [str(event) for event in stacks.failures(stack.id, since)]
     is_new = stack.status.startswith(("ROLLBACK", "CREATE", "DELETE"))
     what = f"The stack {name} could not be {'created' if is_new else 'updated'}; it is {stack.status} now."
-    raise DeployError(
-        what, lines=failed[:MOST_FAILURES], do=remedy(" ".join(failed), "Mend it, and run `aion deploy` again.")
-    )
+    raise DeployError(what, lines=failed[:MOST_FAILURES], do=remedy(" ".join(failed), _next(stack)))
+
+
+def _next(stack: Stack) -> str:
+    """Return what to do about a stack whose creation or update has failed."""
+    if stack.status == "UPDATE_ROLLBACK_FAILED":
+        return f"Mend that, then `aws cloudformation continue-update-rollback --stack-name {stack.name}`."
+    if stack.status in NEVER_CREATED:
+        return f"Mend it, remove the rest with `aion destroy --stack {stack.name} --data`, and run `aion deploy` again."
+    return "Mend it, and run `aion deploy` again."
 
 
 def check_deployable(stack: Stack | None) -> None:
@@ -91,7 +101,7 @@ def check_deployable(stack: Stack | None) -> None:
             lines=[str(event) for event in stacks.failures(stack.id)][:MOST_FAILURES],
             do=f"Run `aion destroy --stack {stack.name}`, which goes on, and then `aion deploy` again.",
         )
-    if stack.status in ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"):
+    if stack.status in NEVER_CREATED:
         failed = [str(event) for event in stacks.failures(stack.id)]
         raise DeployError(
             f"The stack {stack.name} is {stack.status}: it was never created as a whole, and cannot be updated.",
@@ -102,5 +112,5 @@ def check_deployable(stack: Stack | None) -> None:
         raise DeployError(
             f"The stack {stack.name} is {stack.status}: an update failed, and so did the way back.",
             lines=[str(event) for event in stacks.failures(stack.id)][:MOST_FAILURES],
-            do=f"Mend that, then `aws cloudformation continue-update-rollback --stack-name {stack.name}`.",
+            do=_next(stack),
         )
