@@ -19,6 +19,7 @@ from aion_core.cli.deployed import url_of
 from aion_core.errors import AionError, ConfigurationError
 
 if TYPE_CHECKING:
+    from aion_core.agents.config import Declared
     from aion_core.deploy.sam import Sam
     from aion_core.deploy.samconfig import SamConfig
     from aion_core.deploy.stacks import Stack
@@ -62,12 +63,9 @@ Examples:
 )
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing, and deploy without showing the changes first.")
 @click.option("--no-smoke", is_flag=True, help="Do not ask the deployed agent for a first reply.")
-@options.config
 @options.local
 @options.aws
-def deploy(
-    environment: str, stack: str | None, given: dict[str, str], config: Path, *, yes: bool, no_smoke: bool
-) -> None:
+def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: bool, no_smoke: bool) -> None:
     """Check, build and deploy this folder's agents, and ask the deployment for a first streamed reply.
 
     What has to be known and no flag or samconfig.toml says is asked, on a terminal, and written into samconfig.toml; never a
@@ -86,43 +84,53 @@ def deploy(
     saved = SamConfig.read(project / "samconfig.toml", environment)
     _check_names({**saved.parameters, **given})
     with options.asking(*options.saved_place(saved), None):
-        declared = _doctor(config.expanduser(), project)
+        declared = _doctor(project)
+        schemes = _schemes(declared)
         name, region = _place(saved, stack, asks=asks)
         with options.asking(None, region, None):
             with step("account") as under_way:
                 account = aws.account()
                 under_way.said = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
-            target = _asked(saved, name, region, given, declared, asks=asks)
+            # What somebody names, in a flag or in samconfig.toml, goes before what follows from aion.yaml.
+            given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
+            target = _asked(saved, name, region, given, schemes, asks=asks)
             with step("sam") as under_way:
                 program = sam_cli.command()
                 under_way.said = str(program)
             deployed = _deployed(Sam(program, project, saved), target, account, asks=asks)
-            _told(deployed, declared, smokes=not no_smoke)
+            _told(deployed, schemes, smokes=not no_smoke)
 
 
 # --- Checks ---
 
 
-def _doctor(config: Path, project: Path) -> Sequence[str]:
-    """Make doctor's checks of this folder; return the schemes by which aion.yaml lets callers say who they are."""
-    from aion_core.agents.security import declared_securities
+def _doctor(project: Path) -> "Declared":
+    """Make doctor's checks of this folder, and return what its aion.yaml declares, or what is found without one."""
+    from aion_core.agents.config import read_declared
     from aion_core.cli.checks import here
+    from aion_core.cli.doctor import of_project
 
+    config = project / "aion.yaml"
+    config = config if config.is_file() else project
     with step("doctor") as under_way:
-        agents, found = here.read(config)
-        found = [*found, *here.load(agents, config.resolve().parent), *here.template(project)]
+        found = [*of_project(config), *here.template(project)]
         for check in found:
             if check.status is not Status.OK:
                 under_way.tell(f"{check.status} {check.name}: {check.said}")
                 under_way.tell(f"  → {check.do}")
-        counted = {status: sum(each.status is status for each in found) for status in Status}
-        if counted[Status.FAILED]:
+        if any(check.status is Status.FAILED for check in found):
             raise ConfigurationError(
                 "What has FAILED above has to be mended first. Nothing was built, nothing was deployed."
             )
         under_way.said = _counted(found)
-    securities = declared_securities(agents)
-    return sorted({name for security in securities.values() for name in security.needed})
+    return read_declared(config)
+
+
+def _schemes(declared: "Declared") -> list[str]:
+    """Return the schemes by which aion.yaml lets callers say who they are."""
+    from aion_core.agents.security import declared_securities
+
+    return sorted({name for security in declared_securities(declared.agents).values() for name in security.needed})
 
 
 def _check_names(given: Mapping[str, str]) -> None:
@@ -147,6 +155,15 @@ def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> No
             "ApiAuthorizer=NONE leaves it to aion.yaml who may call, and aion.yaml declares nobody: the function would not "
             "start. Declare it (docs/security.md), or deploy with --parameter ApiAuthorizer=AWS_IAM."
         )
+
+
+def _agent_rights(declared: "Declared", region: str, account: str) -> dict[str, str]:
+    """Return the parameters that let the functions read the secrets that aion.yaml names; never a secret."""
+    from aion_core.agents.environment import template_parameters
+
+    known = _defaults(Path("template.yaml"))
+    wanted = template_parameters(declared, region, account)
+    return {name: value for name, value in wanted.items() if name in known}
 
 
 # --- Questions ---

@@ -150,6 +150,18 @@ def test_declared_callers_are_offered(project: SamProject) -> None:
     assert overrides[-2:] == ['AlarmEmail=""', "ApiAuthorizer=NONE"]
 
 
+def test_secrets_of_aion_yaml_become_rights(project: SamProject) -> None:
+    with (project.folder / "aion.yaml").open("a") as file:
+        file.write("  secrets: {OPENAI_API_KEY: openai}\n")
+    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = project.client("cloudformation").describe_stacks(StackName="secretive")["Stacks"]
+    values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
+    assert values["AgentSecrets"] == "arn:aws:secretsmanager:us-east-1:000000000000:secret:openai-??????"
+    saved = (project.folder / "samconfig.toml").read_text()
+    assert "sk-not-a-real-key" not in done.stdout + done.stderr + saved
+
+
 # --- Without a terminal, and failures ---
 
 

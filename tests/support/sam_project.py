@@ -42,7 +42,8 @@ class SamProject:
         for name in ("template.yaml", "samconfig.toml"):
             shutil.copy(shipped() / name, folder)
         (folder / "agent.py").write_text(agent)
-        (folder / "aion.yaml").write_text("aion: {agents: {counting: {path: agent.py:graph, name: Counting}}}\n")
+        agents = "{counting: {path: agent.py:graph, name: Counting}}"
+        (folder / "aion.yaml").write_text(f"aion:\n  agents: {agents}\n")
         (folder / "Makefile").write_text(makefile)
         return cls(folder, endpoint)
 
