@@ -253,7 +253,9 @@ def _deployed(sam: "Sam", target: Target, account: str, *, asks: bool) -> "Stack
     from aion_core.deploy import changes, stacks
 
     with step("build") as under_way:
-        sam.build(under_way.tell, target.parameters)
+        # A stack keeps its processor as all that it is not told anew, and the packages have to fit it.
+        before = target.before.parameters if target.before else {}
+        sam.build(under_way.tell, {**before, **target.parameters}.get("Architecture", ""))
         under_way.said = "the packages are in .aws-sam"
     with step("changes") as under_way:
         arn = sam.change_set(target.stack, target.region, target.parameters)

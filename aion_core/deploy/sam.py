@@ -35,9 +35,8 @@ class Sam:
     project: Path
     saved: SamConfig
 
-    def build(self, tell: Tell, given: Mapping[str, str]) -> None:
-        """Build the functions' packages; `tell` gets the lines of their build. Raises DeployError."""
-        architecture = given.get("Architecture")
+    def build(self, tell: Tell, architecture: str) -> None:
+        """Build the packages for the processor, "" for the template's; `tell` gets their lines. Raises DeployError."""
         overrides = _overrides({"Architecture": architecture} if architecture else {})
         more = {"AION_ARCHITECTURE": architecture} if architecture else {}
         # A copy of the folder, as SAM would build in otherwise, has neither .venv nor .git.

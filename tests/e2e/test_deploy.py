@@ -239,11 +239,13 @@ def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
 
 def test_value_of_a_flag_stays_until_another_is_named(deployed: SamProject) -> None:
     """SAM sends the stack's own value for what nothing names; what samconfig.toml names goes before it."""
-    chosen = ("--parameter", "SlowSeconds=30", "--parameter", "RequestRate=9")
+    chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9", "Architecture=x86_64")]
     assert deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing", *chosen).returncode == 0
     again = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "SlowSeconds=30 stays, from an earlier deployment; samconfig.toml does not name it\n" in again.stdout
+    # What is built fits the processor that the stack keeps.
+    assert "ApiFunction for x86_64\n" in again.stdout
     (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
     values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
     assert (values["SlowSeconds"], values["RequestRate"]) == ("30", "20")

@@ -20,7 +20,7 @@ from tests.support.rest_api import CALLER, REGION
 PROGRAM = Path(sys.executable).with_name("aion")
 PATIENCE = 300
 BUILDS = "include infra/functions.mk\n"
-COPIES = 'build-%:\n\tcp agent.py "$(ARTIFACTS_DIR)"\n'
+COPIES = 'build-%:\n\t@echo "$* for $$AION_ARCHITECTURE"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
 """A rule that builds no package: for what is about the stack alone."""
 
 
