@@ -46,9 +46,9 @@ def project(tmp_path: Path, endpoint: str) -> SamProject:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProject:
-    """A project whose stack is `standing`."""
+    """A project whose stack is `standing`, deployed by a flag for the processor that is not the default."""
     project = SamProject.made(tmp_path_factory.mktemp("deployed") / "project", endpoint, agent=AGENT)
-    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
+    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "standing", "--parameter", "Architecture=x86_64")
     assert done.returncode == 0, done.stdout + done.stderr
     return project
 
@@ -239,7 +239,7 @@ def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
 
 def test_value_of_a_flag_stays_until_another_is_named(deployed: SamProject) -> None:
     """SAM sends the stack's own value for what nothing names; what samconfig.toml names goes before it."""
-    chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9", "Architecture=x86_64")]
+    chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
     assert deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing", *chosen).returncode == 0
     again = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
     assert again.returncode == 0, again.stdout + again.stderr
