@@ -67,7 +67,7 @@ sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api`
 	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)
 
 smoke: $(VENV)/.runs ## Check a deployed stack with the official client (URL=…, AGENT=…, WEBHOOK=…, TOKEN=…; URL=--help)
-	@exec $(VENV)/bin/python -m aion_core.smoke $(URL)
+	@exec $(VENV)/bin/aion smoke $(URL)
 
 clean: ## Take away what make has made
 	rm -rf $(VENV) .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache

@@ -1,6 +1,7 @@
 """What things cost: defined scenarios on the emulated stack, counted, multiplied by a price file, and written into a page.
 
-`python -m infra.cost` writes the tables of docs/cost.md; `--check` says what of the exact ones is no longer so.
+`python -m infra.cost` writes the tables of docs/cost.md, and the price of an idle month where `aion deploy` reads it; `--check`
+says what of the exact ones is no longer so.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from typing import Any
 import httpx
 import yaml
 
+from aion_core.deploy import price as idle_price
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
 from infra.metering import Meter
@@ -31,6 +33,7 @@ from infra.metering import Meter
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "cost.md"
 PRICES = ROOT / "infra" / "prices.toml"
+IDLE = idle_price.PAGE
 BEGIN, END = "<!-- counted: `make cost` writes what follows -->", "<!-- counted -->"
 
 AGENT = """
@@ -264,11 +267,11 @@ class _AnyTag(yaml.SafeLoader):
 _AnyTag.add_multi_constructor("!", lambda loader, suffix, node: None)
 
 
-def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
-    """Return the table of what a month costs in which nobody asks for anything."""
+def idle_rows(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> dict[str, float]:
+    """Return what a month costs in which nobody asks for anything, by what is paid for."""
     sweep, month, million, made = SCENARIOS[-1], prices["month"], prices["million"], of_the_stack()
     swept = price(sweep, counted[sweep.name], prices) * SWEEPS_A_MONTH / 1e6
-    rows = {
+    return {
         f"the sweep, {SWEEPS_A_MONTH:,} times": swept,
         f"Lambda's own polls of the two queues, {POLLS_A_MONTH:,}": POLLS_A_MONTH * million["sqs"] / 1e6,
         f"KMS keys, {made['keys']} (one less with CredentialsKey, one with AlarmTopic)": made["keys"] * month["key"],
@@ -277,6 +280,11 @@ def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
         f"dashboards, {made['dashboards']} (the first three of an account are free)": made["dashboards"]
         * month["dashboard"],
     }
+
+
+def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
+    """Return the table of what a month costs in which nobody asks for anything."""
+    rows = idle_rows(counted, prices)
     total = f"| **together** | **{sum(rows.values()):.2f}** |"
     return [
         f"| an idle month | {prices['currency']} |",
@@ -284,6 +292,16 @@ def idle(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
         *(f"| {name} | {cost:.2f} |" for name, cost in rows.items()),
         total,
     ]
+
+
+def idle_data(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
+    """Return the price of an idle month as `aion deploy` reads it."""
+    rows = {name: round(cost, 2) for name, cost in idle_rows(counted, prices).items()}
+    about = {name: prices[name] for name in ("date", "region", "currency")}
+    told = {**about, "together": round(sum(idle_rows(counted, prices).values()), 2), "rows": rows}
+    # A key or a topic that is given is not made, and the stack has a KMS key less.
+    told["less"] = dict.fromkeys(("CredentialsKey", "AlarmTopic"), prices["month"]["key"])
+    return json.dumps(told, indent=2) + "\n"
 
 
 def written(page: str) -> str:
@@ -324,6 +342,7 @@ def main(arguments: list[str] | None = None) -> int:
         PAGE.write_text(
             f"{head}{BEGIN}\n\n{tables(counted, prices)}\n\n{END}{tail.partition(END)[2]}", encoding="utf-8"
         )
+        IDLE.write_text(idle_data(counted, prices), encoding="utf-8")
         return 0
     known = {_name(row): row for row in written(page).splitlines()}
     # What depends on time was counted when the page was written.
@@ -333,6 +352,10 @@ def main(arguments: list[str] | None = None) -> int:
     wrong = [row for row in rows if _name(row) not in inexact and not alike(row, known.get(_name(row), ""))]
     for row in wrong:
         print(f"docs/cost.md does not say (run `make cost`): {row}", file=sys.stderr)
+    shipped = IDLE.read_text(encoding="utf-8") if IDLE.is_file() else ""
+    if idle_data(counted, prices) != shipped:
+        wrong.append(IDLE.name)
+        print(f"{IDLE.name} is not the price of today (run `make cost`)", file=sys.stderr)
     return 1 if wrong else 0
 
 

@@ -31,6 +31,7 @@ def clock() -> ManualClock:
 FIRST = (
     "tests/simulation/test_simulation.py",
     "tests/house/test_house.py",
+    "tests/e2e/test_deploy.py",
     "tests/e2e/test_deployed.py",
     "tests/e2e/test_sam.py",
     "tests/unit/wire/test_variations.py",

@@ -63,21 +63,29 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
     from aion_core.cli.checks import here
 
     deployed = bool(url or deployment.stack or deployment.given)
-    declared, said = here.read(config)
-    agents = declared.agents if declared is not None else {}
     if not deployed:
         yield from here.machine(port)
-        yield from said
-        variables, told = here.environment(config)
-        yield from told
-        with _set(variables):
-            yield from here.load(declared) if declared is not None else ()
-        yield from here.package(config) if config.is_file() else ()
+        yield from of_project(config)
         yield from () if no_template else here.template(_project())
         return
+    declared, said = here.read(config)
+    agents = declared.agents if declared is not None else {}
     # Of an aion.yaml that is not here nothing is known, and nothing need be.
     yield from said if config.is_file() else ()
     yield from asyncio.run(_told(_deployed(url, deployment, config, agents)))
+
+
+def of_project(config: Path) -> Iterator[Check]:
+    """Look at what aion.yaml declares, at its agents' code and variables, and at the files that a package would hold."""
+    from aion_core.cli.checks import here
+
+    declared, said = here.read(config)
+    yield from said
+    variables, told = here.environment(config)
+    yield from told
+    with _set(variables):
+        yield from here.load(declared) if declared is not None else ()
+    yield from here.package(config) if config.exists() else ()
 
 
 async def _deployed(

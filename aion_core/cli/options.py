@@ -1,17 +1,21 @@
 """Options that several commands have: which aion.yaml, which deployment, and as whom AWS is asked."""
 
 import functools
+import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aion_core.errors import ConfigurationError
 from aion_core.settings import WEB_ADDRESS, Settings
+
+if TYPE_CHECKING:
+    from aion_core.deploy.samconfig import SamConfig
 
 Command = Callable[..., Any]
 
@@ -129,15 +133,15 @@ def aws(command: Command) -> Command:
     def with_aws(
         *arguments: Any, profile: str | None, region: str | None, endpoint_url: str | None, **options: Any
     ) -> Any:
-        with _asking(profile, region, endpoint_url):
+        with asking(profile, region, endpoint_url):
             return command(*arguments, **options)
 
     return with_aws
 
 
 @contextmanager
-def _asking(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
-    """Let AWS's SDK find what the options say, where it looks for everything else."""
+def asking(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
+    """Let AWS's SDK find what the options say, where it looks for everything else, until the block ends."""
     said = {
         "AWS_PROFILE": profile,
         "AWS_REGION": region,
@@ -158,3 +162,24 @@ def _asking(profile: str | None, region: str | None, endpoint_url: str | None) -
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def local(command: Command) -> Command:
+    """Have the command say, in one sentence, that it needs the extra `local`, which a function's package has not."""
+
+    @functools.wraps(command)
+    def with_local(*arguments: Any, **options: Any) -> Any:
+        for name in ("tomlkit", "boto3", "httpx"):
+            if importlib.util.find_spec(name) is None:
+                raise ConfigurationError(f"{name} is missing: pip install 'aion-lambda[local]'.")
+        return command(*arguments, **options)
+
+    return with_local
+
+
+def saved_place(saved: "SamConfig") -> tuple[str | None, str | None]:
+    """Return the profile and the region that samconfig.toml says, each where the shell's environment says none."""
+    environ = os.environ
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or saved.get("region")
+    is_named = environ.get("AWS_PROFILE") or environ.get("AWS_ACCESS_KEY_ID")
+    return (None if is_named else saved.get("profile") or None), region or None

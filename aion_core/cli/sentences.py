@@ -46,6 +46,8 @@ def sentence(error: AionError) -> str:
         return str(error)
     operation, _, code = str(error).rpartition(": ")
     said = SENTENCES.get(code)
+    if said is None and (reason := getattr(error, "reason", "")):
+        return f"AWS has refused ({error}): {reason}"
     if said is None:
         return f"AWS has refused: {error}." if operation else f"AWS has failed: {error}."
     return said.replace(_FORBIDDEN, f"{_FORBIDDEN} ({operation})") if operation else said

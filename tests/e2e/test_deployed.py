@@ -17,13 +17,15 @@ import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import Message, Part, Role, SendMessageRequest
 from botocore.credentials import Credentials as AwsCredentials
+from click.testing import CliRunner
 
 from aion_core.aws.queues import body_of, push_body_of
+from aion_core.cli.smoke import smoke
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
 from aion_core.protocol.types import TaskState
-from aion_core.smoke import __main__ as smoke
 from aion_core.smoke.credentials import Credentials, Signer
+from aion_core.smoke.report import CHECKS
 from aion_core.tasks import projection
 from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
 from tests.support.listening import free_port
@@ -68,7 +70,7 @@ Checked = Callable[..., dict[str, tuple[str, str]]]
 
 
 @pytest.fixture
-def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Checked:
+def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
     """What `make smoke` says of each check, and its exit code as that of `exit`."""
     for name, value in {**CALLER, "SIGN": REGION, "PATIENCE": PATIENCE}.items():
         monkeypatch.setenv(name, value)
@@ -76,11 +78,10 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     def checked(agent: str = "slow", **variables: str) -> dict[str, tuple[str, str]]:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        capsys.readouterr()
-        code = smoke.main([stack.front.url, *(["--agent", agent] if agent else [])])
-        lines = capsys.readouterr().out.splitlines()[1:]
+        done = CliRunner().invoke(smoke, [stack.front.url, *(["--agent", agent] if agent else [])])
+        lines = done.stdout.splitlines()[1:]
         said = {line.split()[1]: (line.split()[0], line) for line in lines if line[0] not in "0123456789"}
-        return {**said, "exit": (str(code), lines[-1])}
+        return {**said, "exit": (str(done.exit_code), lines[-1])}
 
     return checked
 
@@ -97,7 +98,7 @@ def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
     before = len(stack.handed)
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
     lines = done.stdout.splitlines()
-    assert [line.split()[:2] for line in lines[1:-1]] == [["ok", name] for name in smoke.CHECKS], done.stdout
+    assert [line.split()[:2] for line in lines[1:-1]] == [["ok", name] for name in CHECKS], done.stdout
     assert (done.returncode, lines[-1], done.stderr) == (0, "7 ok", "")
     assert "with an AWS signature for execute-api" in lines[0]
     handed = {function for function, _ in stack.handed[before:]}

@@ -114,6 +114,14 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
         stack = DeployedStack(endpoint, front, folder, physical_ids, configurations)
         for name in FUNCTIONS:
             _unpacked(name, folder / name, aion_yaml, agents)
+        until_the_end.enter_context(running(stack))
+        yield stack
+
+
+@contextmanager
+def running(stack: DeployedStack) -> Iterator[None]:
+    """Run the four functions of the stack, each of the unpacked packages in its `code`, until the block ends."""
+    with ExitStack() as until_the_end:
         until_the_end.enter_context(_streaming_api(stack))
         for name in FUNCTIONS[1:]:
             stack.urls[name] = until_the_end.enter_context(running_alone(stack, name))
@@ -121,7 +129,7 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
         for poller in pollers:
             poller.start()
         until_the_end.callback(lambda: [poller.stop() for poller in pollers])
-        yield stack
+        yield
 
 
 @contextmanager

@@ -12,6 +12,10 @@ import threading
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack.app import app
+from ministack.services.cloudformation import _stacks as stacks
+from ministack.services.cloudformation.provisioners import _RESOURCE_HANDLERS as RESOURCES
+from ministack.services.cloudformation.provisioners import _nested_stack_lookup_name as name_of_nested
+from ministack.services.cloudformation.stacks import _add_event as add_event
 
 
 def end_with_parent() -> None:
@@ -20,6 +24,55 @@ def end_with_parent() -> None:
     os._exit(0)
 
 
+def accept_what_is_not_emulated() -> None:
+    """Let CloudFormation accept what ministack lacks: CodeDeploy, which shifts traffic, and alarms on expressions.
+
+    A CodeDeploy resource gets a name and nothing else. An alarm on an expression becomes one on a metric that nobody sends.
+    """
+    nothing = {
+        "create": lambda logical_id, props, stack_name: (f"{stack_name}-{logical_id}", {}),
+        "update": lambda physical_id, *_: (physical_id, {}),
+        "delete": lambda *_: None,
+    }
+    RESOURCES.setdefault("AWS::CodeDeploy::Application", nothing)
+    RESOURCES.setdefault("AWS::CodeDeploy::DeploymentGroup", nothing)
+    alarm = RESOURCES["AWS::CloudWatch::Alarm"]
+    create, update = alarm["create"], alarm["update"]
+    alarm["create"] = lambda logical_id, props, stack_name: create(logical_id, _on_a_metric(props), stack_name)
+    alarm["update"] = lambda physical_id, old, new, *more: update(
+        physical_id, _on_a_metric(old), _on_a_metric(new), *more
+    )
+
+
+def keep_what_nested_stacks_retain() -> None:
+    """Let a nested stack's deletion respect DeletionPolicy, as that of an outermost one does in ministack."""
+    nested = RESOURCES["AWS::CloudFormation::Stack"]
+    delete = nested["delete"]
+
+    def delete_nested(physical_id: str, properties: dict[str, object]) -> None:
+        stack = stacks.get(name_of_nested(physical_id)) or {}
+        declared = (stack.get("_template") or {}).get("Resources") or {}
+        for name, resource in list(stack.get("_resources", {}).items()):
+            if declared.get(name, {}).get("DeletionPolicy") in ("Retain", "RetainExceptOnCreate"):
+                identified = {"physical_id": resource["PhysicalResourceId"]}
+                add_event(
+                    stack["StackId"], stack["StackName"], name, resource["ResourceType"], "DELETE_SKIPPED", **identified
+                )
+                del stack["_resources"][name]
+        delete(physical_id, properties)
+
+    nested["delete"] = delete_nested
+
+
+def _on_a_metric(alarm: dict[str, object]) -> dict[str, object]:
+    if "Metrics" not in alarm:
+        return alarm
+    plain = {"Namespace": "none", "MetricName": "none", "Statistic": "Sum", "Period": 60}
+    return {**{name: value for name, value in alarm.items() if name != "Metrics"}, **plain}
+
+
+accept_what_is_not_emulated()
+keep_what_nested_stacks_retain()
 config = Config()
 config.bind = [f"fd://{sys.argv[1]}"]
 config.loglevel = "WARNING"

@@ -1,4 +1,4 @@
-"""Whom `make smoke` asks as: what its credentials say is what aion's own layer in front admits."""
+"""Whom `aion smoke` asks as: what its credentials say is what aion's own layer in front admits."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,10 +7,11 @@ import httpx
 import pytest
 from a2a.types import AgentCard
 from argon2 import PasswordHasher
+from click.testing import CliRunner
 
 from aion_core.auth.api_keys import make_key
 from aion_core.auth.declaration import ApiKey, Basic
-from aion_core.smoke import __main__ as smoke
+from aion_core.cli.smoke import smoke
 from aion_core.smoke.credentials import Credentials, NoCredentials, is_of_aws
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
@@ -23,7 +24,7 @@ ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
 
 @asynccontextmanager
 async def asking(door: Door, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
-    """A client as `make smoke` makes it, when it has read a card that names the header."""
+    """A client as `aion smoke` makes it, when it has read a card that names the header."""
     credentials = Credentials.from_environ(environ, HERE, "auto")
     card = AgentCard()
     if header:
@@ -100,18 +101,17 @@ def test_a_key_that_no_header_takes_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [([], "URL=… has to say where the deployment is"), ([HERE, "--only", "card,pull"], "there is no check pull")],
+    [([], "URL has to say where the deployment is"), ([HERE, "--only", "card,pull"], "there is no check pull")],
 )
-def test_what_it_cannot_check_it_says(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
-) -> None:
-    monkeypatch.delenv("URL", raising=False)
-    with pytest.raises(SystemExit) as ended:
-        smoke.main(arguments)
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+def test_what_it_cannot_check_it_says(monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str) -> None:
+    for name in ("URL", "AION_STACK"):
+        monkeypatch.delenv(name, raising=False)
+    done = CliRunner().invoke(smoke, arguments)
+    assert done.exit_code == 2
+    assert told in done.stderr
 
 
-def test_where_nothing_answers_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert smoke.main(["http://127.0.0.1:9", "--sign", "off"]) == 2
-    assert "All connection attempts failed. Nothing else was checked" in capsys.readouterr().out
+def test_where_nothing_answers_it_says_so() -> None:
+    done = CliRunner().invoke(smoke, ["http://127.0.0.1:9", "--sign", "off"])
+    assert done.exit_code == 2
+    assert "All connection attempts failed. Nothing else was checked" in done.stdout

@@ -1,4 +1,4 @@
-"""What `make smoke` says where it finds no agent of ours, or is told something that cannot be."""
+"""What `aion smoke` says where it finds no agent of ours, or is told something that cannot be."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,9 +6,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+from click.testing import CliRunner, Result
 
-from aion_core.smoke import __main__ as smoke
+from aion_core.cli.smoke import smoke
 from tests.support.listening import free_port
+
+
+def smoked(*arguments: str) -> Result:
+    return CliRunner().invoke(smoke, arguments)
 
 
 @contextmanager
@@ -40,24 +45,24 @@ def answering(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("URL", "AGENT", "TOKEN", "API_KEY", "BASIC", "ONLY", "SIGN"):
+    for name in ("URL", "AGENT", "TOKEN", "API_KEY", "BASIC", "ONLY", "SIGN", "AION_STACK"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(
     "url", ["", "agents.example.com", "http://", "https:///dev", "http://127.0.0.1:port", "ftp://a"]
 )
-def test_what_is_no_url_is_asked_for_again(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        smoke.main([url])
-    assert left.value.code == 2
-    assert "URL=… has to say where the deployment is, as https://…" in capsys.readouterr().err
+def test_what_is_no_url_is_asked_for_again(url: str) -> None:
+    done = smoked(url)
+    assert done.exit_code == 2
+    assert "has to say where the deployment is, as https://…" in done.stderr
 
 
-def test_where_nothing_answers_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_answers_that_is_said() -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    assert smoke.main([url]) == 2
-    told = capsys.readouterr().out.splitlines()[-1]
+    done = smoked(url)
+    assert done.exit_code == 2
+    told = done.stdout.splitlines()[-1]
     assert told.startswith(f"FAILED   card       nothing answers at {url}/.well-known/agent-card.json: ")
     assert told.endswith("Nothing else was checked")
 
@@ -74,12 +79,11 @@ def test_where_nothing_answers_that_is_said(capsys: pytest.CaptureFixture[str]) 
         (500, b'{"error": "down"}', 'was answered with 500: {{"error": "down"}}'),
     ],
 )  # fmt: skip
-def test_a_server_that_is_no_agent_is_told_from_one_and_asked_no_more(
-    status: int, body: bytes, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_is_no_agent_is_told_from_one_and_asked_no_more(status: int, body: bytes, told: str) -> None:
     with answering(status, body) as (url, asked):
-        assert smoke.main([url]) == 2
-    said = capsys.readouterr().out.splitlines()
+        done = smoked(url)
+    assert done.exit_code == 2
+    said = done.stdout.splitlines()
     assert len(said) == 2
     assert told.format(url=url) in said[-1]
     assert said[-1].endswith("Nothing else was checked")

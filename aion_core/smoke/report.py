@@ -1,18 +1,16 @@
-"""`make smoke URL=…`: whether a deployed agent does what the official client asks of it; a line for each check."""
+"""The checks of `aion smoke`, one after the other: a line for each, and what is mostly behind a failure."""
 
-import argparse
 import asyncio
 import json
-import os
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import httpx
 from a2a.client.errors import A2AClientError
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
-from aion_core.smoke import checks, options, push
+from aion_core.smoke import checks, push
 from aion_core.smoke.credentials import Credentials, NoCredentials
 from aion_core.smoke.deployment import Deployment, Failed, Skipped, reached, read_card
 
@@ -25,6 +23,7 @@ CHECKS: dict[str, Callable[..., Awaitable[str]]] = {
     "webhooks": push.configs,
     "push": push.delivery,
 }
+TEXT = "Say hello, and count from one to twenty in words, slowly, one to a line."
 HINTS = {
     401: "TOKEN=…, API_KEY=… or BASIC=… has to be what the agent's card asks for; see docs/security.md",
     403: "whoever asks may not: is it signed, and may the signer call it?",
@@ -62,35 +61,52 @@ class Report:
         print(f"{verdict:8} {name:10} {' '.join(why.split())}", flush=True)
 
 
-async def check(given: argparse.Namespace, credentials: Credentials) -> int:
-    """Check what is asked for; return the exit code."""
-    deployment = given.url.rstrip("/")
-    url = f"{deployment}/agents/{given.agent}" if given.agent else deployment
+@dataclass(frozen=True)
+class Asked:
+    """What is checked, and by which message."""
+
+    url: str
+    """Where the deployment is."""
+    agent: str = ""
+    """The id of an agent; "" is the one at the deployment's root."""
+    text: str = TEXT
+    webhook: str = ""
+    webhook_port: int = 8765
+    only: Sequence[str] = ()
+    """Names of checks; all where none is named."""
+    patience: float = 300.0
+    """How many seconds each check may take."""
+
+
+async def check(asked: Asked, credentials: Credentials) -> int:
+    """Make the checks and print a line for each; return the exit code: 1 if one failed, 2 if nothing could be checked."""
+    deployment = asked.url.rstrip("/")
+    url = f"{deployment}/agents/{asked.agent}" if asked.agent else deployment
     report = Report()
     print(f"{url}, with {credentials}", flush=True)
-    async with httpx.AsyncClient(auth=credentials, timeout=given.patience) as http:
+    async with httpx.AsyncClient(auth=credentials, timeout=asked.patience) as http:
         try:
             card = await read_card(url, http, credentials)
             if not card.supported_interfaces:
                 raise ValueError("it offers no interface")
         except (A2AClientError, NoCredentials, ValueError) as error:
-            report.say("FAILED", "card", f"{_why_no_card(error, url)}. Nothing else was checked")
+            report.say("FAILED", "card", f"{why_no_card(error, url)}. Nothing else was checked")
             return 2
-        agent = reached(url, deployment, card, http, text=given.text, patience=given.patience)
-        for name in given.only:
-            await report.on(name, _made(name, agent, given), given.patience)
+        agent = reached(url, deployment, card, http, text=asked.text, patience=asked.patience)
+        for name in asked.only or CHECKS:
+            await report.on(name, _made(name, agent, asked), asked.patience)
     print(", ".join(f"{number} {verdict}" for verdict, number in report.counts.items() if number))
     return 1 if report.counts["FAILED"] else 0
 
 
-def _made(name: str, agent: Deployment, given: argparse.Namespace) -> Awaitable[str]:
+def _made(name: str, agent: Deployment, asked: Asked) -> Awaitable[str]:
     made = CHECKS[name]
     if name == "push":
-        made = partial(made, url=given.webhook, port=given.webhook_port)
+        made = partial(made, url=asked.webhook, port=asked.webhook_port)
     return made(agent)
 
 
-def _why_no_card(error: BaseException, url: str) -> str:
+def why_no_card(error: BaseException, url: str) -> str:
     """Return why there is no card of an agent there."""
     cause, card = error.__cause__, f"{url}{AGENT_CARD_WELL_KNOWN_PATH}"
     if isinstance(error, NoCredentials):
@@ -122,18 +138,3 @@ def _body(response: httpx.Response) -> str:
         return str(json.loads(text)["error"]["message"])
     except (ValueError, LookupError, TypeError):
         return "" if text.lstrip().startswith("<") else text[:200]
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Check the deployment that the command line and the environment name."""
-    given = options.read(arguments, os.environ, __doc__ or "", list(CHECKS))
-    try:
-        credentials = Credentials.from_environ(os.environ, given.url, given.sign)
-    except NoCredentials as error:
-        print(f"smoke: {error}", file=sys.stderr)
-        return 2
-    return asyncio.run(check(given, credentials))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,73 @@
+"""`aion logs`: what a deployment's functions log, for people; as it comes, with -f."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from aion_core.cli import options
+from aion_core.cli.stack_option import stack as stack_option
+
+if TYPE_CHECKING:
+    from aion_core.deploy.logs import Line
+
+COLOURS = {"ERROR": "red", "CRITICAL": "red", "WARNING": "yellow", "DEBUG": "bright_black"}
+
+
+def _since(_: click.Context, __: click.Parameter, given: str) -> int:
+    from aion_core.deploy.logs import seconds
+
+    try:
+        return seconds(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(
+    short_help="Print what a deployment's functions log.",
+    epilog="""\b
+Examples:
+  aion logs --stack aion-dev --since 15m
+  aion logs --stack aion-dev --task 0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11
+  aion logs --stack aion-dev -f --function task""",
+)
+@options.local
+@options.aws
+@stack_option
+@click.option("--task", default="", help="Only the lines of this task, of all functions.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what is logged from now on; Ctrl-C ends it.")
+@click.option("--since", default="1h", show_default=True, callback=_since, help="How far back: 90s, 15m, 1h, 2d.")
+@click.option(
+    "--function",
+    "functions",
+    multiple=True,
+    type=click.Choice(["api", "task", "push", "sweep"]),
+    help="Only this function's; more than one may be named.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the lines as they were logged, for programs.")
+def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follow: bool, as_json: bool) -> None:
+    """Print the lines of the functions' log groups, oldest first, with task, context and agent; tracebacks below theirs."""
+    from aion_core.deploy import logs as groups
+
+    named = functions or groups.FUNCTIONS
+    start = int((time.time() - since) * 1000)
+    if not follow:
+        for line in groups.read(stack, named, since=start, task=task):
+            _print(line, as_json=as_json)
+        return
+    try:
+        for line in groups.follow(stack, named, since=start, task=task):
+            _print(line, as_json=as_json)
+    except KeyboardInterrupt:
+        click.echo()
+
+
+def _print(line: "Line", *, as_json: bool) -> None:
+    from aion_core.deploy.log_lines import rendered
+
+    if as_json:
+        click.echo(line.text)
+        return
+    level, text = rendered(line)
+    if text:
+        click.echo(click.style(text, fg=COLOURS[level]) if level in COLOURS else text)

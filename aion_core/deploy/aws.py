@@ -1,0 +1,55 @@
+"""Calls AWS as an operator does: patiently, with AWS's own words of what went wrong."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from aion_core.deploy.errors import AwsRefused
+from aion_core.errors import StoreUnavailable
+
+_CONFIG = Config(connect_timeout=5, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 6})
+# An emulator answers at an address, not at a bucket's own name.
+_CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
+
+
+def client_of(service: str) -> Any:
+    """Return a boto3 client of the service, from the environment; raises StoreUnavailable without region or profile."""
+    config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
+    return _named(lambda: boto3.session.Session().client(service, config=config))  # type: ignore[call-overload]
+
+
+def call(operation: Callable[..., Any], **parameters: Any) -> dict[str, Any]:
+    """Call the operation; raises AwsRefused with AWS's own reason, or StoreUnavailable."""
+    answer: dict[str, Any] = _named(lambda: operation(**parameters))
+    return answer
+
+
+def listed(client: Any, operation: str, field: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+    """Yield each element of a list that AWS answers by pages; raises what `call` raises."""
+    pages = iter(client.get_paginator(operation).paginate(**parameters))
+    while (page := _named(lambda: next(pages, None))) is not None:
+        yield from page.get(field) or []
+
+
+def region() -> str:
+    """Return the region that the environment and the profile name; "" if neither does."""
+    return str(_named(lambda: boto3.session.Session().region_name) or "")
+
+
+def account() -> str:
+    """Return the account that the credentials belong to; raises AwsRefused or StoreUnavailable."""
+    return str(call(client_of("sts").get_caller_identity)["Account"])
+
+
+def _named(asks: Callable[[], Any]) -> Any:
+    try:
+        return asks()
+    except ClientError as error:
+        said = error.response.get("Error", {})
+        raise AwsRefused(error.operation_name, said.get("Code", ""), said.get("Message", "")) from error
+    except BotoCoreError as error:
+        raise StoreUnavailable(type(error).__name__) from error

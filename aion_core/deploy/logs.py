@@ -1,0 +1,107 @@
+"""Reads the log groups of a deployment's functions, once or as long as somebody follows them."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aion_core.deploy.aws import client_of, listed
+from aion_core.deploy.errors import AwsRefused
+from aion_core.errors import ConfigurationError
+
+FUNCTIONS = ("api", "task", "push", "sweep")
+PAUSE_SECONDS = 2.0
+LATE_MS = 10_000
+"""A line may reach CloudWatch so much later than its time says; what was read already is not told again."""
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a function's log."""
+
+    at: int
+    """Milliseconds since 1970."""
+    function: str
+    text: str
+    id: str
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the line says as JSON; {} for a line that is none."""
+        try:
+            said = json.loads(self.text)
+        except ValueError:
+            return {}
+        return said if isinstance(said, dict) else {}
+
+
+def group(stack: str, function: str) -> str:
+    """Return the log group of a function (template.yaml, infra/roles.yaml)."""
+    return f"/aws/lambda/{stack}-{function}"
+
+
+def seconds(text: str) -> int:
+    """Return the seconds of `90s`, `15m`, `1h` or `2d`; raises ValueError for anything else."""
+    found = re.fullmatch(r"(\d+)([smhd])", text)
+    if not found:
+        raise ValueError(f"{text!r} has to be a number with s, m, h or d, such as 15m.")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") -> list[Line]:
+    """Return the lines from `since` (milliseconds) on, oldest first; only those of a task if one is named.
+
+    Raises ConfigurationError if none of the functions has a log group.
+    """
+    client = client_of("logs")
+    found: list[Line] = []
+    missing = 0
+    for function in functions:
+        try:
+            found += _lines(client, stack, function, since, task)
+        except AwsRefused as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            missing += 1
+    if missing == len(functions):
+        raise ConfigurationError(
+            f"There is no log group {group(stack, functions[0])} in this account and region. --stack, --region and "
+            "--profile say where to look."
+        )
+    return sorted(found, key=lambda line: line.at)
+
+
+def follow(
+    stack: str,
+    functions: Sequence[str],
+    *,
+    since: int,
+    task: str = "",
+    pause: Callable[[], None] = lambda: time.sleep(PAUSE_SECONDS),
+) -> Iterator[Line]:
+    """Yield the lines from `since` on, and those that follow, without end; `pause` is called between two looks."""
+    told: dict[str, int] = {}
+    newest = since
+    while True:
+        for line in read(stack, functions, since=max(since, newest - LATE_MS), task=task):
+            if line.id not in told:
+                told[line.id] = line.at
+                newest = max(newest, line.at)
+                yield line
+        told = {line: at for line, at in told.items() if at >= newest - LATE_MS}
+        pause()
+
+
+def _lines(client: Any, stack: str, function: str, since: int, task: str) -> Iterator[Line]:
+    asked = {"logGroupName": group(stack, function), "startTime": since}
+    if task:
+        asked["filterPattern"] = f"{{ $.task_id = {json.dumps(task)} }}"
+    for event in listed(client, "filter_log_events", "events", **asked):
+        line = Line(event["timestamp"], function, event["message"].rstrip(), event.get("eventId", ""))
+        # An emulator may not know patterns of JSON.
+        if not task or line.fields.get("task_id") == task:
+            yield line

@@ -1,0 +1,128 @@
+"""samconfig.toml: what it says of an environment, and answers written into it with its comments left as they are."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import Array, Table
+
+from aion_core.errors import ConfigurationError
+
+DEFAULT = "default"
+_OVERRIDES = "parameter_overrides"
+_PLAIN = re.compile(r"[^\s\"'\\]+")
+
+
+@dataclass
+class SamConfig:
+    """An environment of a samconfig.toml."""
+
+    path: Path
+    environment: str
+    _document: tomlkit.TOMLDocument
+
+    @classmethod
+    def read(cls, path: Path, environment: str = DEFAULT) -> "SamConfig":
+        """Read the file; a missing one says nothing.
+
+        Raises ConfigurationError if it is no TOML, or has no environment of this name.
+        """
+        try:
+            document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.is_file() else tomlkit.document()
+        except TOMLKitError as error:
+            raise ConfigurationError(f"{path} is not valid TOML: {error}.") from error
+        known = [name for name, section in document.items() if isinstance(section, Mapping)]
+        if environment not in known and environment != DEFAULT:
+            named = ", ".join(known) or "no environment at all"
+            raise ConfigurationError(f"{path.name} has no environment {environment!r}; it has {named}.")
+        return cls(path, environment, document)
+
+    def get(self, name: str, command: str = "deploy") -> str:
+        """Return what the environment says of an option of a command; "" if it says nothing."""
+        for section in (command, "global"):
+            value = self._section(section).get(name)
+            if value is not None:
+                return str(value)
+        return ""
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The template's parameters that `sam deploy` is given, by name; raises ConfigurationError for what is none."""
+        value = self._section("deploy").get(_OVERRIDES, [])
+        words = [str(each) for each in value] if isinstance(value, list) else shlex.split(str(value))
+        try:
+            return parameters(words)
+        except ValueError as error:
+            raise ConfigurationError(f"{self.path.name}, {_OVERRIDES} of {self.environment}: {error}") from error
+
+    def remember(self, options: Mapping[str, str], given: Mapping[str, str]) -> None:
+        """Write options of `sam deploy`, and the template's parameters, into the environment; all else stays as it is."""
+        if not options and not given:
+            return
+        table = self._deploy()
+        for name, value in options.items():
+            table[name] = value
+        if given:
+            _write(table, {**self.parameters, **given}, set(given))
+        self.path.write_text(tomlkit.dumps(self._document), encoding="utf-8")
+
+    def _section(self, command: str) -> Mapping[str, Any]:
+        found: Any = self._document
+        for name in (self.environment, command, "parameters"):
+            found = found.get(name, {})
+        return found if isinstance(found, Mapping) else {}
+
+    def _deploy(self) -> Table:
+        """Return the table of `sam deploy`, made if it is not there."""
+        self._document.setdefault("version", 0.1)
+        found: Any = self._document
+        for name in (self.environment, "deploy", "parameters"):
+            if name not in found:
+                found[name] = tomlkit.table(is_super_table=name != "parameters")
+            found = found[name]
+        table: Table = found
+        return table
+
+
+def parameters(words: Iterable[str]) -> dict[str, str]:
+    """Return parameters by name, of words such as `Stage=dev`; raises ValueError for a word that is none."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z0-9]+", name):
+            raise ValueError(f"{word!r} has to be NAME=VALUE.")
+        if len(value) >= 2 and value[0] == value[-1] == '"':
+            value = re.sub(r"\\(.)", r"\1", value[1:-1])
+        found[name] = value
+    return found
+
+
+def word(name: str, value: str) -> str:
+    """Return a parameter as SAM CLI reads it: quoted where it has to be."""
+    if _PLAIN.fullmatch(value):
+        return f"{name}={value}"
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}="{escaped}"'
+
+
+def _write(table: Table, wanted: Mapping[str, str], changed: set[str]) -> None:
+    """Put the changed parameters into the array, each in the place of its older value."""
+    array = table.get(_OVERRIDES)
+    if not isinstance(array, Array):
+        array = tomlkit.array()
+        array.extend(word(name, value) for name, value in wanted.items())
+        table[_OVERRIDES] = array
+        return
+    places = {str(each).partition("=")[0]: place for place, each in enumerate(array)}
+    for name in sorted(changed):
+        if name in places:
+            array[places[name]] = word(name, wanted[name])
+        elif "\n" in array.as_string():
+            array.add_line(word(name, wanted[name]), indent="  ")
+        else:
+            array.append(word(name, wanted[name]))

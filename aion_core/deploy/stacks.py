@@ -1,0 +1,196 @@
+"""A stack as CloudFormation knows it: status, resources of all nested stacks, events, and the first failure."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from aion_core.deploy.aws import call, client_of, listed
+from aion_core.deploy.errors import AwsRefused
+from aion_core.template.file import parsed
+
+NESTED = "AWS::CloudFormation::Stack"
+RETAINED = ("Retain", "RetainExceptOnCreate")
+PAUSE_SECONDS = 2.0
+"""Between two looks at a stack that changes."""
+
+# A resource whose creation CloudFormation itself ended, since another had failed.
+_CONSEQUENCES = ("Resource creation cancelled", "Resource update cancelled")
+
+_IN_PROGRESS = "_IN_PROGRESS"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack."""
+
+    name: str
+    id: str
+    status: str
+    parameters: dict[str, str]
+    outputs: dict[str, str]
+    is_protected: bool
+    """Whether termination protection is on."""
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether an operation is under way."""
+        return self.status.endswith(_IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource of a stack or of one nested in it."""
+
+    path: str
+    """Its logical ids, from the outermost stack on: `State/Table`."""
+    type: str
+    physical_id: str
+    status: str
+    is_retained: bool
+    """Whether the template keeps it when the stack is deleted."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a resource."""
+
+    id: str
+    path: str
+    type: str
+    physical_id: str
+    status: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.status}{self.reason and f': {self.reason}'}"
+
+
+def find(name: str) -> Stack | None:
+    """Return the stack of this name or id, None if there is none; a deleted one is found by its id alone."""
+    try:
+        (found,) = call(client_of("cloudformation").describe_stacks, StackName=name)["Stacks"]
+    except AwsRefused as error:
+        if error.code == "ValidationError" and "does not exist" in error.reason:
+            return None
+        raise
+    return Stack(
+        found["StackName"],
+        found["StackId"],
+        found["StackStatus"],
+        {each["ParameterKey"]: each.get("ParameterValue", "") for each in found.get("Parameters", [])},
+        {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])},
+        bool(found.get("EnableTerminationProtection")),
+    )
+
+
+def deleted(name: str) -> list[str]:
+    """Return the ids of the deleted stacks of this name, the newest first; CloudFormation knows them for 90 days."""
+    found = [
+        each
+        for each in listed(
+            client_of("cloudformation"), "list_stacks", "StackSummaries", StackStatusFilter=["DELETE_COMPLETE"]
+        )
+        # A nested stack has a name of its own.
+        if each["StackName"] == name and not each.get("ParentId")
+    ]
+    return [each["StackId"] for each in sorted(found, key=lambda each: each["CreationTime"], reverse=True)]
+
+
+def resources(stack_id: str, above: str = "") -> Iterator[Resource]:
+    """Yield the resources of the living stack and of those nested in it."""
+    cloudformation = client_of("cloudformation")
+    policies = _policies(cloudformation, stack_id)
+    for each in listed(cloudformation, "list_stack_resources", "StackResourceSummaries", StackName=stack_id):
+        name, physical_id = each["LogicalResourceId"], each.get("PhysicalResourceId", "")
+        path = f"{above}{name}"
+        yield Resource(path, each["ResourceType"], physical_id, each["ResourceStatus"], policies.get(name) in RETAINED)
+        if each["ResourceType"] == NESTED and physical_id:
+            yield from resources(physical_id, f"{path}/")
+
+
+def skipped(stack_id: str, above: str = "") -> Iterator[Resource]:
+    """Yield the resources that the deletion of the stack, or of one nested in it, has left there.
+
+    Events tell it, also of a stack that is deleted: CloudFormation keeps them for 90 days.
+    """
+    nested: dict[str, str] = {}
+    for event in _events(stack_id, above=above):
+        if event.status == "DELETE_SKIPPED":
+            yield Resource(event.path, event.type, event.physical_id, event.status, is_retained=True)
+        # Among a stack's events are its own.
+        if event.type == NESTED and event.physical_id not in ("", stack_id):
+            nested[event.physical_id] = event.path
+    for physical_id, path in nested.items():
+        yield from skipped(physical_id, f"{path}/")
+
+
+def names(stack_id: str) -> set[str]:
+    """Return the logical ids of the stack's own template."""
+    return set(_template(client_of("cloudformation"), stack_id))
+
+
+def _policies(cloudformation: Any, stack_id: str) -> dict[str, str]:
+    """Return what the template says of each resource's deletion."""
+    return {name: each.get("DeletionPolicy", "") for name, each in _template(cloudformation, stack_id).items()}
+
+
+def _template(cloudformation: Any, stack_id: str) -> dict[str, Any]:
+    """Return the resources of the template, as CloudFormation has it after its transforms."""
+    try:
+        body = call(cloudformation.get_template, StackName=stack_id, TemplateStage="Processed")["TemplateBody"]
+    except AwsRefused as error:
+        # One that was never executed has no template.
+        if error.code == "ValidationError":
+            return {}
+        raise
+    document = parsed(body) if isinstance(body, str) else body
+    return document.get("Resources") or {}
+
+
+def last_event(stack_id: str) -> str:
+    """Return the id of the newest event of the stack."""
+    return next((event.id for event in _events(stack_id)), "")
+
+
+def failures(stack_id: str, since: str = "", above: str = "") -> list[Event]:
+    """Return what failed of itself after the event `since`, the first first, in nested stacks where it did there."""
+    found: list[Event] = []
+    for event in reversed(list(_events(stack_id, since, above))):
+        is_own = event.physical_id == stack_id
+        if not event.status.endswith("_FAILED") or event.reason.startswith(_CONSEQUENCES) or is_own:
+            continue
+        below = event.type == NESTED and event.physical_id
+        nested = failures(event.physical_id, above=f"{event.path}/") if below else []
+        found += nested or [event]
+    return found
+
+
+def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[Event]:
+    """Yield the events of the stack, the newest first, down to the event `since`."""
+    for each in listed(client_of("cloudformation"), "describe_stack_events", "StackEvents", StackName=stack_id):
+        if each["EventId"] == since:
+            return
+        yield Event(
+            each["EventId"],
+            f"{above}{each['LogicalResourceId']}",
+            each["ResourceType"],
+            each.get("PhysicalResourceId", ""),
+            each["ResourceStatus"],
+            each.get("ResourceStatusReason", ""),
+        )
+
+
+def settled(stack_id: str, since: str, tell: Callable[[Event], None], *, pause: float = PAUSE_SECONDS) -> Stack:
+    """Wait until no operation is under way on the stack, and return it; `tell` gets each event as it happens."""
+    seen = since
+    while True:
+        # Asked before the events: one that ends the operation is told of then too.
+        stack = find(stack_id)
+        news = list(_events(stack_id, seen))
+        for event in reversed(news):
+            tell(event)
+        seen = news[0].id if news else seen
+        if stack is not None and not stack.is_changing:
+            return stack
+        time.sleep(pause)

@@ -1,0 +1,83 @@
+"""One streamed reply of a deployment, told as it comes."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import httpx
+from a2a.client.errors import A2AClientError
+from a2a.types import Part, StreamResponse, TaskStatus
+from a2a.utils.errors import A2AError
+
+from aion_core.smoke.credentials import Credentials, NoCredentials
+from aion_core.smoke.deployment import Failed, must_not_have_failed, reached, read_card
+from aion_core.smoke.report import explained, why_no_card
+
+TEXT = "Hello, who is there?"
+
+
+@dataclass(frozen=True)
+class FirstReply:
+    """A reply."""
+
+    agent: str
+    """The name on the card."""
+    seconds: float
+    """Until its first words."""
+    is_streamed: bool
+
+
+async def first_reply(
+    url: str, credentials: Credentials, tell: Callable[[str], None], *, text: str = TEXT, patience: float = 120.0
+) -> FirstReply:
+    """Ask the agent at the URL's root, by the official client, and pass on its words; raises Failed, with the reason.
+
+    Its first turn may start two functions, so it may take longer than those that follow.
+    """
+    try:
+        async with httpx.AsyncClient(auth=credentials, timeout=patience) as http:
+            card = await read_card(url, http, credentials)
+            agent = reached(url, url, card, http, text=text, patience=patience)
+            streams = card.capabilities.streaming
+            client = agent.streaming if streams else agent.blocking
+            began, first, last = time.monotonic(), 0.0, None
+            async for event in client.send_message(agent.request()):
+                last = _status(event) or last
+                if (words := _words(event, spoken=bool(first))) and not first:
+                    first = time.monotonic() - began
+                if words:
+                    tell(words)
+            if last is not None:
+                must_not_have_failed(last)
+            if not first:
+                first = time.monotonic() - began
+            return FirstReply(card.name, first, streams)
+    except A2AClientError as error:
+        raise Failed(why_no_card(error, url)) from error
+    except (A2AError, NoCredentials, httpx.HTTPError, ValueError) as error:
+        raise Failed(explained(error)) from error
+
+
+def _words(event: StreamResponse, *, spoken: bool) -> str:
+    """Return the words of an event; those of a status are a repetition once an artifact has had them."""
+    if event.HasField("artifact_update"):
+        return _text(event.artifact_update.artifact.parts)
+    if event.HasField("message"):
+        return _text(event.message.parts)
+    status = _status(event)
+    if spoken or status is None:
+        return ""
+    told = _text(status.message.parts)
+    return told or (
+        _text(part for each in event.task.artifacts for part in each.parts) if event.HasField("task") else ""
+    )
+
+
+def _status(event: StreamResponse) -> TaskStatus | None:
+    if event.HasField("task"):
+        return event.task.status
+    return event.status_update.status if event.HasField("status_update") else None
+
+
+def _text(parts: Iterable[Part]) -> str:
+    return "".join(part.text for part in parts)

@@ -1,0 +1,404 @@
+"""`aion deploy`, `logs` and `destroy` with the real SAM CLI, on an emulated AWS whose CloudFormation makes the real template.
+
+What the emulator lacks is named in tests/support/ministack_program.py and in docs/deploy.md.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tomlkit
+
+from aion_core.deploy import sam_cli
+from aion_core.shipped import shipped
+from infra.sam_local import machine_architecture
+from tests.support import ministack
+from tests.support.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running
+from tests.support.rest_api import rest_api
+from tests.support.runtime_emulator import lambda_python
+from tests.support.sam_project import BUILDS, SamProject
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
+    # The first test waits for SAM, where it is not installed yet, and for four packages.
+    pytest.mark.timeout(900),
+]
+
+AGENT = (Path(__file__).parents[1] / "support" / "agents" / "taking_its_time.py").read_text()
+TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with ministack.serving(f"{SERVICES},kms") as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def project(tmp_path: Path, endpoint: str) -> SamProject:
+    return SamProject.made(tmp_path / "project", endpoint, agent=AGENT)
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProject:
+    """A project whose stack is `standing`, deployed by a flag for the processor that is not the default."""
+    project = SamProject.made(tmp_path_factory.mktemp("deployed") / "project", endpoint, agent=AGENT)
+    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "standing", "--parameter", "Architecture=x86_64")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project
+
+
+def stack_status(project: SamProject, name: str) -> str:
+    try:
+        (found,) = project.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    except project.client("cloudformation").exceptions.ClientError:
+        return ""
+    return str(found["StackStatus"])
+
+
+def outputs(project: SamProject, name: str) -> dict[str, str]:
+    (found,) = project.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
+
+
+# --- From a folder to a streamed reply ---
+
+
+def test_deploy_ends_with_a_streamed_reply(tmp_path: Path, endpoint: str) -> None:
+    project = SamProject.made(tmp_path / "project", endpoint, agent=AGENT, makefile=BUILDS)
+    project.environ["AION_PYTHON"] = lambda_python()[1]
+    with rest_api() as front:
+        chosen = {
+            "BaseUrl": front.url,
+            "Architecture": machine_architecture(),
+            "AwsEndpointUrl": endpoint,
+            "LeaseSeconds": "5",
+        }
+        words = [f"--parameter={name}={value}" for name, value in chosen.items()]
+        first = project.run("deploy", "--yes", "--no-smoke", *words)
+        assert first.returncode == 0, first.stdout + first.stderr
+        assert "counting (agent.py:graph)" in first.stdout
+        assert "ok       deploy: the stack aion-dev is there" in first.stdout
+
+        with running(unpacked(project, front, tmp_path / "unpacked")):
+            again = project.run("deploy", "--yes", *words)
+            assert again.returncode == 0, again.stdout + again.stderr
+            assert "one two three four five\n" in again.stdout
+            assert "ok       first reply: Counting answered, streamed, after " in again.stdout
+            assert f"  URL   {front.url}\n" in again.stdout
+            price = json.loads((shipped() / "aion_core" / "deploy" / "idle_price.json").read_text())
+            assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
+
+            smoked = project.run("smoke", "--stack", "aion-dev", "--only", "card,send,stream")
+            assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "3 ok"), smoked.stdout + smoked.stderr
+
+            refused = project.run("deploy", "--yes", *words, AWS_SECRET_ACCESS_KEY="another")
+            assert refused.returncode == 1
+            assert "FAILED   first reply" in refused.stdout
+            assert "was answered with 403" in refused.stderr
+            assert "aion logs --stack aion-dev" in refused.stderr
+            assert "is deployed." in refused.stdout
+
+
+def unpacked(project: SamProject, front: object, folder: Path) -> DeployedStack:
+    """The functions of the stack, with the packages that `sam build` has left in the project's folder."""
+    found = project.client("cloudformation").describe_stack_resources(StackName="aion-dev")["StackResources"]
+    ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
+    functions = project.client("lambda")
+    configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}
+    for name in FUNCTIONS:
+        shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
+    return DeployedStack(project.endpoint, front, folder, ids, configurations)  # type: ignore[arg-type]
+
+
+# --- Questions ---
+
+
+def test_answers_are_remembered_with_the_comments(project: SamProject) -> None:
+    config = project.folder / "samconfig.toml"
+    config.write_text(config.read_text().replace('stack_name = "aion-dev"\n', ""))
+    before = config.read_text()
+    code, shown = project.typed("deploy", answers=["mine", "ops@example.com", "n"])
+    assert code == 1, shown
+    assert "to create" in shown
+    assert "Deploy mine to account 000000000000, us-east-1?" in shown
+    # Nobody has agreed: no stack is left, and the answers are.
+    assert stack_status(project, "mine") == ""
+    comments = [line for line in before.splitlines() if line.startswith("#")]
+    assert [line for line in config.read_text().splitlines() if line.startswith("#")] == comments
+    saved = tomlkit.parse(config.read_text()).unwrap()["default"]["deploy"]["parameters"]
+    assert saved["stack_name"] == "mine"
+    assert saved["parameter_overrides"][-1] == "AlarmEmail=ops@example.com"
+    # What is answered is not asked again.
+    code, shown = project.typed("deploy", "--no-smoke", answers=["n"])
+    assert (code, "Stack name" in shown, "E-mail" in shown) == (1, False, False), shown
+
+
+def test_declared_callers_are_offered(project: SamProject) -> None:
+    declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
+    (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
+    code, shown = project.typed("deploy", "--stack", "declared", answers=["1", "", "n"])
+    assert code == 1, shown
+    assert "whoever aion.yaml declares, by key" in shown
+    saved = tomlkit.parse((project.folder / "samconfig.toml").read_text()).unwrap()
+    overrides = saved["default"]["deploy"]["parameters"]["parameter_overrides"]
+    assert overrides[-2:] == ['AlarmEmail=""', "ApiAuthorizer=NONE"]
+
+
+def test_secrets_of_aion_yaml_become_rights(project: SamProject) -> None:
+    with (project.folder / "aion.yaml").open("a") as file:
+        file.write("  secrets: {OPENAI_API_KEY: openai}\n")
+    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = project.client("cloudformation").describe_stacks(StackName="secretive")["Stacks"]
+    values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
+    assert values["AgentSecrets"] == "arn:aws:secretsmanager:us-east-1:000000000000:secret:openai-??????"
+    saved = (project.folder / "samconfig.toml").read_text()
+    assert "sk-not-a-real-key" not in done.stdout + done.stderr + saved
+
+
+# --- Without a terminal, and failures ---
+
+
+def test_without_a_terminal_yes_is_required(project: SamProject) -> None:
+    done = project.run("deploy")
+    assert done.returncode == 2
+    assert "say --yes to deploy without a question" in done.stderr
+
+
+def test_deploy_without_template_names_upgrade(project: SamProject) -> None:
+    (project.folder / "template.yaml").unlink()
+    done = project.run("deploy", "--yes")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "aion: There is no template.yaml in this folder. Run `aion upgrade`, which writes it.\n",
+    )
+
+
+def test_deploy_of_unknown_environment_names_the_known(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--env", "staging")
+    assert "samconfig.toml has no environment 'staging'; it has default, dev, prod." in done.stderr
+
+
+def test_broken_agent_stops_before_the_build(project: SamProject) -> None:
+    (project.folder / "agent.py").write_text("import nothing_of_this_name\n")
+    done = project.run("deploy", "--yes", "--stack", "broken")
+    assert done.returncode == 1
+    assert "FAILED   doctor" in done.stdout
+    assert "nothing_of_this_name" in done.stdout
+    assert "Nothing was built, nothing was deployed." in done.stderr
+    assert not (project.folder / ".aws-sam").exists()
+
+
+def test_failed_build_shows_its_lines(project: SamProject) -> None:
+    (project.folder / "Makefile").write_text("build-%:\n\t@echo there is no compiler for this >&2; exit 3\n")
+    done = project.run("deploy", "--yes", "--stack", "unbuilt")
+    assert done.returncode == 1
+    assert "FAILED   build" in done.stdout
+    assert "The packages could not be built." in done.stderr
+    assert "there is no compiler for this" in done.stderr
+    assert len(done.stderr.splitlines()) < 25
+
+
+def test_callers_that_nobody_declares_are_refused(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--stack", "open", "--parameter", "ApiAuthorizer=NONE")
+    assert done.returncode == 1
+    assert "aion.yaml declares nobody: the function would not start" in done.stderr
+
+
+def test_unknown_parameter_is_named(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "AlarmMail=ops@example.com")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "aion: template.yaml has no parameter AlarmMail. Did you mean AlarmEmail?\n",
+    )
+
+
+def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
+    broken = (
+        (project.folder / "infra" / "roles.yaml").read_text().replace("AWS::Logs::LogGroup", "AWS::Logs::NoSuchType")
+    )
+    (project.folder / "infra" / "roles.yaml").write_text(broken)
+    done = project.run("deploy", "--yes", "--stack", "failing")
+    assert done.returncode == 1
+    assert "FAILED   deploy" in done.stdout
+    assert "The stack failing could not be created; it is ROLLBACK_COMPLETE now." in done.stderr
+    assert "    Roles: CREATE_FAILED: Unsupported resource type: AWS::Logs::NoSuchType\n" in done.stderr
+    assert "aion destroy --stack failing --data" in done.stderr
+    again = project.run("deploy", "--yes", "--stack", "failing")
+    assert "aion destroy --stack failing --data" in again.stderr
+    gone = project.run("destroy", "--stack", "failing", "--data", "--yes")
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    assert project.run("destroy", "--stack", "failing").stdout.startswith("Nothing is left of failing.")
+
+
+def test_value_of_a_flag_stays_until_another_is_named(deployed: SamProject) -> None:
+    """SAM sends the stack's own value for what nothing names; what samconfig.toml names goes before it."""
+    chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
+    assert deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing", *chosen).returncode == 0
+    again = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "SlowSeconds=30 stays, from an earlier deployment; samconfig.toml does not name it\n" in again.stdout
+    # What is built fits the processor that the stack keeps.
+    assert "ApiFunction for x86_64\n" in again.stdout
+    (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
+    values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
+    assert (values["SlowSeconds"], values["RequestRate"]) == ("30", "20")
+    unchanged = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
+    assert "ok       changes: none: the stack is up to date\n" in unchanged.stdout
+    assert (unchanged.returncode, "standing is deployed." in unchanged.stdout) == (0, True)
+
+
+# --- Logs ---
+
+
+def log(project: SamProject, function: str, **fields: object) -> None:
+    logs = project.client("logs")
+    group, text = f"/aws/lambda/standing-{function}", json.dumps(fields)
+    streams = {each["logStreamName"] for each in logs.describe_log_streams(logGroupName=group)["logStreams"]}
+    if "one" not in streams:
+        logs.create_log_stream(logGroupName=group, logStreamName="one")
+    event = {"timestamp": int(time.time() * 1000), "message": text}
+    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
+
+
+def test_logs_show_one_task_of_all_functions(deployed: SamProject) -> None:
+    log(deployed, "api", level="INFO", message="A turn begins.", task_id=TASK, agent="counting", location="run:1")
+    log(deployed, "task", level="ERROR", message="The agent failed.", task_id=TASK, exception="Traceback\n  boom")
+    log(deployed, "api", level="INFO", message="Another task's.", task_id="other")
+    log(deployed, "api", _aws={}, Turns=1)
+    log(deployed, "api", type="platform.report", record={"status": "success", "requestId": "r"})
+    shown = deployed.run("logs", "--stack", "standing", "--task", TASK)
+    assert shown.returncode == 0, shown.stderr
+    first, second, *traceback = shown.stdout.splitlines()
+    assert first.endswith(f"api   INFO    A turn begins.  task_id={TASK} agent=counting")
+    assert second.endswith(f"task  ERROR   The agent failed.  task_id={TASK}")
+    assert traceback == ["    Traceback", "      boom"]
+    everything = deployed.run("logs", "--stack", "standing", "--function", "api", "--json").stdout.splitlines()
+    assert [json.loads(line).get("message") for line in everything] == ["A turn begins.", "Another task's.", None, None]
+
+
+def test_logs_follow_what_comes(deployed: SamProject) -> None:
+    following = deployed.process("logs", "--stack", "standing", "-f", "--function", "push")
+    try:
+        log(deployed, "push", level="INFO", message="The first.")
+        assert following.stdout is not None
+        assert "The first." in following.stdout.readline()
+        log(deployed, "push", level="INFO", message="The second.")
+        assert "The second." in following.stdout.readline()
+    finally:
+        following.terminate()
+        following.communicate(timeout=10)
+
+
+def test_logs_of_unknown_stack_say_where_to_look(deployed: SamProject) -> None:
+    done = deployed.run("logs", "--stack", "nowhere")
+    assert done.returncode == 1
+    assert "There is no log group /aws/lambda/nowhere-api" in done.stderr
+
+
+# --- Destroy ---
+
+
+def test_destroy_deletes_nothing_without_consent(deployed: SamProject) -> None:
+    done = deployed.run("destroy", "--stack", "standing", "--data")
+    assert done.returncode == 0
+    assert outputs(deployed, "standing")["TableName"] in done.stdout
+    assert "Nothing was deleted: say --yes" in done.stdout
+    code, shown = deployed.typed("destroy", "--stack", "standing", answers=["another"])
+    assert (code, "Nothing was deleted." in shown) == (1, True)
+    assert stack_status(deployed, "standing").endswith("E_COMPLETE")
+
+
+def test_destroy_respects_protection(deployed: SamProject) -> None:
+    cloudformation, dynamodb = deployed.client("cloudformation"), deployed.client("dynamodb")
+    cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=True)
+    done = deployed.run("destroy", "--stack", "standing", "--yes")
+    assert (done.returncode, "has termination protection. Nothing was deleted." in done.stderr) == (1, True)
+    cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=False)
+    table = outputs(deployed, "standing")["TableName"]
+    dynamodb.update_table(TableName=table, DeletionProtectionEnabled=True)
+    done = deployed.run("destroy", "--stack", "standing", "--data", "--yes")
+    assert (done.returncode, f"The table {table} has deletion protection." in done.stderr) == (1, True)
+    assert stack_status(deployed, "standing").endswith("E_COMPLETE")
+    dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
+
+
+def test_destroy_refuses_a_foreign_stack(project: SamProject) -> None:
+    body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
+    project.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
+    done = project.run("destroy", "--stack", "foreign", "--data", "--yes")
+    assert (done.returncode, "is none of aion's. Nothing was deleted." in done.stderr) == (1, True)
+    assert stack_status(project, "foreign") == "CREATE_COMPLETE"
+
+
+def test_destroy_keeps_data_until_it_is_asked_to(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "kept")
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = outputs(project, "kept")
+    s3, key = project.client("s3"), names["KeyArn"].rpartition("/")[2]
+    for body in (b"1", b"2"):
+        s3.put_object(Bucket=names["BucketName"], Key="kept/profile", Body=body)
+    s3.delete_object(Bucket=names["BucketName"], Key="kept/profile")
+
+    code, shown = project.typed("destroy", "--stack", "kept", answers=["kept"])
+    assert code == 0, shown
+    assert stack_status(project, "kept") == ""
+    for name in (names["TableName"], names["BucketName"], key):
+        assert name in shown
+    assert names["TableName"] in project.client("dynamodb").list_tables()["TableNames"]
+
+    # The stack is gone; what it has left is found by its events.
+    deleted = project.run("destroy", "--stack", "kept", "--data", "--yes")
+    assert deleted.returncode == 0, deleted.stdout + deleted.stderr
+    assert f"bucket {names['BucketName']}: emptied of 3 versions, and deleted" in deleted.stdout
+    assert names["TableName"] not in project.client("dynamodb").list_tables()["TableNames"]
+    assert names["BucketName"] not in [each["Name"] for each in s3.list_buckets()["Buckets"]]
+    assert project.client("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "PendingDeletion"
+    again = project.run("destroy", "--stack", "kept", "--data", "--yes")
+    assert (again.returncode, again.stdout) == (0, "Nothing is left of kept.\n")
+
+
+def test_destroy_goes_on_where_it_was_killed(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "halfway")
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = outputs(project, "halfway")
+    killed = project.process("destroy", "--stack", "halfway", "--data", "--yes")
+    assert killed.stdout is not None
+    assert any("stack halfway: deleted" in line for line in killed.stdout)
+    killed.kill()
+    killed.communicate(timeout=10)
+    again = project.run("destroy", "--stack", "halfway", "--data", "--yes")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert names["BucketName"] not in [each["Name"] for each in project.client("s3").list_buckets()["Buckets"]]
+    assert names["TableName"] not in project.client("dynamodb").list_tables()["TableNames"]
+    assert project.run("destroy", "--stack", "halfway").stdout == "Nothing is left of halfway.\n"
+
+
+# --- Other tools ---
+
+
+def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
+    """What Terraform's aws_cloudformation_stack and CDK's CfnInclude do with the file that `sam package` writes."""
+    command = [sam_cli.command(), "package", "--resolve-s3", "--region", "us-east-1"]
+    command += ["--template-file", ".aws-sam/build/template.yaml", "--output-template-file", "packaged.yaml"]
+    packaged = subprocess.run(command, cwd=deployed.folder, env=deployed.environment(), capture_output=True, text=True)
+    assert packaged.returncode == 0, packaged.stdout + packaged.stderr
+    cloudformation = deployed.client("cloudformation")
+    body = (deployed.folder / "packaged.yaml").read_text()
+    assert len(body) < 51_200  # as many bytes as CreateStack takes
+    cloudformation.create_stack(
+        StackName="elsewhere",
+        TemplateBody=body,
+        Parameters=[{"ParameterKey": "Stage", "ParameterValue": "prod"}],
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+    )
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName="elsewhere", WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+    )
+    assert outputs(deployed, "elsewhere")["ApiUrl"].endswith("/prod")

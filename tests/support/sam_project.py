@@ -1,0 +1,117 @@
+"""A user's project, deployed to an emulated AWS by the commands that a user types."""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from aion_core.local.stack import client_of
+from aion_core.shipped import shipped
+from tests.support.rest_api import CALLER, REGION
+
+PROGRAM = Path(sys.executable).with_name("aion")
+PATIENCE = 300
+BUILDS = "include infra/functions.mk\n"
+COPIES = 'build-%:\n\t@echo "$* for $$AION_ARCHITECTURE"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
+"""A rule that builds no package: for what is about the stack alone."""
+
+
+@dataclass
+class SamProject:
+    """A project's folder, and the AWS that its commands talk to."""
+
+    folder: Path
+    endpoint: str
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def made(cls, folder: Path, endpoint: str, *, agent: str, makefile: str = COPIES) -> "SamProject":
+        """Write a project of one agent into the folder, with the template as it is shipped."""
+        (folder / "infra").mkdir(parents=True)
+        for file in (shipped() / "infra").iterdir():
+            if file.suffix in (".yaml", ".mk"):
+                shutil.copy(file, folder / "infra")
+        for name in ("template.yaml", "samconfig.toml"):
+            shutil.copy(shipped() / name, folder)
+        (folder / "agent.py").write_text(agent)
+        agents = "{counting: {path: agent.py:graph, name: Counting}}"
+        (folder / "aion.yaml").write_text(f"aion:\n  agents: {agents}\n")
+        (folder / "Makefile").write_text(makefile)
+        return cls(folder, endpoint)
+
+    def client(self, service: str) -> Any:
+        """A client of the AWS that the project is deployed to."""
+        return client_of(service, self.endpoint)
+
+    def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+        """Run `aion` in the project's folder, without a terminal."""
+        return subprocess.run(
+            [PROGRAM, *arguments],
+            cwd=self.folder,
+            env=self.environment(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    def typed(self, *arguments: str, answers: list[str], **environ: str) -> tuple[int, str]:
+        """Run `aion` on a terminal, with these lines typed at its prompts; return its exit code and what it showed."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [PROGRAM, *arguments],
+            cwd=self.folder,
+            env=self.environment(environ),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        # The terminal keeps the lines until they are read.
+        os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
+        shown, end = b"", time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if not select.select([ours], [], [], 1)[0]:
+                if process.poll() is not None:
+                    break
+                continue
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+        os.close(ours)
+        return process.wait(timeout=10), shown.decode().replace("\r\n", "\n")
+
+    def process(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start `aion` without a terminal; its output can be read as it comes."""
+        environ = {**self.environment(), "PYTHONUNBUFFERED": "1"}
+        return subprocess.Popen(
+            [PROGRAM, *arguments],
+            cwd=self.folder,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def environment(self, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+        """The environment of a program that talks to that AWS."""
+        # None of this machine's AWS settings.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AION_"))}
+        settings = {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_CONFIG_FILE": "/nowhere",
+            "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
+            **CALLER,
+        }
+        given = {**kept, **settings, **self.environ, **more}
+        return {name: value for name, value in given.items() if value}

@@ -1,0 +1,21 @@
+"""The price of an idle month, as it is told after a deployment."""
+
+import re
+
+from aion_core.deploy import price
+from aion_core.shipped import shipped
+
+
+def test_price_is_that_of_the_page() -> None:
+    page = (shipped() / "docs" / "cost.md").read_text(encoding="utf-8")
+    together = re.search(r"\| \*\*together\*\* \| \*\*([\d.]+)\*\* \|", page)
+    assert together is not None
+    assert price.idle({}).startswith(f"about {together[1]} USD a month")
+
+
+def test_given_key_and_topic_lower_the_price() -> None:
+    def costs(**parameters: str) -> float:
+        return float(price.idle(parameters).split()[1])
+
+    assert costs() - costs(CredentialsKey="arn:…") == 1
+    assert costs() - costs(CredentialsKey="arn:…", AlarmTopic="arn:…") == 2
