@@ -11,7 +11,11 @@ def frameworks_used(paths: Iterable[str], folder: Path) -> list[str]:
     used: set[str] = set()
     for path in paths:
         place = path.partition(":")[0]
-        names = [place] if place.endswith(".py") else [f"{place.replace('.', '/')}{end}" for end in (".py", "/__init__.py", "/agent.py")]
+        names = (
+            [place]
+            if place.endswith(".py")
+            else [f"{place.replace('.', '/')}{end}" for end in (".py", "/__init__.py", "/agent.py")]
+        )
         for file in (root / name for root in (folder, folder / "src") for name in names):
             if file.is_file():
                 told = frameworks_of(file, folder)

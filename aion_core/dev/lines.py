@@ -37,6 +37,7 @@ def install(*, colour: bool) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("aion_core").setLevel(logging.INFO)
+    logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
 
 
 class Lines(logging.Formatter):

@@ -10,4 +10,17 @@ from aion_core.bootstrap import app, engine, push, stores
 from aion_core.dev import key, requests
 from aion_core.local import stack
 
-__all__ = ["Mangum", "app", "batch", "boto3", "engine", "fastapi", "key", "push", "requests", "stack", "stores", "uvicorn"]
+__all__ = [
+    "Mangum",
+    "app",
+    "batch",
+    "boto3",
+    "engine",
+    "fastapi",
+    "key",
+    "push",
+    "requests",
+    "stack",
+    "stores",
+    "uvicorn",
+]

@@ -175,7 +175,9 @@ class Supervisor:
         def start() -> None:
             # It waits for the frameworks to be imported, the first time.
             try:
-                process = self._workers_context.Process(target=processes.worker, args=(self._listener, theirs), name="worker")  # type: ignore[attr-defined]
+                process = self._workers_context.Process(
+                    target=processes.worker, args=(self._listener, theirs), name="worker"
+                )  # type: ignore[attr-defined]
                 process.start()
                 started.process = process
             except Exception as error:
@@ -306,9 +308,7 @@ class Supervisor:
             self._retiring.append(old)
         assert each.loaded is not None  # noqa: S101  # it serves what it has loaded
         endpoint = self._place.endpoint if self._place is not None else ""
-        self._server.folder.announce(
-            Running(os.getpid(), self._server.base_url, endpoint, each.loaded.environment)
-        )
+        self._server.folder.announce(Running(os.getpid(), self._server.base_url, endpoint, each.loaded.environment))
         if not self._greeted:
             self._greeted = True
             print(self._server.greet(each.loaded, endpoint), flush=True)
@@ -344,6 +344,8 @@ class Supervisor:
 
     def _say_what_takes_long(self, now: float) -> None:
         if self._greeted or self._code is not None or now - self._began < NOTICE_SECONDS:
+            return
+        if self._candidate is not None and self._candidate.loaded is not None:
             return
         doing = []
         if self._server.template is not None and self._place is None:

@@ -141,7 +141,7 @@ class _Worker:
 
         loop = asyncio.get_running_loop()
         ends = TimeUp(grace=TURN_GRACE)
-        self._answer_turns = _task_function_on(loop, ends)
+        self._answer_turns = task_function_on(loop, ends)
         loop.set_exception_handler(_log_unhandled)
         inner = LoopbackOnly(app)
 
@@ -202,7 +202,7 @@ def _load_agent(agent: Any) -> str | None:
     return None
 
 
-def _task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[Any, Any], Any]:
+def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[Any, Any], Any]:
     """Return TaskFunction's handler, with its turns on this event loop, handed on when this process ends.
 
     What runs in this process shares the agents' modules, and a client in one of them (httpx', say) belongs to the event

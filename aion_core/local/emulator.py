@@ -31,7 +31,18 @@ REGION = "us-east-1"
 _OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
 """By which this machine, or a container on it, may call the emulator, beside addresses."""
 
-_READS = ("BatchGet", "Decrypt", "Describe", "Encrypt", "GenerateDataKey", "Get", "List", "Query", "Scan", "TransactGet")
+_READS = (
+    "BatchGet",
+    "Decrypt",
+    "Describe",
+    "Encrypt",
+    "GenerateDataKey",
+    "Get",
+    "List",
+    "Query",
+    "Scan",
+    "TransactGet",
+)
 """How the names of operations begin that change nothing."""
 
 # moto keeps its state in module globals, by account: an account of its own keeps each emulator's state apart.

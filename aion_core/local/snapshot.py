@@ -137,7 +137,11 @@ class Saver:
 def fingerprint(template: Template) -> str:
     """Return what tells the template's tables, queues, buckets and keys from those of another one."""
     said = {
-        name: [kind, template.attribute(name, None, name).replace(template.place.endpoint, ""), template.properties(name)]
+        name: [
+            kind,
+            template.attribute(name, None, name).replace(template.place.endpoint, ""),
+            template.properties(name),
+        ]
         for kind in (TABLE, QUEUE, BUCKET, KEY)
         for name in template.resources(kind)
     }

@@ -178,7 +178,9 @@ class TaskService:
             pass
 
     def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[Spoken], None]:
-        return subscription.tail(self._reads, key, self._clock, after=after, until=call.time_up.until, leave=call.time_up.leave)
+        return subscription.tail(
+            self._reads, key, self._clock, after=after, until=call.time_up.until, leave=call.time_up.leave
+        )
 
     def _patience(self, call: Call) -> float:
         """Return how long a client may be kept waiting: its answer has to leave before this process ends."""
