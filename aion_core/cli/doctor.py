@@ -86,7 +86,7 @@ async def _deployed(
     from aion_core.cli.checks import served
     from aion_core.cli.checks.resources import agent_secrets, resources
 
-    environ = deployment.environ
+    environ = deployment.named_environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
         # The one that clients have.
