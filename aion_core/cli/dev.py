@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from aion_core.agents.config import read_config
+from aion_core.agents.discovery import Discovered, discover
 from aion_core.cli import options
 from aion_core.errors import ConfigurationError
 from aion_core.shipped import shipped
@@ -28,7 +30,16 @@ CHOSEN = (
 BACKLOG = 2048
 
 
-@click.command(short_help="Serve the agents here; no account, no key.")
+@click.command(
+    short_help="Serve the agents here; no account, no key.",
+    epilog="""\b
+Examples:
+  aion dev
+  aion dev ./weather_agent
+  aion dev src/agent.py:graph --port 8001
+  aion dev langgraph.json --fresh""",
+)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -66,17 +77,36 @@ BACKLOG = 2048
 )
 @click.option("--fresh", is_flag=True, help="Forget what was kept.")
 @click.option("--reload/--no-reload", default=True, envvar="AION_RELOAD", help="Reload the agents after an edit.")
-@click.option("--open", "opens", is_flag=True, help="Open the agent's page in a browser.")
+@click.option("--open", "opens", is_flag=True, help="Open the server in a browser.")
+@click.pass_context
 def dev(
-    port: int, config: Path, store: str, auth: str, data_dir: Path, *, fresh: bool, reload: bool, opens: bool
+    context: click.Context,
+    path: Path | None,
+    port: int,
+    config: Path,
+    store: str,
+    auth: str,
+    data_dir: Path,
+    *,
+    fresh: bool,
+    reload: bool,
+    opens: bool,
 ) -> None:
-    """Serve the agents on loopback: no AWS account, no docker, no key. Ctrl-C stops it.
+    """Serve the agents of PATH on loopback: no AWS account, no docker, no key. Ctrl-C stops it.
+
+    PATH is a folder, a Python file (file.py:name), a module (package.module:name), an aion.yaml or a langgraph.json.
+    Without it this folder is searched for an aion.yaml, a langgraph.json, an ADK agent, or one Python file with an agent.
 
     An edit of the agents' code or configuration reloads them; a turn that runs goes on in the new code. What was kept
     in the data directory is there again at the next start.
     """
-    config = config.expanduser().resolve()  # make hands on a ~ as it is
-    agents = read_config(config)
+    if path is None:
+        is_named = context.get_parameter_source("config") is not ParameterSource.DEFAULT
+        path = config if is_named or config.is_file() else Path()
+    path = path.expanduser()  # make hands on a ~ as it is
+    found = discover(path)
+    click.echo(found.found, err=True)
+    config = _config(path, found)
     # What serves is imported when its arguments are known to be right.
     from aion_core.dev.frameworks import frameworks_used
     from aion_core.dev.greeting import greeting
@@ -103,6 +133,7 @@ def dev(
 
         def environment() -> dict[str, str]:
             return {
+                **_agents_variables(path),
                 **{name: os.environ[name] for name in CHOSEN if name in os.environ},
                 "AION_CONFIG": str(config),
                 "AION_BASE_URL": base_url,
@@ -119,7 +150,7 @@ def dev(
                 "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
             }
 
-        template = find_template(config.parent)
+        template = find_template(found.folder)
         server = DevServer(
             config=config,
             project=shipped(),
@@ -127,14 +158,37 @@ def dev(
             base_url=base_url,
             environment=environment,
             folder=folder,
-            frameworks=frameworks_used([agent.path for agent in agents.values()], config.parent),
-            watched=[config.parent] if reload else [],
+            frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
+            watched=_watched(found) if reload else [],
             fresh=fresh,
             with_key=auth == "on",
             greet=greet,
         )
         code = Supervisor(server, listener).run()
     sys.exit(code)
+
+
+def _config(path: Path, found: Discovered) -> Path:
+    """Return what AION_CONFIG says: the aion.yaml, or what is searched as `discover` has searched it."""
+    if found.config is not None:
+        return found.config
+    place, colon, name = str(path).partition(":")
+    return Path(f"{Path(place).resolve()}{colon}{name}") if Path(place).exists() else path
+
+
+def _agents_variables(path: Path) -> dict[str, str]:
+    """Return the variables that the project sets for its agents, without those that are set already."""
+    return {name: value for name, value in discover(path).env.items() if name not in os.environ}
+
+
+def _watched(found: Discovered) -> list[Path]:
+    """Return the folders whose edits reload the agents: the project's, and others that imports start from."""
+    folders = [found.folder.resolve(), *(root.resolve() for root in found.roots)]
+    return [
+        each
+        for each in dict.fromkeys(folders)
+        if not any(each.is_relative_to(other) for other in folders if other != each)
+    ]
 
 
 def find_template(folder: Path) -> Path:
