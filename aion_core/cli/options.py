@@ -192,14 +192,15 @@ def _asking(profile: str | None, region: str | None, endpoint_url: str | None) -
 def _environment(chosen: Mapping[str, str], kept: Sequence[str] = ()) -> Iterator[None]:
     """Set these variables, or take those away that are empty, while the block lasts; put them, and `kept`, back."""
     before = {name: os.environ.get(name) for name in (*chosen, *kept)}
-    for name, value in chosen.items():
-        os.environ.pop(name, None)
-        if value:
-            os.environ[name] = value
+    _set(chosen)
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        _set({name: value or "" for name, value in before.items()})
+
+
+def _set(variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        os.environ.pop(name, None)
+        if value:
+            os.environ[name] = value

@@ -8,13 +8,19 @@ from aion_core.dev.messages import EmulatorTask
 
 def emulator(connection: Connection, task: EmulatorTask) -> None:
     """Be the emulator's process."""
-    from aion_core.dev.emulated import main
+    from aion_core.dev.uncollected import collect_again
 
+    from aion_core.dev.emulated import main  # isort: skip
+
+    collect_again()
     main(connection, task)
 
 
 def worker(listener: socket.socket, connection: Connection) -> None:
     """Be a worker's process."""
-    from aion_core.dev.worker import main
+    from aion_core.dev.uncollected import collect_again
 
+    from aion_core.dev.worker import main  # isort: skip
+
+    collect_again()
     main(listener, connection)

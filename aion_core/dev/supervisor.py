@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from aion_core.dev.place import DataFolder, Running
 from aion_core.errors import ConfigurationError
 from aion_core.template.names import Place
 
-PRELOADED = ("aion_core.dev.worker", "aion_core.dev.preloaded")
+PRELOADED = ("aion_core.dev.uncollected", "aion_core.dev.worker", "aion_core.dev.preloaded")
 FRAMEWORKS = {"langgraph": "aion_core.agents.langgraph.agent", "adk": "aion_core.agents.adk.agent"}
 """What a worker imports of each framework."""
 
@@ -177,7 +176,7 @@ class Supervisor:
             try:
                 process = self._workers_context.Process(
                     target=processes.worker, args=(self._listener, theirs), name="worker"
-                )  # type: ignore[attr-defined]
+                )
                 process.start()
                 started.process = process
             except Exception as error:
@@ -425,7 +424,7 @@ def coloured() -> bool:
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _workers_context(preloaded: Sequence[str]) -> BaseContext:
+def _workers_context(preloaded: Sequence[str]) -> Any:
     """Return how workers are started: forked from a process that has imported what they all need."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -25,8 +26,11 @@ logger = logging.getLogger(__name__)
 TURN_GRACE, STREAM_GRACE = 0.5, 1.5
 """How many seconds a turn may take to reach a step boundary, and a stream to hear how a successor ends its turn."""
 
-LAST_SECONDS = 2.5
-"""After so many seconds more whatever still runs is cut."""
+HANDOFF_SECONDS = 3.0
+"""How many seconds turns may take to be handed on."""
+
+CUT_SECONDS = 5
+"""How many seconds after it was told to stop a worker cuts whatever still runs."""
 
 
 def main(listener: socket.socket, connection: Connection) -> None:
@@ -167,12 +171,13 @@ class _Worker:
                 RequestLines(with_end),
                 log_config=None,
                 access_log=False,
-                timeout_graceful_shutdown=LAST_SECONDS + TURN_GRACE + STREAM_GRACE,
+                timeout_graceful_shutdown=CUT_SECONDS,
             )
         )
         serving = asyncio.ensure_future(server.serve([self._listener]))
         stopped = asyncio.wrap_future(self._orders.stop)
-        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {serving, stopped}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
             # What uvicorn says of streams that it cuts is no news.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
@@ -184,7 +189,7 @@ class _Worker:
             loop.call_later(TURN_GRACE + (STREAM_GRACE if successor else 0.0), ends.leave.set)
         await serving
         if self._stack is not None:
-            deadline = loop.time() + LAST_SECONDS
+            deadline = time.monotonic() + HANDOFF_SECONDS
             for poller in self._pollers:
                 # Its turns end on this loop.
                 await asyncio.to_thread(poller.join, deadline, polls=False)

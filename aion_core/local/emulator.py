@@ -20,13 +20,14 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import ThreadedWSGIServer
 from werkzeug.test import run_wsgi_app
 
+from aion_core.local.region import REGION as REGION
+from aion_core.local.region import EmulatorError as EmulatorError
 from aion_core.local.transactions import keep_only_what_is_touched
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 SERVICES = ("dynamodb", "sqs", "s3", "kms")
-REGION = "us-east-1"
 
 _OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
 """By which this machine, or a container on it, may call the emulator, beside addresses."""
@@ -50,10 +51,6 @@ _accounts = (f"{number:012d}" for number in itertools.count(1))
 
 
 Watch = TypeVar("Watch", bound="WSGIApplication")
-
-
-class EmulatorError(Exception):
-    """The emulator cannot serve where it was told to."""
 
 
 class Emulator:
@@ -93,6 +90,11 @@ class Emulator:
     def writes(self) -> int:
         """How many requests so far may have changed something."""
         return self._gate.writes
+
+    @property
+    def polls_waiting(self) -> int:
+        """How many long polls wait for a message just now."""
+        return self._gate.waiting
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -157,6 +159,7 @@ class _Gate:
         self._others = Lock()
         self._polls_wait = True
         self.writes = 0
+        self.waiting = 0
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         if _is_a_pages(environ):
@@ -220,7 +223,11 @@ class _Gate:
                 self.writes += not is_empty
                 if not is_empty or not self._polls_wait or remaining <= 0:
                     break
-                self._sqs.wait(min(remaining, self.TICK))
+                self.waiting += 1
+                try:
+                    self._sqs.wait(min(remaining, self.TICK))
+                finally:
+                    self.waiting -= 1
         start_response(status, list(headers))
         return [answer]
 

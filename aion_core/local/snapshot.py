@@ -1,6 +1,7 @@
 """Snapshot file of an emulator: what its tables, queues, buckets and keys hold, from one start to the next."""
 
 import hashlib
+import io
 import json
 import os
 import pickle
@@ -173,8 +174,6 @@ def _key(pem: bytes) -> PrivateKeyTypes:
 
 
 def _dumped(account: str) -> bytes:
-    import io
-
     state = {
         service: {
             region: {name: value for name, value in vars(backend).items() if not callable(value)}
@@ -190,7 +189,9 @@ def _dumped(account: str) -> bytes:
 def _put_back(state: dict[str, Any], account: str) -> None:
     for service, regions in state.items():
         for region, attributes in regions.items():
-            vars(get_backend(service)[account][region]).update(attributes)  # type: ignore[call-overload]
+            backend = get_backend(service)[account][region]  # type: ignore[call-overload]
+            for name, value in attributes.items():
+                setattr(backend, name, value)
 
 
 def _split(content: bytes) -> list[bytes]:

@@ -17,16 +17,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import botocore.session
 from botocore.config import Config
 
 from aion_core.local import resources
-from aion_core.local.emulator import REGION, Emulator, EmulatorError
 from aion_core.local.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
+from aion_core.local.region import REGION, EmulatorError
 from aion_core.template.reader import FUNCTION, Place, Template, TemplateError
+
+if TYPE_CHECKING:
+    from aion_core.local.emulator import Emulator
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +63,7 @@ def client_of(service: str, endpoint: str) -> Any:
 class LocalStack:
     """A template's resources in an emulator, from `start` to `stop`; a context manager."""
 
-    def __init__(self, emulator: Emulator | None, template: Template) -> None:
+    def __init__(self, emulator: "Emulator | None", template: Template) -> None:
         """Without an `emulator`, that of the template's place is in another process."""
         self._emulator = emulator
         self._pollers: list[Poller] = []
@@ -81,6 +84,9 @@ class LocalStack:
 
         `prepare` may put into the emulator what the resources held before; where it returns True, none is made.
         """
+        # A worker of a development server attaches to the stack of another process: moto takes a second to import.
+        from aion_core.local.emulator import Emulator
+
         emulator = Emulator.start(host, port)
         try:
             place = Place(emulator.account, REGION, f"http://{host}:{emulator.port}", stack_name)
@@ -113,7 +119,7 @@ class LocalStack:
         return {**given, **SETTINGS, "AWS_ENDPOINT_URL": there}
 
     @property
-    def emulator(self) -> Emulator:
+    def emulator(self) -> "Emulator":
         """What answers as AWS would, in this process."""
         if self._emulator is None:
             raise EmulatorError("the emulator is in another process")

@@ -89,8 +89,8 @@ def _only(table: "Table", hash_key: DynamoType) -> Iterator[None]:
     if not table.range_key_attr:
         yield
         return
-    items = sorted(found.values(), key=lambda item: item.range_key) if found else []  # type: ignore[union-attr]
-    table.all_items = lambda: items  # type: ignore[method-assign,assignment,return-value]
+    items = sorted(found.values(), key=lambda item: item.range_key) if found else []
+    table.all_items = lambda: items  # type: ignore[method-assign]
     try:
         yield
     finally:

@@ -197,7 +197,7 @@ class TaskService:
     async def _within(self, call: Call, work: Coroutine[Any, Any, None], seconds: float | None) -> None:
         """Wait for the work, at most so many seconds by this clock, and until the process stops; raise what it raises."""
         waiting = asyncio.ensure_future(work)
-        ends = [asyncio.ensure_future(call.time_up.leave.wait())]
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.time_up.leave.wait())]
         if seconds is not None:
             ends.append(asyncio.ensure_future(self._clock.sleep(seconds)))
         try:
