@@ -57,7 +57,9 @@ def build(
         from aion_core.packaging.uv import UvMissing
         from aion_core.template.reader import TemplateError
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error.name} is missing: install aion-lambda[local] (`uv sync` in a project that `aion new` made).") from error
+        raise ConfigurationError(
+            f"{error.name} is missing: install aion-lambda[local] (`uv sync` in a project that `aion new` made)."
+        ) from error
 
     if target is not None and len(functions) != 1:
         raise click.UsageError("--to takes the package of one function: say which.")

@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from aion_core.agents.config import read_config
 from aion_core.agents.discovery import Discovered, discover
+from aion_core.agents.environment import local_environment, read_dotenv
 from aion_core.cli import options
 from aion_core.errors import ConfigurationError
 from aion_core.shipped import shipped
@@ -131,25 +132,29 @@ def dev(
                 failed=loaded.failures,
             )
 
-        def environment() -> dict[str, str]:
-            return {
-                **_agents_variables(path),
-                **{name: os.environ[name] for name in CHOSEN if name in os.environ},
-                "AION_CONFIG": str(config),
-                "AION_BASE_URL": base_url,
-                "AION_STORE": store,
-                "AION_AUTH": auth,
-                # Nothing stands before this server that could check signatures.
-                "AION_FRONTS": "",
-                "AION_REVEAL_ERRORS": "true",
-                # The emulator answers one call at a time: others wait here, not in its sockets.
-                "AION_STORE_CALLS": "4",
-                "AION_STORE_TIMEOUT": "60",
-                # A developer's webhook listens on this machine.
-                "AION_PUSH_HTTP": "true",
-                "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
-            }
+        def variables() -> tuple[dict[str, str], list[str]]:
+            # Read anew for each worker: an edit may have changed it.
+            return agents_variables(discover(path), os.environ)
 
+        chosen = {**variables()[0], **os.environ}
+        environment = {
+            **{name: chosen[name] for name in CHOSEN if name in chosen},
+            "AION_CONFIG": str(config),
+            "AION_BASE_URL": base_url,
+            "AION_STORE": store,
+            "AION_AUTH": auth,
+            # Nothing stands before this server that could check signatures.
+            "AION_FRONTS": "",
+            "AION_REVEAL_ERRORS": "true",
+            # The emulator answers one call at a time: others wait here, not in its sockets.
+            "AION_STORE_CALLS": "4",
+            "AION_STORE_TIMEOUT": "60",
+            # A developer's own credentials are not for what is being tried: .env has the keys.
+            "AION_SECRETS": "off",
+            # A developer's webhook listens on this machine.
+            "AION_PUSH_HTTP": "true",
+            "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
+        }
         template = find_template(found.folder)
         server = DevServer(
             config=config,
@@ -157,6 +162,7 @@ def dev(
             template=template if store == "dynamodb" else None,
             base_url=base_url,
             environment=environment,
+            variables=variables,
             folder=folder,
             frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
             watched=_watched(found) if reload else [],
@@ -176,9 +182,17 @@ def _config(path: Path, found: Discovered) -> Path:
     return Path(f"{Path(place).resolve()}{colon}{name}") if Path(place).exists() else path
 
 
-def _agents_variables(path: Path) -> dict[str, str]:
-    """Return the variables that the project sets for its agents, without those that are set already."""
-    return {name: value for name, value in discover(path).env.items() if name not in os.environ}
+def agents_variables(found: Discovered, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the variables that the project sets for its agents, and a sentence for each secret that has no value here.
+
+    What `environ` has stays and is not returned. Raises ConfigurationError where .env cannot be read.
+    """
+    if found.config is not None:
+        return local_environment(found.config, environ)
+    variables = dict(found.env)
+    for file in reversed(found.env_files):
+        variables |= read_dotenv(file)
+    return {name: value for name, value in variables.items() if name not in environ}, []
 
 
 def _watched(found: Discovered) -> list[Path]:

@@ -49,8 +49,10 @@ class Load:
     """None with `--store memory`."""
     place: Place | None
     base_url: str
+    variables: Mapping[str, str]
+    """What the project sets for its agents; the template's variables go before them."""
     environment: Mapping[str, str]
-    """What the settings are beside the template's."""
+    """What goes before the template's."""
     colour: bool
     with_key: bool
     """Whether to make a key for the developer, where keys are what callers need."""

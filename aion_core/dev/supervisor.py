@@ -54,8 +54,10 @@ class DevServer:
     template: Path | None
     """None with `--store memory`."""
     base_url: str
-    environment: Callable[[], Mapping[str, str]]
-    """Returns what is set for the agents beside the template's; asked anew for each worker, since .env may change."""
+    environment: Mapping[str, str]
+    """What goes before the variables of the template."""
+    variables: Callable[[], tuple[Mapping[str, str], Sequence[str]]]
+    """Returns what the project sets for its agents, and sentences on what is missing; .env may change between workers."""
     folder: DataFolder
     frameworks: Sequence[str]
     watched: Sequence[Path]
@@ -123,6 +125,7 @@ class Supervisor:
         self._restart_at = float("inf")
         self._greeted = False
         self._watcher: Any = None
+        self._warned: set[str] = set()
 
     def run(self) -> int:
         """Serve until Ctrl-C or SIGTERM, or until nothing can be served; return the exit code."""
@@ -190,6 +193,17 @@ class Supervisor:
             self._load(started)
 
     def _load(self, candidate: _Worker) -> None:
+        try:
+            variables, warnings = self._server.variables()
+        except ConfigurationError as error:
+            if self._current is None and not self._greeted:
+                raise
+            self._refuse(candidate, [str(error)])
+            return
+        for warning in warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                print(f"aion: {warning}", file=sys.stderr)
         candidate.say(
             Load(
                 self._server.config,
@@ -197,7 +211,8 @@ class Supervisor:
                 self._server.template,
                 self._place,
                 self._server.base_url,
-                self._server.environment(),
+                variables,
+                self._server.environment,
                 colour=coloured(),
                 with_key=self._server.with_key and self._current is None,
             )

@@ -99,7 +99,7 @@ class _Worker:
 
     def _load(self, task: Load) -> Any:
         lines.install(colour=task.colour)
-        os.environ.update(task.environment)
+        os.environ.update({**task.variables, **task.environment})
         sys.path[:0] = [str(task.project)]
         if task.template is not None and task.place is not None:
             from aion_core.local.stack import LocalStack
