@@ -14,6 +14,9 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 
+WORKERS = 16
+"""Calls under way at once, where settings do not say."""
+
 TIMEOUT = 3.0
 """Seconds. A call that hangs must not hold a turn: the table answers in milliseconds or not at all."""
 
@@ -21,7 +24,7 @@ _CONFIG = Config(
     connect_timeout=1,
     retries={"mode": "standard", "total_max_attempts": 2},
     # The leases are renewed by threads of their own beside these.
-    max_pool_connections=64,
+    max_pool_connections=WORKERS + 48,
 )
 
 # An emulator answers at an address, not at a bucket's own name.

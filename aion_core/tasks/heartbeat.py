@@ -75,13 +75,15 @@ class Heartbeat:
         _beating.discard(id(self))
         self._stop.set()
 
-    def _pause(self) -> float:
+    @property
+    def pause(self) -> float:
+        """How many seconds it is until the lease is looked at again."""
         return min(max(WATCH_SECONDS, len(_beating) / LOOKS_PER_SECOND), self._renew_seconds)
 
     def _beat(self) -> None:
         since_renewal = 0.0
         rung = False
-        while not self._stop.wait(pause := self._pause()):
+        while not self._stop.wait(pause := self.pause):
             since_renewal += pause
             # The tolerance is that of adding up pauses.
             renews = since_renewal > self._renew_seconds - 0.01
