@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from aion_core.dev.messages import EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
+from aion_core.dev.messages import ENDING, EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
 from aion_core.local.emulator import EmulatorError
 from aion_core.local.snapshot import Saver, SnapshotFile, Unusable
 from aion_core.local.stack import LocalStack
@@ -23,8 +23,7 @@ LOCK_SECONDS = 10.0
 
 def main(connection: Connection, task: EmulatorTask) -> None:
     """Serve until the supervisor says `stop`, or is gone."""
-    # Ctrl-C reaches every process of a terminal's group; the supervisor's end is what ends this one.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     try:
         with _state_lock(task.folder):

@@ -24,15 +24,15 @@ _NODE = re.compile(r"During task with name '(?P<node>[^']*)' and id '[^']*'")
 _SHOWN = ("agent", "task_id", "context_id")
 """The labels of a record that a person looks for."""
 
-_UNSAID = frozenset({"A turn begins."})
-"""Lines that say nothing to a person that another line does not."""
+_UNSAID = frozenset({"A turn begins.", "Not set, as secrets are not read here: %s."})
+"""Lines that say nothing to a person that another line does not, or the supervisor."""
 
 
 def install(*, colour: bool) -> None:
     """Let everything that is logged in this process go to standard error as lines for a person."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines(colour=colour))
-    handler.addFilter(lambda record: record.getMessage() not in _UNSAID)
+    handler.addFilter(lambda record: record.msg not in _UNSAID)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -1,10 +1,14 @@
 """Messages between the supervisor and its processes: plain values that cross by pickle."""
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aion_core.template.names import Place
+
+ENDING = tuple(number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)))
+"""Signals that end a server. A terminal sends them to each process: the supervisor hears them, the others ignore them."""
 
 
 @dataclass(frozen=True)

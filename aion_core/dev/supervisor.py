@@ -17,6 +17,7 @@ from typing import Any
 
 from aion_core.dev import processes
 from aion_core.dev.messages import (
+    ENDING,
     EmulatorFailed,
     EmulatorReady,
     EmulatorTask,
@@ -310,7 +311,10 @@ class Supervisor:
         """Go on with the code as it was."""
         for reason in reasons:
             print(f"{reason}\n", file=sys.stderr)
-        print(f"{_now()}  Not reloaded: {each.why}. The server goes on with the code as it was.", file=sys.stderr)
+        print(
+            f"{_now()}  Not reloaded after an edit of {each.why}. The server goes on with the code as it was.",
+            file=sys.stderr,
+        )
         each.kill()
         self._candidate = None
 
@@ -387,7 +391,7 @@ class Supervisor:
             self._stops += 1
             self._wake_up()
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, stop) for number in ENDING}
         try:
             yield
         finally:
@@ -451,11 +455,12 @@ def _workers_context(preloaded: Sequence[str]) -> Any:
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
     """Let processes that start now ignore Ctrl-C, which reaches them too, from their first moment."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _exit_code(each: _Worker) -> str:

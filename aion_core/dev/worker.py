@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from aion_core.dev import lines
-from aion_core.dev.messages import Load, Loaded, LoadFailed, Serve, Serving, Stop
+from aion_core.dev.messages import ENDING, Load, Loaded, LoadFailed, Serve, Serving, Stop
 from aion_core.errors import AionError, ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -35,8 +35,7 @@ CUT_SECONDS = 5
 
 def main(listener: socket.socket, connection: Connection) -> None:
     """Serve on the listener what the supervisor says; exits with the process."""
-    # Ctrl-C reaches every process of a terminal's group: the supervisor says when this one ends.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     try:
         _Worker(listener, connection).run()
