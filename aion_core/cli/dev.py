@@ -1,6 +1,7 @@
 """`aion dev`: the agents here on loopback, with all they need; reloaded when their code is edited."""
 
 import contextlib
+import importlib.util
 import os
 import socket
 import sys
@@ -108,6 +109,7 @@ def dev(
     found = discover(path)
     click.echo(found.found, err=True)
     config = _config(path, found)
+    _check_installed()
     # What serves is imported when its arguments are known to be right.
     from aion_core.dev.frameworks import frameworks_used
     from aion_core.dev.greeting import greeting
@@ -172,6 +174,16 @@ def dev(
         )
         code = Supervisor(server, listener).run()
     sys.exit(code)
+
+
+def _check_installed() -> None:
+    """Raise ConfigurationError where what serves is not installed: the extra `local`."""
+    for name in ("fastapi", "moto", "uvicorn", "watchfiles"):
+        if importlib.util.find_spec(name) is None:
+            raise ConfigurationError(
+                f"{name} is missing: install aion-lambda[local], and the extra of your agents' framework, as in "
+                "pip install 'aion-lambda[langgraph,local]'."
+            )
 
 
 def _config(path: Path, found: Discovered) -> Path:

@@ -311,10 +311,8 @@ class Supervisor:
         """Go on with the code as it was."""
         for reason in reasons:
             print(f"{reason}\n", file=sys.stderr)
-        print(
-            f"{_now()}  Not reloaded after an edit of {each.why}. The server goes on with the code as it was.",
-            file=sys.stderr,
-        )
+        after = f" after an edit of {each.why}" if each.why else ""
+        print(f"{_now()}  Not reloaded{after}. The server goes on with the code as it was.", file=sys.stderr)
         each.kill()
         self._candidate = None
 
