@@ -32,6 +32,10 @@ class Settings:
     """AION_STORE: `dynamodb`, or `memory` for a process that may forget."""
     table: str
     """AION_TABLE: the name of the one table."""
+    store_calls: int
+    """AION_STORE_CALLS: how many calls of AWS's are made at once; others wait for one of them to end."""
+    store_timeout: float
+    """AION_STORE_TIMEOUT: after how many seconds such a call fails; more than 3 only where the store is an emulator."""
     bucket: str
     """AION_BUCKET: where large payloads lie."""
     task_queue_url: str
@@ -96,6 +100,8 @@ class Settings:
             base_url=read.url("AION_BASE_URL", "").rstrip("/"),
             store=store,
             table=read.text("AION_TABLE", None if needs_aws else ""),
+            store_calls=read.count("AION_STORE_CALLS", 16),
+            store_timeout=read.seconds("AION_STORE_TIMEOUT", 3.0),
             bucket=read.text("AION_BUCKET", None if needs_aws else ""),
             task_queue_url=read.text("AION_TASK_QUEUE_URL", None if needs_aws else ""),
             push_queue_url=read.text("AION_PUSH_QUEUE_URL", ""),

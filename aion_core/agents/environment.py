@@ -37,7 +37,7 @@ def local_environment(
     if declared is None:
         declared = read_declared(config) if config.is_file() else Declared({}, None, config.resolve().parent)
     file = config.resolve().parent / DOTENV
-    found = {**declared.environment, **_dotenv(file)}
+    found = {**declared.environment, **read_dotenv(file)}
     variables = {name: value for name, value in found.items() if name not in environ}
     warnings = [
         f"{name} is not set: its secret ({source}) is not read from AWS on this machine. "
@@ -48,7 +48,8 @@ def local_environment(
     return variables, warnings
 
 
-def _dotenv(file: Path) -> dict[str, str]:
+def read_dotenv(file: Path) -> dict[str, str]:
+    """Return the variables of the file, {} where it is not there; raises ConfigurationError where it cannot be read."""
     if not file.is_file():
         return {}
     try:

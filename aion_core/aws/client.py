@@ -15,12 +15,13 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 
 WORKERS = 16
-"""Calls under way at once. An executor of our own: abandoned synchronous nodes starve the default one."""
+"""Calls under way at once, where settings do not say."""
 
-# A call that hangs must not hold a turn: the table answers in milliseconds or not at all.
+TIMEOUT = 3.0
+"""Seconds. A call that hangs must not hold a turn: the table answers in milliseconds or not at all."""
+
 _CONFIG = Config(
     connect_timeout=1,
-    read_timeout=3,
     retries={"mode": "standard", "total_max_attempts": 2},
     # The leases are renewed by threads of their own beside these.
     max_pool_connections=WORKERS + 48,
@@ -99,8 +100,11 @@ async def try_unheard_again(attempt: int, unheard: StoreUnavailable) -> None:
 class Calls:
     """A boto3 client whose calls can be awaited; made at the first call, from the environment, unless it is given."""
 
-    def __init__(self, service: str, executor: ThreadPoolExecutor, *, client: Any = None) -> None:
-        self._service, self._executor, self._client = service, executor, client
+    def __init__(
+        self, service: str, executor: ThreadPoolExecutor, *, client: Any = None, timeout: float = TIMEOUT
+    ) -> None:
+        """`executor` makes the calls: an own one, since abandoned synchronous nodes starve the default one."""
+        self._service, self._executor, self._client, self._timeout = service, executor, client, timeout
 
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call the operation, such as `get_item`, in the executor.
@@ -132,14 +136,15 @@ class Calls:
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
             # Two threads may both make one; either serves.
-            self._client = client_of(self._service)
+            self._client = client_of(self._service, timeout=self._timeout)
         method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
         return method
 
 
-def client_of(service: str) -> Any:
+def client_of(service: str, *, timeout: float = TIMEOUT) -> Any:
     """Return a new boto3 client of the service, with our time limits, from the environment."""
     config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
+    config = config.merge(Config(read_timeout=timeout, connect_timeout=max(1.0, timeout / 3)))
     return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]
 
 

@@ -92,13 +92,15 @@ def _memory_stores(settings: Settings, clock: Clock) -> Stores:
 
 def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     from aion_core.aws.blobs import S3Blobs
-    from aion_core.aws.client import WORKERS, Calls
+    from aion_core.aws.client import Calls
     from aion_core.aws.queues import SQSBells, SQSPushBells
     from aion_core.aws.task_list import DynamoDBTaskList
     from aion_core.aws.task_store import DynamoDBTaskStore
 
-    executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="aws")
-    dynamodb, s3, sqs = Calls("dynamodb", executor), Calls("s3", executor), Calls("sqs", executor)
+    executor = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws")
+    dynamodb, s3, sqs = (
+        Calls(service, executor, timeout=settings.store_timeout) for service in ("dynamodb", "s3", "sqs")
+    )
     blobs = S3Blobs(s3, bucket=settings.bucket)
     retention = timedelta(days=settings.retention_days)
     cipher = _cipher(settings, executor, clock)
@@ -153,4 +155,4 @@ def _cipher(settings: Settings, executor: ThreadPoolExecutor, clock: Clock) -> C
     from aion_core.aws.cipher import KMSCipher
     from aion_core.aws.client import Calls
 
-    return KMSCipher(Calls("kms", executor), clock, key=settings.kms_key)
+    return KMSCipher(Calls("kms", executor, timeout=settings.store_timeout), clock, key=settings.kms_key)

@@ -1,24 +1,22 @@
-"""`aion dev`: the agents of an aion.yaml on loopback, with everything they need in this process."""
+"""`aion dev`: the agents here on loopback, with all they need; reloaded when their code is edited."""
 
-import asyncio
 import contextlib
-import json
-import logging
+import importlib.util
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from aion_core.agents.config import AgentConfig, default_agent, read_declared
-from aion_core.agents.environment import local_environment
+from aion_core.agents.config import read_config
+from aion_core.agents.discovery import Discovered, discover
+from aion_core.agents.environment import local_environment, read_dotenv
 from aion_core.cli import options
-from aion_core.cli.key import development_header
 from aion_core.errors import ConfigurationError
+from aion_core.shipped import shipped
 
 LOOPBACK = "127.0.0.1"
 
@@ -31,11 +29,19 @@ CHOSEN = (
 )
 """Parameters of the template that a developer may replace by setting them."""
 
-GRACE_SECONDS = 3
-"""How long open streams may take to end after Ctrl-C, and then turns that nobody waits for."""
+BACKLOG = 2048
 
 
-@click.command(short_help="Serve the agents here; no account, no key.")
+@click.command(
+    short_help="Serve the agents here; no account, no key.",
+    epilog="""\b
+Examples:
+  aion dev
+  aion dev ./weather_agent
+  aion dev src/agent.py:graph --port 8001
+  aion dev langgraph.json --fresh""",
+)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -43,7 +49,7 @@ GRACE_SECONDS = 3
     envvar="PORT",
     show_default=True,
     show_envvar=True,
-    help="Where to listen on 127.0.0.1; 0 takes a free port.",
+    help="Where to listen on 127.0.0.1; 0 takes a free one.",
 )
 @options.config
 @click.option(
@@ -62,68 +68,174 @@ GRACE_SECONDS = 3
     show_envvar=True,
     help="on: callers are asked for what aion.yaml declares. off: everybody on this machine may call.",
 )
-def dev(port: int, config: Path, store: str, auth: str) -> None:
-    """Serve the agents on loopback: no AWS account, no docker, no key. Ctrl-C stops it and leaves nothing behind."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("aion_core").setLevel(logging.INFO)
-    logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
-    config = config.expanduser()  # make hands on a ~ as it is
-    declared = read_declared(config)
-    agents = declared.agents
-    variables, unset = local_environment(config, os.environ, declared)
-    os.environ.update(variables)
-    for warning in unset:
-        click.secho(f"aion: {warning}", err=True, fg="yellow")
-    project = find_project()
-    sys.path[:0] = [str(project)]
-    with contextlib.ExitStack() as undo:
-        listener = undo.enter_context(_listen(port))
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".aion"),
+    envvar="AION_DATA_DIR",
+    show_default=True,
+    show_envvar=True,
+    help="Where tasks, sessions and files are kept from one start to the next; one server at a time.",
+)
+@click.option("--fresh", is_flag=True, help="Forget what was kept.")
+@click.option("--reload/--no-reload", default=True, envvar="AION_RELOAD", help="Reload the agents after an edit.")
+@click.option("--open", "opens", is_flag=True, help="Open the server in a browser.")
+@click.pass_context
+def dev(
+    context: click.Context,
+    path: Path | None,
+    port: int,
+    config: Path,
+    store: str,
+    auth: str,
+    data_dir: Path,
+    *,
+    fresh: bool,
+    reload: bool,
+    opens: bool,
+) -> None:
+    """Serve the agents of PATH on loopback: no AWS account, no docker, no key. Ctrl-C stops it.
+
+    PATH is a folder, a Python file (file.py:name), a module (package.module:name), an aion.yaml or a langgraph.json.
+    Without it this folder is searched for an aion.yaml, a langgraph.json, an ADK agent, or one Python file with an agent.
+
+    An edit of the agents' code or configuration reloads them; a turn that runs goes on in the new code. What was kept
+    in the data directory is there again at the next start.
+    """
+    if path is None:
+        is_named = context.get_parameter_source("config") is not ParameterSource.DEFAULT
+        path = config if is_named or config.is_file() else Path()
+    path = path.expanduser()  # make hands on a ~ as it is
+    found = discover(path)
+    click.echo(found.found, err=True)
+    config = _config(path, found)
+    _check_installed()
+    # What serves is imported when its arguments are known to be right.
+    from aion_core.dev.frameworks import frameworks_used
+    from aion_core.dev.greeting import greeting
+    from aion_core.dev.messages import Loaded
+    from aion_core.dev.place import DataFolder
+    from aion_core.dev.supervisor import DevServer, Supervisor
+
+    folder = DataFolder(data_dir.expanduser().absolute())
+    with _listen(port) as listener, folder.taken():
         base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+
+        def greet(loaded: Loaded, endpoint: str) -> str:
+            if opens:
+                click.launch(base_url)
+            where = f"State is kept in {_near(folder.path)} (the stack of {_near(template)}, emulated at {endpoint})."
+            return greeting(
+                # As it is by now: it may have been edited.
+                read_config(config),
+                base_url,
+                where if endpoint else "State is kept in memory, until the next reload.",
+                loaded.header,
+                failed=loaded.failures,
+            )
+
+        def variables() -> tuple[dict[str, str], list[str]]:
+            # Read anew for each worker: an edit may have changed it.
+            return agents_variables(discover(path), os.environ)
+
+        chosen = {**variables()[0], **os.environ}
         environment = {
-            **{name: os.environ[name] for name in CHOSEN if name in os.environ},
-            "AION_CONFIG": str(config.resolve()),
+            **{name: chosen[name] for name in CHOSEN if name in chosen},
+            "AION_CONFIG": str(config),
             "AION_BASE_URL": base_url,
             "AION_STORE": store,
             "AION_AUTH": auth,
             # Nothing stands before this server that could check signatures.
             "AION_FRONTS": "",
             "AION_REVEAL_ERRORS": "true",
+            # The emulator answers one call at a time: others wait here, not in its sockets.
+            "AION_STORE_CALLS": "4",
+            "AION_STORE_TIMEOUT": "60",
             # A developer's own credentials are not for what is being tried: .env has the keys.
             "AION_SECRETS": "off",
             # A developer's webhook listens on this machine.
             "AION_PUSH_HTTP": "true",
             "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
         }
-        stack = undo.enter_context(_stack(project)) if store == "dynamodb" else None
-        if stack is not None:
-            # It may name a profile that is not on this machine, which boto3 would not forgive.
-            os.environ.pop("AWS_PROFILE", None)
-            os.environ.update(stack.environment("ApiFunction"))
-        # The handlers read their settings when they are imported, as they do on Lambda.
-        os.environ.update(environment)
-        from aion_core.web.loopback import LoopbackOnly
-        from handlers.api import app as served
+        template = find_template(found.folder)
+        server = DevServer(
+            config=config,
+            project=shipped(),
+            template=template if store == "dynamodb" else None,
+            base_url=base_url,
+            environment=environment,
+            variables=variables,
+            folder=folder,
+            frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
+            watched=_watched(found) if reload else [],
+            fresh=fresh,
+            with_key=auth == "on",
+            greet=greet,
+        )
+        code = Supervisor(server, listener).run()
+    sys.exit(code)
 
-        app = LoopbackOnly(served)
-        credentials = development_header(agents, os.environ["AION_TABLE"]) if stack and auth == "on" else ""
-        where = f"the stack of template.yaml, emulated at {stack.endpoint}" if stack else "memory"
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve(app, listener, greeting(agents, base_url, where, credentials), stack, environment))
+
+def _check_installed() -> None:
+    """Raise ConfigurationError where what serves is not installed: the extra `local`."""
+    for name in ("fastapi", "moto", "uvicorn", "watchfiles"):
+        if importlib.util.find_spec(name) is None:
+            raise ConfigurationError(
+                f"{name} is missing: install aion-lambda[local], and the extra of your agents' framework, as in "
+                "pip install 'aion-lambda[langgraph,local]'."
+            )
 
 
-def find_project() -> Path:
-    """Return the folder with template.yaml, handlers and infra: this one, one above it, or aion's own."""
-    here = Path.cwd()
-    for folder in (here, *here.parents, Path(__file__).parents[2]):
-        if (folder / "template.yaml").is_file() and (folder / "infra").is_dir():
-            return folder
-    raise ConfigurationError("There is no template.yaml with its infra folder here. Run this in your project's folder.")
+def _config(path: Path, found: Discovered) -> Path:
+    """Return what AION_CONFIG says: the aion.yaml, or what is searched as `discover` has searched it."""
+    if found.config is not None:
+        return found.config
+    place, colon, name = str(path).partition(":")
+    return Path(f"{Path(place).resolve()}{colon}{name}") if Path(place).exists() else path
+
+
+def agents_variables(found: Discovered, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the variables that the project sets for its agents, and a sentence for each secret that has no value here.
+
+    What `environ` has stays and is not returned. Raises ConfigurationError where .env cannot be read.
+    """
+    if found.config is not None:
+        return local_environment(found.config, environ)
+    variables = dict(found.env)
+    for file in reversed(found.env_files):
+        variables |= read_dotenv(file)
+    return {name: value for name, value in variables.items() if name not in environ}, []
+
+
+def _watched(found: Discovered) -> list[Path]:
+    """Return the folders whose edits reload the agents: the project's, and others that imports start from."""
+    folders = [found.folder.resolve(), *(root.resolve() for root in found.roots)]
+    return [
+        each
+        for each in dict.fromkeys(folders)
+        if not any(each.is_relative_to(other) for other in folders if other != each)
+    ]
+
+
+def find_template(folder: Path) -> Path:
+    """Return the project's own template.yaml, where it has one, else the one of this package."""
+    own = folder / "template.yaml"
+    # A folder may hold a template of something else.
+    if own.is_file() and "ApiFunction" in own.read_text(encoding="utf-8", errors="replace"):
+        return own
+    return shipped() / "template.yaml"
+
+
+def _near(path: Path) -> str:
+    """Return the path as it is named from here, where it is below."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 @contextlib.contextmanager
 def _listen(port: int) -> Iterator[socket.socket]:
     """Bind before anything is started: a port that is taken is said at once."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sets TCP_NODELAY on its connections: a chunk does not wait for the one before.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with listener:
         try:
@@ -133,83 +245,3 @@ def _listen(port: int) -> Iterator[socket.socket]:
                 f"Port {port} cannot be used ({error.strerror}). Choose another: PORT=8001."
             ) from error
         yield listener
-
-
-def _stack(project: Path) -> Any:
-    from aion_core.local.stack import LocalStack
-
-    return LocalStack.start(project / "template.yaml")
-
-
-def task_function_on(loop: asyncio.AbstractEventLoop) -> Callable[[Any, Any], Any]:
-    """Return TaskFunction's handler, with its turns on this event loop.
-
-    What runs in this process shares the agents' modules, and a client in one of them (httpx', say) belongs to the event
-    loop that has used it first. On Lambda each function has a process, and keeps its event loop.
-    """
-    from handlers import run_task
-
-    async def answer(record: Any, lambda_context: Any) -> None:
-        turn = asyncio.run_coroutine_threadsafe(run_task.answer(record, lambda_context), loop)
-        try:
-            await asyncio.wrap_future(turn)
-        except asyncio.CancelledError:
-            # The server has ended, and the process with this thread is about to: nothing is left to be said.
-            await asyncio.get_running_loop().create_future()
-
-    return partial(run_task.handler, answer=answer)
-
-
-async def _serve(
-    app: Any, listener: socket.socket, hello: str, stack: Any | None, environment: Mapping[str, str]
-) -> None:
-    import uvicorn
-
-    if stack is not None:
-        stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop())}, environ=environment)
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            click.echo(hello)
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().shutdown(sockets)
-            if stack is not None:
-                # While there is a loop for their turns to end on.
-                await asyncio.to_thread(stack.stop_polling, GRACE_SECONDS)
-
-    server = Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS))
-    await server.serve([listener])
-
-
-def greeting(agents: Mapping[str, AgentConfig], base_url: str, where: str, credentials: str = "") -> str:
-    """Return what is printed once the server answers: where each agent does, and what to say to the one at the root."""
-    lines = []
-    at_root = default_agent(agents)
-    for agent_id, agent in agents.items():
-        places = [f"{base_url}/agents/{agent_id}/"]
-        if agent_id == at_root:
-            places.insert(0, f"{base_url}/")
-        lines.append(f"{agent.name or agent_id} answers at {' and '.join(places)}")
-    request = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "SendStreamingMessage",
-        "params": {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello, who is there?"}]}},
-    }
-    return "\n".join(
-        [
-            *lines,
-            f"Card: {base_url}/.well-known/agent-card.json",
-            f"Tasks are kept in {where}, until this stops.",
-            "",
-            "Say something:",
-            "",
-            f"  curl -sN {base_url}/ -H 'Content-Type: application/json' \\",
-            *([f"    -H '{credentials}' \\"] if credentials else []),
-            f"    -d '{json.dumps(request)}'",
-            "",
-            "Ctrl-C stops it.",
-        ]
-    )

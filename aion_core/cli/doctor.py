@@ -15,7 +15,7 @@ from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.cli import options
 from aion_core.cli.checks.check import Check, Status
 from aion_core.cli.options import Deployment
-from aion_core.errors import ConfigurationError
+from aion_core.shipped import shipped
 
 
 @click.command(
@@ -94,7 +94,7 @@ async def _deployed(
     from aion_core.cli.checks import served
     from aion_core.cli.checks.resources import agent_secrets, resources
 
-    environ = deployment.environ
+    environ = deployment.named_environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
         # The one that clients have.
@@ -128,12 +128,9 @@ def _set(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _project() -> Path | None:
-    from aion_core.cli.dev import find_project
-
-    try:
-        return find_project()
-    except ConfigurationError:
-        return None
+    here = Path.cwd()
+    folders = (here, *here.parents, shipped())
+    return next((each for each in folders if (each / "template.yaml").is_file() and (each / "infra").is_dir()), None)
 
 
 def _print(check: Check) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,11 +11,6 @@ from aion_core.cli import options
 from aion_core.cli.options import Deployment
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aion_core.agents.config import AgentConfig
 
 MAX_WORD = 256
 
@@ -107,27 +101,6 @@ def revoke(key_id: str, deployment: Deployment) -> None:
     if not asyncio.run(build_keys(deployment.table).revoke(found)):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
     click.echo(f"The key {found} is revoked.")
-
-
-def development_header(agents: "Mapping[str, AgentConfig]", table: str) -> str:
-    """Make a key that opens every agent, where keys are what they ask for; return the header that bears it."""
-    from aion_core.agents.security import declared_securities
-    from aion_core.auth.api_keys import make_key
-    from aion_core.auth.declaration import ApiKey
-
-    asked_for = [
-        (scheme.header, requirement[name])
-        for security in declared_securities(agents).values()
-        for requirement in security.require
-        for name in requirement
-        if isinstance(scheme := security.schemes[name], ApiKey)
-    ]
-    if not asked_for:
-        return ""
-    scopes = frozenset(scope for _, scopes in asked_for for scope in scopes)
-    made = make_key("developer", now=SystemClock().now(), scopes=scopes)
-    asyncio.run(build_keys(table).add(made.record))
-    return f"{asked_for[0][0]}: {made.text}"
 
 
 def _check_word(what: str, word: str) -> None:

@@ -3,7 +3,7 @@
 import functools
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.dev.place import find_running
 from aion_core.errors import ConfigurationError
 from aion_core.settings import WEB_ADDRESS, Settings
 
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 EMULATED = "AWS_ENDPOINT_URL"
+
+_PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL", "AION_PUSH_QUEUE_URL")
+"""Variables of which each names a deployment."""
+
+_OF_AWS = (
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    EMULATED,
+)
+"""What AWS's SDK reads of the environment."""
 
 
 def config(command: Command) -> Command:
@@ -70,12 +85,20 @@ class Deployment:
 
     @functools.cached_property
     def environ(self) -> dict[str, str]:
-        """The environment of the deployment's functions, as far as it is known."""
+        """The environment of the deployment's functions, as far as it is known; a server that runs here is found."""
+        if not self.stack and not self.given and not any(os.environ.get(name) for name in (*_PLACES, EMULATED)):
+            return {**self.named_environ, **_of_running()}
+        return self.named_environ
+
+    @functools.cached_property
+    def named_environ(self) -> dict[str, str]:
+        """The same of what is named, by options or by the environment."""
         if self.stack:
             from aion_core.bootstrap.operator import stack_environment
 
             return {**stack_environment(self.stack), **self.given}
-        return {**{name: value for name, value in os.environ.items() if name.startswith("AION_")}, **self.given}
+        named = {name: value for name, value in os.environ.items() if name.startswith("AION_")}
+        return {**named, **self.given}
 
     def named(self, *variables: str) -> tuple[str, ...]:
         """Return what the variables say; raises UsageError, before anything is asked for, where one says nothing."""
@@ -118,9 +141,23 @@ def deployment(command: Command) -> Command:
     @functools.wraps(command)
     def with_deployment(*arguments: Any, stack: str | None, table: str | None, **options: Any) -> Any:
         named = Deployment(stack or "", {"AION_TABLE": table} if table else {})
-        return command(*arguments, deployment=named, **options)
+        # The environment of a development server may be put over this one.
+        with _environment({}, _OF_AWS):
+            return command(*arguments, deployment=named, **options)
 
     return with_deployment
+
+
+def _of_running() -> dict[str, str]:
+    """Return the environment of the development server that runs here, {} where none does, and let AWS's SDK use it."""
+    running = find_running()
+    if running is None or not running.endpoint:
+        return {}
+    click.echo(f"Using the development server at {running.url}", err=True)
+    for name in _OF_AWS:
+        os.environ.pop(name, None)
+    os.environ.update({name: value for name, value in running.environment.items() if name.startswith("AWS_")})
+    return {name: value for name, value in running.environment.items() if name.startswith("AION_")}
 
 
 def aws(command: Command) -> Command:
@@ -151,17 +188,26 @@ def asking(profile: str | None, region: str | None, endpoint_url: str | None) ->
     chosen = {name: value for name, value in said.items() if value}
     # A profile that is named here goes before credentials of the environment, as in the AWS CLI.
     hidden = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN") if profile else ()
-    before = {name: os.environ.get(name) for name in (*chosen, *hidden)}
-    for name in hidden:
-        os.environ.pop(name, None)
-    os.environ.update(chosen)
+    with _environment({**dict.fromkeys(hidden, ""), **chosen}):
+        yield
+
+
+@contextmanager
+def _environment(chosen: Mapping[str, str], kept: Sequence[str] = ()) -> Iterator[None]:
+    """Set these variables, or take those away that are empty, while the block lasts; put them, and `kept`, back."""
+    before = {name: os.environ.get(name) for name in (*chosen, *kept)}
+    _set(chosen)
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        _set({name: value or "" for name, value in before.items()})
+
+
+def _set(variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        os.environ.pop(name, None)
+        if value:
+            os.environ[name] = value
 
 
 def local(command: Command) -> Command:

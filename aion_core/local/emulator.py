@@ -5,6 +5,7 @@ import ipaddress
 import itertools
 import json
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,26 +20,37 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import ThreadedWSGIServer
 from werkzeug.test import run_wsgi_app
 
+from aion_core.local.region import REGION as REGION
+from aion_core.local.region import EmulatorError as EmulatorError
 from aion_core.local.transactions import keep_only_what_is_touched
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 SERVICES = ("dynamodb", "sqs", "s3", "kms")
-REGION = "us-east-1"
 
 _OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
 """By which this machine, or a container on it, may call the emulator, beside addresses."""
+
+_READS = (
+    "BatchGet",
+    "Decrypt",
+    "Describe",
+    "Encrypt",
+    "GenerateDataKey",
+    "Get",
+    "List",
+    "Query",
+    "Scan",
+    "TransactGet",
+)
+"""How the names of operations begin that change nothing."""
 
 # moto keeps its state in module globals, by account: an account of its own keeps each emulator's state apart.
 _accounts = (f"{number:012d}" for number in itertools.count(1))
 
 
 Watch = TypeVar("Watch", bound="WSGIApplication")
-
-
-class EmulatorError(Exception):
-    """The emulator cannot serve where it was told to."""
 
 
 class Emulator:
@@ -73,6 +85,31 @@ class Emulator:
         watching = watch(self._gate)
         self._server.app = watching
         return watching
+
+    @property
+    def writes(self) -> int:
+        """How many requests so far may have changed something."""
+        return self._gate.writes
+
+    @property
+    def polls_waiting(self) -> int:
+        """How many long polls wait for a message just now."""
+        return self._gate.waiting
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Answer no request while this lasts: what the services hold stays as it is."""
+        with self._gate.locked():
+            yield
+
+    def release_messages(self) -> None:
+        """Make the messages visible again that were received and not deleted: those who received them are gone."""
+        with self.held():
+            for queues in get_backend("sqs")[self.account].values():
+                for queue in queues.queues.values():
+                    for message in queue.pending_messages:
+                        message.visible_at = 0.0
+        self._gate.wake_polls()
 
     @contextmanager
     def no_long_polls(self) -> Iterator[None]:
@@ -121,6 +158,8 @@ class _Gate:
         self._sqs = Condition()
         self._others = Lock()
         self._polls_wait = True
+        self.writes = 0
+        self.waiting = 0
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         if _is_a_pages(environ):
@@ -133,6 +172,9 @@ class _Gate:
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         if target == "AmazonSQS.ReceiveMessage":
             return self._receive(environ, body, start_response)
+        if not _only_reads(environ, target):
+            # Not exact, since requests count at once, and need not be: it tells whether something was written.
+            self.writes += 1
         if target.startswith("AmazonSQS"):
             with self._sqs:
                 response = self._app(environ, start_response)
@@ -140,6 +182,17 @@ class _Gate:
             return response
         with self._others:
             return self._app(environ, start_response)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let no request in while this lasts."""
+        with self._others, self._sqs:
+            yield
+
+    def wake_polls(self) -> None:
+        """Let polls that wait look for messages again."""
+        with self._sqs:
+            self._sqs.notify_all()
 
     def may_wait(self, allowed: bool) -> None:
         """Say whether a poll may wait for messages; one that waits when it may not returns."""
@@ -157,17 +210,45 @@ class _Gate:
         end = time.monotonic() + wait
         with self._sqs:
             while True:
+                if _hung_up(environ):
+                    # Its process has died: a message that it got would be hidden from others until its timeout.
+                    start_response("400 Bad Request", [("Content-Type", "text/plain")])
+                    return [b""]
                 attempt = {**environ, "wsgi.input": io.BytesIO(body)}
                 chunks, status, headers = run_wsgi_app(self._app, attempt, buffered=True)
                 answer = b"".join(chunks)
                 # An error is an answer too, which waiting will not change.
                 is_empty = status.startswith("200") and not json.loads(answer).get("Messages")
                 remaining = end - time.monotonic()
+                self.writes += not is_empty
                 if not is_empty or not self._polls_wait or remaining <= 0:
                     break
-                self._sqs.wait(min(remaining, self.TICK))
+                self.waiting += 1
+                try:
+                    self._sqs.wait(min(remaining, self.TICK))
+                finally:
+                    self.waiting -= 1
         start_response(status, list(headers))
         return [answer]
+
+
+def _only_reads(environ: "WSGIEnvironment", target: str) -> bool:
+    """Tell whether the request changes nothing: by its target, or, of S3, by its method."""
+    if not target:
+        return environ.get("REQUEST_METHOD") in ("GET", "HEAD")
+    return target.rpartition(".")[2].startswith(_READS)
+
+
+def _hung_up(environ: "WSGIEnvironment") -> bool:
+    """Tell whether the client has closed its connection."""
+    connection = environ.get("werkzeug.socket")
+    if connection is None or not select.select([connection], [], [], 0)[0]:
+        return False
+    try:
+        # A client that has asked waits for its answer: what can be read is the end.
+        return not connection.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True
 
 
 def _is_a_pages(environ: "WSGIEnvironment") -> bool:
@@ -190,6 +271,9 @@ def _is_a_pages(environ: "WSGIEnvironment") -> bool:
 
 class _QuietHandler(MotoRequestHandler):
     """moto's handler without a line for every request."""
+
+    # Its answers are several small writes, of which each would wait for the client to acknowledge the one before.
+    disable_nagle_algorithm = True
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Say nothing."""

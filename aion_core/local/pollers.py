@@ -52,8 +52,11 @@ class Poller(Protocol):
     def stop(self) -> None:
         """Begin no further call."""
 
-    def join(self, deadline: float) -> list[str]:
-        """Wait for calls that run until this monotonic time; name the functions that still do."""
+    def join(self, deadline: float, *, polls: bool = True) -> list[str]:
+        """Wait for calls that run until this monotonic time; name the functions that still do.
+
+        Without `polls` a poll that waits for messages is left to itself: it gives back what it gets.
+        """
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,10 @@ class QueuePoller:
         self._stopping.set()
         self._slots.release()  # one more than there are: whoever waits for one sees the end
 
-    def join(self, deadline: float) -> list[str]:
+    def join(self, deadline: float, *, polls: bool = True) -> list[str]:
         """Wait for the batches that are being worked on."""
-        self._thread.join(_until(deadline))
+        if polls:
+            self._thread.join(_until(deadline))
         return [self._function.name for thread in list(self._invocations) if not _ended(thread, deadline)]
 
     def _poll(self) -> None:
@@ -121,6 +125,9 @@ class QueuePoller:
             if not messages:
                 self._slots.release()
                 continue
+            if self._stopping.is_set():
+                self._give_back(messages)
+                return
             thread = Thread(target=self._work, args=(messages,), name=f"{self._function.name}-batch", daemon=True)
             self._invocations.add(thread)
             thread.start()
@@ -140,6 +147,16 @@ class QueuePoller:
             self._stopping.wait(1)
             return []
         return answer.get("Messages", [])
+
+    def _give_back(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Let others receive at once what came when no call may begin any more."""
+        try:
+            for message in messages:
+                self._sqs.change_message_visibility(
+                    QueueUrl=self._source.queue_url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+                )
+        except Exception:
+            self._complain("cannot give back its messages, which will come again")
 
     def _work(self, messages: Sequence[Mapping[str, Any]]) -> None:
         try:
@@ -222,7 +239,7 @@ class SchedulePoller:
         """Begin no further call."""
         self._stopping.set()
 
-    def join(self, deadline: float) -> list[str]:
+    def join(self, deadline: float, *, polls: bool = True) -> list[str]:
         """Wait for the call that runs."""
         return [] if _ended(self._thread, deadline) else [self.function.name]
 

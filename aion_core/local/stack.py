@@ -13,19 +13,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 import botocore.session
 from botocore.config import Config
 
 from aion_core.local import resources
-from aion_core.local.emulator import REGION, Emulator, EmulatorError
 from aion_core.local.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
+from aion_core.local.region import REGION, EmulatorError
 from aion_core.template.reader import FUNCTION, Place, Template, TemplateError
+
+if TYPE_CHECKING:
+    from aion_core.local.emulator import Emulator
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +63,8 @@ def client_of(service: str, endpoint: str) -> Any:
 class LocalStack:
     """A template's resources in an emulator, from `start` to `stop`; a context manager."""
 
-    def __init__(self, emulator: Emulator, template: Template) -> None:
+    def __init__(self, emulator: "Emulator | None", template: Template) -> None:
+        """Without an `emulator`, that of the template's place is in another process."""
         self._emulator = emulator
         self._pollers: list[Poller] = []
         self.template = template
@@ -73,17 +78,30 @@ class LocalStack:
         host: str = "127.0.0.1",
         port: int = 0,
         stack_name: str = "local",
+        prepare: "Callable[[LocalStack], bool] | None" = None,
     ) -> Self:
-        """Serve the template's resources on this address (port 0 takes a free one), without calling any function."""
+        """Serve the template's resources on this address (port 0 takes a free one), without calling any function.
+
+        `prepare` may put into the emulator what the resources held before; where it returns True, none is made.
+        """
+        # A worker of a development server attaches to the stack of another process: moto takes a second to import.
+        from aion_core.local.emulator import Emulator
+
         emulator = Emulator.start(host, port)
         try:
             place = Place(emulator.account, REGION, f"http://{host}:{emulator.port}", stack_name)
             stack = cls(emulator, Template(Path(template).resolve(), place, parameters))
-            resources.make(stack.template, stack.client)
+            if prepare is None or not prepare(stack):
+                resources.make(stack.template, stack.client)
         except BaseException:
             emulator.stop()
             raise
         return stack
+
+    @classmethod
+    def at(cls, template: str | Path, place: Place) -> Self:
+        """Return the stack whose resources another process has made at this place."""
+        return cls(None, Template(Path(template).resolve(), place))
 
     @property
     def endpoint(self) -> str:
@@ -95,14 +113,16 @@ class LocalStack:
 
         `reached_at` is the host by which the function reaches it, where that is not the one it is bound to.
         """
-        there = f"http://{reached_at}:{self._emulator.port}" if reached_at else self.endpoint
+        there = f"http://{reached_at}:{urlsplit(self.endpoint).port}" if reached_at else self.endpoint
         # A queue's URL holds the address of its service.
         given = {name: text.replace(self.endpoint, there) for name, text in self.template.environment(function).items()}
         return {**given, **SETTINGS, "AWS_ENDPOINT_URL": there}
 
     @property
-    def emulator(self) -> Emulator:
-        """What answers as AWS would."""
+    def emulator(self) -> "Emulator":
+        """What answers as AWS would, in this process."""
+        if self._emulator is None:
+            raise EmulatorError("the emulator is in another process")
         return self._emulator
 
     def physical_id(self, logical_id: str) -> str:
@@ -127,6 +147,19 @@ class LocalStack:
         called has to be set before. A failed message is tried again after `retry_after` seconds; None leaves it to the
         queue, as on AWS.
         """
+        pollers = self.pollers(handlers, environ=environ, retry_after=retry_after)
+        for poller in pollers:
+            poller.start()
+        self._pollers += pollers
+
+    def pollers(
+        self,
+        handlers: Mapping[str, Handler] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        retry_after: int | None = RETRY_AFTER,
+    ) -> list[Poller]:
+        """Return what `poll` starts, with their functions imported."""
         handlers = handlers or {}
         functions = self.template.resources(FUNCTION)
         if unknown := sorted(set(handlers) - set(functions)):
@@ -135,9 +168,7 @@ class LocalStack:
         for name in functions:
             with _environment({**self.environment(name), **(environ or {})}):
                 pollers += self._pollers_of(name, handlers.get(name), retry_after)
-        for poller in pollers:
-            poller.start()
-        self._pollers += pollers
+        return pollers
 
     def call_schedules(self, function: str) -> None:
         """Call a polled function's schedules now, in this thread."""
@@ -153,8 +184,9 @@ class LocalStack:
         for poller in self._pollers:
             poller.stop()
         deadline = time.monotonic() + grace
-        with self._emulator.no_long_polls():
-            for name in [name for poller in self._pollers for name in poller.join(deadline)]:
+        is_ours = self._emulator is not None
+        with self._emulator.no_long_polls() if self._emulator else contextlib.nullcontext():
+            for name in [name for poller in self._pollers for name in poller.join(deadline, polls=is_ours)]:
                 logger.warning("%s still runs and is left to itself", name)
         self._pollers = []
 
@@ -163,7 +195,8 @@ class LocalStack:
         try:
             self.stop_polling(grace)
         finally:
-            self._emulator.stop()
+            if self._emulator is not None:
+                self._emulator.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -1,9 +1,14 @@
-"""Makes moto's transactions cost what they touch; moto itself copies every item of the table, once for each action."""
+"""Makes moto's transactions and queries cost what they touch.
+
+moto itself copies every item of the table once for each action of a transaction, and sorts every item for each query.
+"""
 
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
+
+from moto.dynamodb.models.dynamo_type import DynamoType
 
 if TYPE_CHECKING:
     from moto.dynamodb.models import DynamoDBBackend
@@ -13,7 +18,20 @@ Actions = list[dict[str, Any]]
 
 
 def keep_only_what_is_touched(backend: "DynamoDBBackend") -> None:
-    """Let a failed transaction put back single items instead of the whole table; callers must come one at a time."""
+    """Let a failed transaction put back single items, and a query look at those with its hash key.
+
+    Callers must come one at a time.
+    """
+    query = backend.query
+
+    def query_of_hash_key(table_name: str, hash_key_dict: dict[str, Any] | None, *arguments: Any, **named: Any) -> Any:
+        index = named.get("index_name") or (arguments[_INDEX_NAME] if len(arguments) > _INDEX_NAME else None)
+        if index or not hash_key_dict:
+            return query(table_name, hash_key_dict, *arguments, **named)
+        with _only(backend.get_table(table_name), DynamoType(hash_key_dict)):
+            return query(table_name, hash_key_dict, *arguments, **named)
+
+    backend.query = query_of_hash_key  # type: ignore[method-assign]
     transact = backend.transact_write_items
 
     def transact_write_items(transact_items: Actions) -> None:
@@ -58,6 +76,25 @@ def _undo(backend: "DynamoDBBackend", action: dict[str, Any]) -> Callable[[], No
             table.items[hash_key] = now  # type: ignore[assignment]
 
     return put_back
+
+
+_INDEX_NAME = 6
+"""The place of the index's name among the arguments of moto's query, after the table and the hash key."""
+
+
+@contextmanager
+def _only(table: "Table", hash_key: DynamoType) -> Iterator[None]:
+    """Let the table have no other items than those with this hash key."""
+    found = table.items.get(hash_key)
+    if not table.range_key_attr:
+        yield
+        return
+    items = sorted(found.values(), key=lambda item: item.range_key) if found else []
+    table.all_items = lambda: items  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del table.all_items
 
 
 @contextmanager

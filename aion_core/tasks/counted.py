@@ -52,7 +52,7 @@ class CountedTurn:
         if state == TaskState.TASK_STATE_FAILED:
             self._count(Metric.TURNS_FAILED)
         words = TaskState.Name(state).removeprefix("TASK_STATE_").lower()
-        logger.info("A turn has ended.", extra={"state": words, "duration_ms": round(duration)})
+        logger.info("A turn has ended.", extra={"state": words, "duration_ms": round(duration), "chunks": self._deltas})
 
     def _count(self, metric: Metric, value: float = 1.0) -> None:
         self._metrics.count(metric, value, agent=self._agent)

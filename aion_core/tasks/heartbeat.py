@@ -16,6 +16,12 @@ logger = logging.getLogger(__name__)
 WATCH_SECONDS = 1.0
 """How often it is looked whether the turn is still its holder's: so long may one run on that was canceled elsewhere."""
 
+LOOKS_PER_SECOND = 20
+"""How many of these looks a process makes for all its turns: with many at once each is looked at less often."""
+
+_beating: set[int] = set()
+"""The heartbeats of this process."""
+
 
 class LeaseKept(Protocol):
     """Tells when a lease is gone."""
@@ -45,8 +51,7 @@ class Heartbeat:
     ) -> None:
         """`renew_seconds`: how often the lease is renewed; `bell_seconds`: when the bell is heard."""
         self._store, self._bells, self._lease = store, bells, lease
-        self._ticks = max(1, round(renew_seconds / WATCH_SECONDS))
-        self._tick = min(WATCH_SECONDS, renew_seconds)
+        self._renew_seconds = renew_seconds
         self._bell_seconds = bell_seconds
         self.lost = asyncio.Event()
         self._stop = threading.Event()
@@ -58,6 +63,7 @@ class Heartbeat:
 
     async def __aenter__(self) -> Self:
         """Start to renew."""
+        _beating.add(id(self))
         self._loop = asyncio.get_running_loop()
         self._thread.start()
         return self
@@ -66,14 +72,23 @@ class Heartbeat:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop renewing; a renewal under way ends by itself and harms nobody, for the fence decides."""
+        _beating.discard(id(self))
         self._stop.set()
 
+    @property
+    def pause(self) -> float:
+        """How many seconds it is until the lease is looked at again."""
+        return min(max(WATCH_SECONDS, len(_beating) / LOOKS_PER_SECOND), self._renew_seconds)
+
     def _beat(self) -> None:
-        ticks = 0
+        since_renewal = 0.0
         rung = False
-        while not self._stop.wait(self._tick):
-            ticks += 1
-            renews = ticks % self._ticks == 0
+        while not self._stop.wait(pause := self.pause):
+            since_renewal += pause
+            # The tolerance is that of adding up pauses.
+            renews = since_renewal > self._renew_seconds - 0.01
+            if renews:
+                since_renewal = 0.0
             try:
                 kept = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
                 if kept and renews and not rung:

@@ -208,6 +208,8 @@ class TaskRunner:
             now.cancel()
         turn.drain.set()
         grace = drain_before - cut_before
+        if time_up.grace is not None and time_up.now.is_set():
+            grace = time_up.grace
         if time_up.until is not None:
             left = (time_up.until - self._clock.now()).total_seconds()
             grace = min(grace, max(0.0, left - cut_before))

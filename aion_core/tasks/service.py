@@ -59,7 +59,7 @@ class TaskService:
         accepted = await self._intake.accept(call, request, Listen.NOT, at_once=at_once)
         if request.configuration.return_immediately and (reply is not ReplyAs.MESSAGE or accepted.continues):
             return await self._as_it_stands(call, accepted)
-        await self._within(self._rested(accepted), self._patience(call))
+        await self._within(call, self._rested(accepted), self._patience(call))
         if accepted.run is not None and accepted.run.rests_or_goes_on():
             task = accepted.run.task()
         else:
@@ -150,19 +150,19 @@ class TaskService:
         if reply is ReplyAs.MESSAGE:
             if run is not None:
                 run.leave()
-            await self._within(self._rested(accepted), left)
+            await self._within(call, self._rested(accepted), left)
         elif run is not None:
             seconds = replies.seconds_left(run.log, self._clock.now())
-            await self._within(run.settled(), seconds if left is None else min(seconds, left))
+            await self._within(call, run.settled(), seconds if left is None else min(seconds, left))
             if run.ends_as_message:
                 # It is being recorded: whoever asks again gets the Message.
-                await self._within(run.ended(), left)
+                await self._within(call, run.ended(), left)
             else:
                 run.tell_of_task()
         else:
             log = await log_of(self._store, accepted.key.task_id, call)
             seconds = replies.seconds_left(log.events, self._clock.now()) + SETTLED_SECONDS
-            await self._within(self._rested(accepted), seconds if left is None else min(seconds, left))
+            await self._within(call, self._rested(accepted), seconds if left is None else min(seconds, left))
         if run is not None and run.rests_or_goes_on():
             return replies.message_of(run.task())
         return replies.message_of(_task(await log_of(self._store, accepted.key.task_id, call)))
@@ -178,7 +178,9 @@ class TaskService:
             pass
 
     def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[Spoken], None]:
-        return subscription.tail(self._reads, key, self._clock, after=after, until=call.time_up.until)
+        return subscription.tail(
+            self._reads, key, self._clock, after=after, until=call.time_up.until, leave=call.time_up.leave
+        )
 
     def _patience(self, call: Call) -> float:
         """Return how long a client may be kept waiting: its answer has to leave before this process ends."""
@@ -192,20 +194,19 @@ class TaskService:
         left = (call.time_up.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
         return max(0.0, left)
 
-    async def _within(self, work: Coroutine[Any, Any, None], seconds: float | None) -> None:
-        """Wait for the work, but so long at the most by this clock, where that is said; what it raises is raised."""
-        if seconds is None:
-            await work
-            return
+    async def _within(self, call: Call, work: Coroutine[Any, Any, None], seconds: float | None) -> None:
+        """Wait for the work, at most so many seconds by this clock, and until the process stops; raise what it raises."""
         waiting = asyncio.ensure_future(work)
-        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.time_up.leave.wait())]
+        if seconds is not None:
+            ends.append(asyncio.ensure_future(self._clock.sleep(seconds)))
         try:
-            await asyncio.wait({waiting, timer}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
                 waiting.result()
         finally:
-            timer.cancel()
-            waiting.cancel()
+            for each in (*ends, waiting):
+                each.cancel()
 
 
 def _task(log: Log) -> Task:

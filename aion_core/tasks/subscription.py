@@ -1,5 +1,6 @@
 """Reads a task's log as it grows, from any instance: events in order without a gap, and the chunks between them."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime
 
@@ -28,10 +29,12 @@ async def tail(
     *,
     after: Cursor = Cursor(),  # noqa: B008  # frozen
     until: datetime | None = None,
+    leave: asyncio.Event | None = None,
 ) -> AsyncGenerator[list[Spoken], None]:
     """Yield what comes after the cursor, as it is recorded, until the task rests, or says nothing for long.
 
-    `until`: when the process ends that reads; a little before, the reader is let go, and may come back. Raises TaskNotFound where there is no such task.
+    `until`: when the process ends that reads; a little before, the reader is let go, and may come back. So is it once
+    `leave` is set. Raises TaskNotFound where there is no such task.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
     # A cursor may point into a batch, which is found by its first chunk: the first read begins at the event.
@@ -56,6 +59,8 @@ async def tail(
             return
         idle = 0.0 if heard else idle + pause
         if idle >= IDLE_SECONDS:
+            return
+        if leave is not None and leave.is_set():
             return
         if until is not None and (until - clock.now()).total_seconds() < LEAVE_SECONDS:
             return

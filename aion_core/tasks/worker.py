@@ -23,10 +23,11 @@ class Worker:
     def __init__(self, store: TaskStore, runner: TaskRunner, bells: Bells, clock: Clock) -> None:
         self._store, self._runner, self._bells, self._clock = store, runner, bells, clock
 
-    async def answer(self, bell: Bell, *, until: datetime | None = None) -> None:
+    async def answer(self, bell: Bell, *, until: datetime | None = None, time_up: TimeUp | None = None) -> None:
         """Run whatever turn of the bell's context has its time; where there is none, nothing happens.
 
-        `until`: when this process ends, by which the turn has to be handed on. A bell that watches over a lease whose
+        `until`: when this process ends, by which the turn has to be handed on; `time_up` says it instead where the
+        process may be told to stop before. A bell that watches over a lease whose
         holder lives is rung again for the end of that lease, and so is any that finds a lease nearly out. Raises
         StoreError where the table cannot be asked: the bell is to be heard again.
         """
@@ -38,7 +39,7 @@ class Worker:
                 # Nobody who lives lets a lease run down so far: its holder is gone, or is a clock that is behind.
                 await self._bells.ring(bell, delay=max(0.0, left) + AFTER_SECONDS)
         elif begun is not None:
-            await self.run(begun, await self._run_of(begun), TimeUp(until))
+            await self.run(begun, await self._run_of(begun), time_up or TimeUp(until))
 
     async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> None:
         """Run the turn, and those that wait behind it; `run` tells of the first."""

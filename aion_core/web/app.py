@@ -95,11 +95,12 @@ def build_app(
     at_root, showing = default or next(iter(agents)), showing or Showing()
     app = FastAPI(
         openapi_url=None,
-        lifespan=_lifespan([served.agent for served in agents.values()], beside),
+        lifespan=_lifespan(beside),
         redirect_slashes=False,
         # Its spans hold the query as it was sent, its records an exception's own words (R97).
         telemetry={"tracing": False, "logs": False},
     )
+    app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
     # What a client reads before it can know how to say who it is (spec 8.2); all else asks.
     readable = _readable(agents, at_root, showing, keys)
@@ -140,12 +141,13 @@ def build_app(
     return app
 
 
-def _lifespan(agents: list[Agent], beside: Beside | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(beside: Beside | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     """Return what runs for as long as the app is served: the agents are loaded, and what goes on beside it goes on."""
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        running = [asyncio.create_task(_warm(agents))]
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # A server that has loaded them itself, before it answers, leaves none here.
+        running = [asyncio.create_task(_warm(list(app.state.agents.values())))]
         if beside is not None:
             running.append(asyncio.create_task(beside()))
         yield

@@ -15,13 +15,14 @@ import pytest
 import handlers
 from aion_core.aws.client import Calls
 from aion_core.aws.queues import SQSBells, body_of
-from aion_core.cli.dev import task_function_on
 from aion_core.clock import SystemClock
+from aion_core.dev.worker import task_function_on
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Bell, ContextKey, Head
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
+from aion_core.tasks.time_up import TimeUp
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
@@ -86,7 +87,7 @@ async def test_aion_dev_runs_every_turn_on_the_servers_event_loop(
 ) -> None:
     """A client that an agent's module keeps belongs to the event loop that has used it first."""
     monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
-    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop())})
+    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), TimeUp())})
     for _ in range(2):
         head = await orphan(stack, "where do you run?", agent="where")
         await ring(stack, Bell(head.context))

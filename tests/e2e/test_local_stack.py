@@ -675,3 +675,18 @@ def connected(environment: dict[str, str]) -> Iterator[Any]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def test_stopped_poller_gives_back_what_comes(stack: LocalStack) -> None:
+    """As of a worker that another one replaces, while its long poll waits in the emulator's process."""
+    attached = LocalStack.at(TEMPLATE, stack.template.place)
+    work = Work(lambda event: None)
+    poll(attached, work)
+    while stack.emulator.polls_waiting == 0:
+        time.sleep(0.01)
+    attached.stop_polling()
+    queue, sqs = stack.physical_id("Queue"), stack.client("sqs")
+    sqs.send_message(QueueUrl=queue, MessageBody="for another")
+    (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]
+    assert message["Body"] == "for another"
+    assert work.events.empty()

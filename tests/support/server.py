@@ -5,14 +5,15 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_URL = re.compile(r"answers at (http://127\.0\.0\.1:\d+)/")
+_URL = re.compile(r"(?:answers|server) at (http://127\.0\.0\.1:\d+)/")
 
 
 @dataclass
@@ -31,7 +32,15 @@ class Server:
 
 @contextmanager
 def serving(command: list[str], **environ: str) -> Iterator[Server]:
-    """Run the command until the block ends; it is ready when it has printed its address."""
+    """Run the command until the block ends; it is ready when it has printed its address.
+
+    Its state is in a folder of its own, unless AION_DATA_DIR names one.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _serving(command, {"AION_DATA_DIR": folder, **environ})
+
+
+def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[Server]:
     process = subprocess.Popen(
         command,
         cwd=ROOT,

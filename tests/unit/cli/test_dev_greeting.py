@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.agents.config import read_config
-from aion_core.cli.dev import greeting
+from aion_core.dev.greeting import greeting
 
 
 @pytest.mark.parametrize(("mark", "at_root"), [("", "one"), ("default: true", "two")])

@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Begun, ContextKey, TaskKey
+from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
 from aion_core.tasks.call import Call
+from aion_core.tasks.run import Spoken
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.time_up import TimeUp, margins
 from tests.support.agents.scripted import Held, Sour, Stepping
@@ -148,6 +149,47 @@ async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to
         rounds += 1
     assert ids == [str(n) for n in range(1, 34)], "every event once, over as many connections as it takes"
     assert rounds >= 3
+
+
+async def test_stopping_process_hands_its_turn_on_and_ends_its_streams() -> None:
+    """As `aion dev` stops a worker after an edit: at any time, and within a grace of its own."""
+    clock = ManualClock()
+    agent = Stepping(6, 60.0, clock)
+    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    stopping = TimeUp(grace=1.0)
+    call = Call("owner", "test", time_up=stopping)
+    heard: list[Spoken] = []
+
+    async def listen() -> None:
+        async for batch in made.service.stream(call, request()):
+            heard.extend(batch)
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0.01)
+    blocked = asyncio.create_task(made.service.send(call, request(message_id="m-2", context_id="c-2")))
+    while len(agent.ran) < 2 and agent.ran[0] < 2:
+        clock.move(5)
+        await asyncio.sleep(0)
+    bells: list[Bell] = []
+
+    async def hear(bell: Bell) -> None:
+        bells.append(bell)
+
+    made.bells.answered_by(hear)
+    began = clock.now()
+    stopping.now.set()
+    for work in list(call.work):
+        await let_time_pass(clock, work, step=0.5)
+    assert (clock.now() - began).total_seconds() <= 2, "not the half minute of a Lambda invocation"
+    await made.bells.quiet()
+    assert len(bells) == 2, "another process is told of both turns"
+    assert not listening.done(), "a successor may end the turn meanwhile"
+    stopping.leave.set()
+    await let_time_pass(clock, listening, step=0.5)
+    await let_time_pass(clock, blocked, step=0.5)
+    assert (await blocked).status.state == TaskState.TASK_STATE_WORKING
+    task = await made.service.get(call, heard[0].what.id)  # type: ignore[union-attr]
+    assert task.status.state == TaskState.TASK_STATE_WORKING
 
 
 async def test_a_turn_that_cannot_be_recorded_is_put_down_for_the_next() -> None:

@@ -1,0 +1,88 @@
+"""The emulator's process: the template's resources, what they held before, and a snapshot of them now and then."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from aion_core.dev.messages import ENDING, EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
+from aion_core.local.emulator import EmulatorError
+from aion_core.local.snapshot import Saver, SnapshotFile, Unusable
+from aion_core.local.stack import LocalStack
+from aion_core.template.reader import TemplateError
+
+SNAPSHOT = "state"
+SNAPSHOT_SECONDS = 3.0
+LOCK_SECONDS = 10.0
+"""How long to wait for an emulator that has lost its supervisor and still writes its last snapshot."""
+
+
+def main(connection: Connection, task: EmulatorTask) -> None:
+    """Serve until the supervisor says `stop`, or is gone."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        with _state_lock(task.folder):
+            _serve(connection, task)
+    except (EmulatorError, TemplateError, OSError) as error:
+        with contextlib.suppress(OSError):
+            connection.send(EmulatorFailed(str(error)))
+    sys.stderr.flush()
+    # Threads that answer requests are not waited for.
+    os._exit(0)
+
+
+def _serve(connection: Connection, task: EmulatorTask) -> None:
+    notes: list[str] = []
+    files: list[SnapshotFile] = []
+
+    def restore(stack: LocalStack) -> bool:
+        file = SnapshotFile(task.folder / SNAPSHOT, stack.template)
+        files.append(file)
+        if task.fresh:
+            file.forget()
+        try:
+            return file.restore(stack.emulator)
+        except Unusable as unusable:
+            aside = file.set_aside()
+            notes.append(f"The state of {task.folder} is not used: {unusable}. It is now {aside}.")
+            return False
+
+    stack = LocalStack.start(task.template, prepare=restore)
+    saver = Saver(
+        files[0],
+        stack.emulator,
+        seconds=SNAPSHOT_SECONDS,
+        failed=lambda error: print(f"{task.folder} cannot be written: {error.strerror}.", file=sys.stderr),
+    )
+    saver.start()
+    # A supervisor that is gone closes its end.
+    with contextlib.suppress(EOFError, OSError):
+        connection.send(EmulatorReady(stack.template.place, tuple(notes)))
+        while isinstance(connection.recv(), ReleaseMessages):
+            stack.emulator.release_messages()
+    saver.stop()
+
+
+@contextlib.contextmanager
+def _state_lock(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (folder / f"{SNAPSHOT}.lock").open("w") as lock:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise EmulatorError(f"another process still uses {folder}") from None
+                time.sleep(0.05)
+        yield

@@ -1,0 +1,24 @@
+"""Frameworks that the agents' code imports, as far as its text says."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from aion_core.packaging.frameworks import FRAMEWORKS, frameworks_of
+
+
+def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
+    """Return the frameworks of the agents at these paths; one whose code does not tell is left out.
+
+    `roots` are folders that paths, and imports, start from, each with its `src`.
+    """
+    used: set[str] = set()
+    folders = [folder for root in roots for folder in (root, root / "src")]
+    for path in paths:
+        place = path.partition(":")[0]
+        # A file, a module, a package, or an ADK agent's folder.
+        parts = place if place.endswith(".py") else place.replace(".", "/")
+        names = [place] if place.endswith(".py") else [f"{parts}.py", f"{parts}/__init__.py", f"{parts}/agent.py"]
+        for file in (folder / name for folder in folders for name in names):
+            told = frameworks_of(file, folders) if file.is_file() else FRAMEWORKS
+            used |= told if told != FRAMEWORKS else set()
+    return sorted(used)

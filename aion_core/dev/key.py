@@ -1,0 +1,28 @@
+"""API key of the developer, made where callers need one."""
+
+import asyncio
+from collections.abc import Mapping
+
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.security import declared_securities
+from aion_core.auth.api_keys import make_key
+from aion_core.auth.declaration import ApiKey
+from aion_core.bootstrap.operator import build_keys
+from aion_core.clock import SystemClock
+
+
+def development_header(agents: Mapping[str, AgentConfig], table: str) -> str:
+    """Make a key that opens every agent, where keys are what they ask for; return the header that bears it."""
+    asked_for = [
+        (scheme.header, requirement[name])
+        for security in declared_securities(agents).values()
+        for requirement in security.require
+        for name in requirement
+        if isinstance(scheme := security.schemes[name], ApiKey)
+    ]
+    if not asked_for:
+        return ""
+    scopes = frozenset(scope for _, scopes in asked_for for scope in scopes)
+    made = make_key("developer", now=SystemClock().now(), scopes=scopes)
+    asyncio.run(build_keys(table).add(made.record))
+    return f"{asked_for[0][0]}: {made.text}"

@@ -1,0 +1,174 @@
+"""Log lines for a person: time of day, what happened, ids; tracebacks with the frames of the author's code."""
+
+import logging
+import re
+import sys
+import sysconfig
+import time
+import traceback
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from traceback import FrameSummary
+
+import aion_core
+from aion_core import log
+from aion_core.errors import AionError
+from aion_core.shipped import shipped
+
+_RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32m", "\033[33m"
+
+_NODE = re.compile(r"During task with name '(?P<node>[^']*)' and id '[^']*'")
+"""The note that LangGraph adds to what a node raises."""
+
+_SHOWN = ("agent", "task_id", "context_id")
+"""The labels of a record that a person looks for."""
+
+_UNSAID = frozenset({"A turn begins.", "Not set, as secrets are not read here: %s."})
+"""Lines that say nothing to a person that another line does not, or the supervisor."""
+
+
+def install(*, colour: bool) -> None:
+    """Let everything that is logged in this process go to standard error as lines for a person."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines(colour=colour))
+    handler.addFilter(lambda record: record.msg not in _UNSAID)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("aion_core").setLevel(logging.INFO)
+    logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
+    # What it warns of is that more leases are renewed at once than it keeps connections for.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+
+
+class Lines(logging.Formatter):
+    """A formatter: one line for a request, one for a turn, and others as they are."""
+
+    def __init__(self, *, colour: bool) -> None:
+        super().__init__()
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's line, and the traceback beneath it."""
+        at = self._in(_DIM, time.strftime("%H:%M:%S", time.localtime(record.created)))
+        said = vars(record)
+        if "operation" in said:
+            words = f"{said['operation']} {self._in(_RED if said['is_failure'] else _GREEN, said['status'])}"
+            words += f" {said['duration_ms']} ms"
+        elif "state" in said and "duration_ms" in said:
+            state = said["state"]
+            colour = {"completed": _GREEN, "failed": _RED}.get(state, _YELLOW)
+            chunks = f", {said['chunks']} chunks" if said.get("chunks") else ""
+            words = f"turn {self._in(colour, state)} {said['duration_ms']} ms{chunks}"
+        else:
+            level = f"{record.levelname} " if record.levelno >= logging.WARNING else ""
+            colour = _RED if record.levelno >= logging.ERROR else _YELLOW if level else ""
+            words = self._in(colour, f"{level}{record.getMessage()}") + f" {self._in(_DIM, _source(record))}".rstrip()
+        labels = log.labels_of(record)
+        ids = [f"{name.removesuffix('_id')} {labels[name]}" for name in _SHOWN if labels.get(name)]
+        line = "  ".join([at, words, *([self._in(_DIM, " ".join(ids))] if ids else [])])
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return line
+        *story, last = story_of(error)
+        beneath = "\n".join(f"  {each}" for each in story)
+        if not beneath:
+            return f"{line}\n  {self._in(_RED, last)}"
+        return f"{line}\n{beneath}\n  {self._in(_RED, last)}"
+
+    def _in(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{_RESET}" if self._colour and colour and text else text
+
+
+def _source(record: logging.LogRecord) -> str:
+    """Return who logs, where that is not this package."""
+    return "" if record.name.partition(".")[0] in ("aion_core", "handlers", "root") else f"({record.name})"
+
+
+def story_of(error: BaseException) -> list[str]:
+    """Return the lines of an error's traceback: the author's frames, and how many of which packages lie between them.
+
+    An error of ours in which no frame is the author's is its last line alone.
+    """
+    lines: list[str] = []
+    chain = list(_chain(error))
+    if isinstance(error, AionError) and not any(_is_authors(frame) for each in chain for frame in _frames(each)):
+        return _last_lines(error)
+    for number, each in enumerate(chain):
+        if number:
+            lines.append("which led to:")
+        lines += _frame_lines(_frames(each))
+        lines += _last_lines(each)
+    return lines
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Return the errors that led to this one, and this one last."""
+    seen: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in seen:
+        seen.append(current)
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return reversed(seen)
+
+
+def _frames(error: BaseException) -> list[FrameSummary]:
+    return list(traceback.extract_tb(error.__traceback__))
+
+
+def _last_lines(error: BaseException) -> list[str]:
+    told = [line for text in traceback.format_exception_only(error) for line in text.rstrip("\n").split("\n")]
+    notes = [match["node"] for line in told if (match := _NODE.fullmatch(line))]
+    told = [line for line in told if not _NODE.fullmatch(line)]
+    if notes:
+        told[-1] += f"  (in the node {notes[0]!r})"
+    return told
+
+
+def _frame_lines(frames: list[FrameSummary]) -> Iterator[str]:
+    authors = any(_is_authors(frame) for frame in frames)
+    for is_authors, group in groupby(frames, _is_authors):
+        some = list(group)
+        if is_authors:
+            yield from (line for frame in some for line in _shown(frame))
+            continue
+        # An error in which nobody's own code is: where it was raised says most.
+        shown = [] if authors else some[-1:]
+        hidden = some[: len(some) - len(shown)]
+        if hidden:
+            yield f"… {len(hidden)} frame{'s' if len(hidden) > 1 else ''} of {', '.join(_packages(hidden))}"
+        yield from (line for frame in shown for line in _shown(frame))
+
+
+def _shown(frame: FrameSummary) -> list[str]:
+    where = f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
+    return [where, f"  {frame.line}"] if frame.line else [where]
+
+
+_PACKAGE = Path(aion_core.__file__).parent
+_OURS = (_PACKAGE, _PACKAGE.parent / "aion", shipped() / "handlers")
+_LIBRARIES = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib")))
+_STANDARD = sysconfig.get_paths()["stdlib"]
+
+
+def _package_of(filename: str) -> str:
+    """Return the package that the file is of; "" where it is the author's own."""
+    path = Path(filename)
+    if any(path.is_relative_to(folder) for folder in _OURS):
+        return "aion_core"
+    for folder in (*_LIBRARIES, _STANDARD):
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).parts[0].removesuffix(".py")
+    # A dependency that is installed elsewhere, and code without a file.
+    if "site-packages" in path.parts:
+        return path.parts[path.parts.index("site-packages") + 1].removesuffix(".py")
+    return "Python" if filename.startswith("<") else ""
+
+
+def _is_authors(frame: FrameSummary) -> bool:
+    return not _package_of(frame.filename)
+
+
+def _packages(frames: list[FrameSummary]) -> list[str]:
+    return list(dict.fromkeys(_package_of(frame.filename) for frame in frames))

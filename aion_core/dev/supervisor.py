@@ -1,0 +1,480 @@
+"""Supervisor of a development server: starts its processes, replaces the worker on edits, and ends them all."""
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from aion_core.dev import processes
+from aion_core.dev.messages import (
+    ENDING,
+    EmulatorFailed,
+    EmulatorReady,
+    EmulatorTask,
+    Load,
+    Loaded,
+    LoadFailed,
+    ReleaseMessages,
+    Serve,
+    Serving,
+    Stop,
+)
+from aion_core.dev.place import DataFolder, Running
+from aion_core.errors import ConfigurationError
+from aion_core.template.names import Place
+
+PRELOADED = ("aion_core.dev.uncollected", "aion_core.dev.worker", "aion_core.dev.preloaded")
+FRAMEWORKS = {"langgraph": "aion_core.agents.langgraph.agent", "adk": "aion_core.agents.adk.agent"}
+"""What a worker imports of each framework."""
+
+NOTICE_SECONDS = 1.0
+"""After so long a start says what it does."""
+END_SECONDS, EMULATOR_END_SECONDS = 8.0, 15.0
+"""How long a worker may take to end, and the emulator to write its snapshot, before they are killed."""
+RESTART_SECONDS = 1.0
+"""How long after a worker has died another one is started."""
+
+
+@dataclass(frozen=True)
+class DevServer:
+    """What is to be served, and how."""
+
+    config: Path
+    project: Path
+    """The folder that holds `handlers`."""
+    template: Path | None
+    """None with `--store memory`."""
+    base_url: str
+    environment: Mapping[str, str]
+    """What goes before the variables of the template."""
+    variables: Callable[[], tuple[Mapping[str, str], Sequence[str]]]
+    """Returns what the project sets for its agents, and sentences on what is missing; .env may change between workers."""
+    folder: DataFolder
+    frameworks: Sequence[str]
+    watched: Sequence[Path]
+    """The folders whose edits reload the agents; empty without reload."""
+    fresh: bool
+    with_key: bool
+    greet: Callable[[Loaded, str], str]
+    """Returns what is printed when the server answers; it is given the endpoint of the emulator, or ""."""
+
+    @property
+    def reloads(self) -> bool:
+        """Whether edits are watched."""
+        return bool(self.watched)
+
+
+@dataclass
+class _Worker:
+    """A worker's process, as the supervisor knows it."""
+
+    connection: Connection
+    why: str
+    """What was edited; "" of the first."""
+    began: float = field(default_factory=time.monotonic)
+    process: Any = None
+    started: threading.Event = field(default_factory=threading.Event)
+    loaded: Loaded | None = None
+    kill_at: float = float("inf")
+
+    def say(self, message: object) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.send(message)
+
+    def kill(self) -> None:
+        """End the process at once; one that is not there yet ends when it finds nobody to talk to."""
+        if self.started.is_set() and self.process is not None:
+            with contextlib.suppress(OSError, AttributeError):
+                self.process.kill()
+        self.connection.close()
+
+    @property
+    def answers(self) -> set[str]:
+        """The agents that it has loaded."""
+        return set(self.loaded.agents) - set(self.loaded.failures) if self.loaded else set()
+
+
+class Supervisor:
+    """Runs one development server, until it is told to stop."""
+
+    def __init__(self, server: DevServer, listener: socket.socket) -> None:
+        self._server, self._listener = server, listener
+        self._workers_context = _workers_context([*PRELOADED, *(FRAMEWORKS[name] for name in server.frameworks)])
+        self._current: _Worker | None = None
+        self._candidate: _Worker | None = None
+        self._retiring: list[_Worker] = []
+        self._emulator: tuple[Any, Connection] | None = None
+        self._place: Place | None = None
+        self._edited: set[str] = set()
+        self._edits = threading.Lock()
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._stops = 0
+        self._code: int | None = None
+        self._began = time.monotonic()
+        self._notice = ""
+        self._restart_at = float("inf")
+        self._greeted = False
+        self._watcher: Any = None
+        self._warned: set[str] = set()
+
+    def run(self) -> int:
+        """Serve until Ctrl-C or SIGTERM, or until nothing can be served; return the exit code."""
+        with self._signals():
+            try:
+                self._start()
+                while self._code is None:
+                    self._turn()
+                return self._code
+            finally:
+                self._end()
+
+    # --- Start ---
+
+    def _start(self) -> None:
+        # multiprocessing imports the command's script again in each process, unless it does not know of it.
+        vars(sys.modules["__main__"]).pop("__file__", None)
+        with _interrupts_ignored():
+            if self._server.template is not None:
+                self._start_emulator(self._server.template)
+            if self._workers_context.get_start_method() == "forkserver":
+                from multiprocessing.forkserver import ensure_running
+
+                ensure_running()
+        self._begin("")
+        if self._server.reloads:
+            from aion_core.dev.watching import Watcher
+
+            self._watcher = Watcher(self._server.watched, self._note_edits, self._cannot_watch)
+            self._watcher.start()
+
+    def _start_emulator(self, template: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        task = EmulatorTask(template, self._server.folder.path, self._server.fresh)
+        process = context.Process(target=processes.emulator, args=(theirs, task), name="emulator")
+        process.start()
+        theirs.close()
+        self._emulator = process, ours
+
+    def _begin(self, why: str) -> None:
+        """Start a worker; it loads the agents as soon as the emulator is there."""
+        if self._candidate is not None:
+            self._candidate.kill()
+        ours, theirs = self._workers_context.Pipe()
+        started = _Worker(ours, why)
+        self._candidate = started
+
+        def start() -> None:
+            # It waits for the frameworks to be imported, the first time.
+            try:
+                process = self._workers_context.Process(
+                    target=processes.worker, args=(self._listener, theirs), name="worker"
+                )
+                process.start()
+                started.process = process
+            except Exception as error:
+                print(f"A worker cannot be started: {error}", file=sys.stderr)
+            finally:
+                theirs.close()
+                started.started.set()
+
+        threading.Thread(target=start, name="start", daemon=True).start()
+        if self._place is not None or self._server.template is None:
+            self._load(started)
+
+    def _load(self, candidate: _Worker) -> None:
+        try:
+            variables, warnings = self._server.variables()
+        except ConfigurationError as error:
+            if self._current is None and not self._greeted:
+                raise
+            self._refuse(candidate, [str(error)])
+            return
+        for warning in warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                print(f"aion: {warning}", file=sys.stderr)
+        candidate.say(
+            Load(
+                self._server.config,
+                self._server.project,
+                self._server.template,
+                self._place,
+                self._server.base_url,
+                variables,
+                self._server.environment,
+                colour=coloured(),
+                with_key=self._server.with_key and self._current is None,
+            )
+        )
+
+    # --- The loop ---
+
+    def _turn(self) -> None:
+        """Wait for something to happen, and see to it."""
+        waiting: list[Any] = [self._woken, *(each.connection for each in self._workers())]
+        if self._emulator is not None:
+            waiting.append(self._emulator[1])
+        ready = multiprocessing.connection.wait(waiting, self._seconds())
+        if self._woken in ready:
+            os.read(self._woken, 4096)
+        if self._stops:
+            self._code = 0
+            return
+        for each in self._workers():
+            if each.connection in ready:
+                self._hear(each)
+        if self._emulator is not None and self._emulator[1] in ready:
+            self._hear_emulator(self._emulator[1])
+        now = time.monotonic()
+        for each in list(self._retiring):
+            if now > each.kill_at:
+                each.kill()
+                self._retiring.remove(each)
+        with self._edits:
+            edited, self._edited = self._edited, set()
+        if edited:
+            self._restart_at = float("inf")
+            self._begin(_shown(edited))
+        elif now > self._restart_at:
+            self._restart_at = float("inf")
+            self._begin("")
+        self._say_what_takes_long(now)
+
+    def _workers(self) -> list[_Worker]:
+        return [each for each in (self._current, self._candidate, *self._retiring) if each is not None]
+
+    def _seconds(self) -> float | None:
+        """Return how long nothing needs to be seen to."""
+        times = [self._restart_at, *(each.kill_at for each in self._retiring)]
+        if not self._greeted:
+            times.append(time.monotonic() + 0.5)
+        first = min(times)
+        return None if first == float("inf") else max(0.0, first - time.monotonic())
+
+    def _hear_emulator(self, connection: Connection) -> None:
+        try:
+            match connection.recv():
+                case EmulatorReady(place, notes):
+                    self._place = place
+                    for note in notes:
+                        print(note, file=sys.stderr)
+                    if self._candidate is not None:
+                        self._load(self._candidate)
+                case EmulatorFailed(reason):
+                    raise ConfigurationError(f"The emulated AWS cannot start: {reason}.")
+        except (EOFError, OSError) as error:
+            raise ConfigurationError("The emulated AWS has ended: its process was killed.") from error
+
+    def _hear(self, each: _Worker) -> None:
+        try:
+            message = each.connection.recv()
+        except (EOFError, OSError):
+            self._ended(each)
+            return
+        match message:
+            case Loaded():
+                each.loaded = message
+                self._loaded(each, message)
+            case LoadFailed(reason):
+                if self._current is None and not self._greeted:
+                    raise ConfigurationError(reason)
+                self._refuse(each, [reason])
+            case Serving():
+                self._serves(each)
+
+    def _loaded(self, each: _Worker, loaded: Loaded) -> None:
+        lost = sorted(set(loaded.failures) & self._current.answers) if self._current is not None else []
+        if lost:
+            self._refuse(each, [loaded.failures[agent_id] for agent_id in lost])
+            return
+        for failure in loaded.failures.values():
+            print(f"{failure}\n", file=sys.stderr)
+        if self._current is None and not each.answers and not self._server.reloads:
+            print("No agent can be loaded.", file=sys.stderr)
+            self._code = 1
+            return
+        each.say(Serve())
+
+    def _refuse(self, each: _Worker, reasons: Iterable[str]) -> None:
+        """Go on with the code as it was."""
+        for reason in reasons:
+            print(f"{reason}\n", file=sys.stderr)
+        after = f" after an edit of {each.why}" if each.why else ""
+        print(f"{_now()}  Not reloaded{after}. The server goes on with the code as it was.", file=sys.stderr)
+        each.kill()
+        self._candidate = None
+
+    def _serves(self, each: _Worker) -> None:
+        old, self._current, self._candidate = self._current, each, None
+        if old is not None:
+            old.say(Stop(has_successor=True))
+            old.kill_at = time.monotonic() + END_SECONDS
+            self._retiring.append(old)
+        assert each.loaded is not None  # noqa: S101  # it serves what it has loaded
+        endpoint = self._place.endpoint if self._place is not None else ""
+        self._server.folder.announce(Running(os.getpid(), self._server.base_url, endpoint, each.loaded.environment))
+        if not self._greeted:
+            self._greeted = True
+            print(self._server.greet(each.loaded, endpoint), flush=True)
+            if self._server.reloads and not each.answers:
+                print("No agent can be loaded: waiting for an edit.", file=sys.stderr)
+        else:
+            after = f" after an edit of {each.why}" if each.why else ""
+            took = time.monotonic() - each.began
+            print(f"{_now()}  Reloaded{after} ({took:.1f} s).", file=sys.stderr, flush=True)
+
+    def _ended(self, each: _Worker) -> None:
+        """See to the end of a worker's process."""
+        each.connection.close()
+        if each in self._retiring:
+            self._retiring.remove(each)
+            return
+        code = _exit_code(each)
+        if each is self._candidate:
+            self._candidate = None
+            if self._current is None and not self._greeted:
+                raise ConfigurationError(f"The agents cannot be served: their process has ended ({code}).")
+            print(f"{_now()}  Not reloaded: the new code has ended its process ({code}).", file=sys.stderr)
+            return
+        self._current = None
+        print(f"{_now()}  The agents' process has ended ({code}). It is started again.", file=sys.stderr)
+        if self._emulator is not None:
+            with contextlib.suppress(OSError):
+                self._emulator[1].send(ReleaseMessages())
+        if self._candidate is None:
+            self._restart_at = time.monotonic() + RESTART_SECONDS
+
+    # --- What is told ---
+
+    def _say_what_takes_long(self, now: float) -> None:
+        if self._greeted or self._code is not None or now - self._began < NOTICE_SECONDS:
+            return
+        if self._candidate is not None and self._candidate.loaded is not None:
+            return
+        doing = []
+        if self._server.template is not None and self._place is None:
+            doing.append("starting the emulated AWS")
+        if self._candidate is not None and not self._candidate.started.is_set():
+            doing.append(f"importing {' and '.join(['the server', *self._server.frameworks])}")
+        notice = ", ".join(doing) or "loading the agents"
+        if notice != self._notice:
+            self._notice = notice
+            print(f"{notice[0].upper()}{notice[1:]} …", file=sys.stderr, flush=True)
+
+    def _note_edits(self, paths: Iterable[str]) -> None:
+        with self._edits:
+            self._edited.update(paths)
+        self._wake_up()
+
+    def _cannot_watch(self, error: Exception) -> None:
+        print(f"Edits are not noticed: {error}. Start the server again after an edit.", file=sys.stderr)
+
+    # --- End ---
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        def stop(*_: Any) -> None:
+            self._stops += 1
+            self._wake_up()
+
+        before = {number: signal.signal(number, stop) for number in ENDING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _wake_up(self) -> None:
+        # A full pipe wakes as well.
+        with contextlib.suppress(OSError):
+            os.write(self._wake, b".")
+
+    def _end(self) -> None:
+        """End every process: the worker hands its turns on, the emulator writes its snapshot."""
+        if self._watcher is not None:
+            self._watcher.stop()
+        if self._candidate is not None:
+            self._candidate.kill()
+            self._candidate = None
+        if self._current is not None:
+            self._current.say(Stop(has_successor=False))
+            self._retiring.append(self._current)
+            self._current = None
+        deadline, asked = time.monotonic() + END_SECONDS, self._stops
+        while self._retiring and time.monotonic() < deadline and self._stops <= max(asked, 1):
+            ready = multiprocessing.connection.wait(
+                [self._woken, *(each.connection for each in self._retiring)], deadline - time.monotonic()
+            )
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+            for each in list(self._retiring):
+                if each.connection in ready:
+                    with contextlib.suppress(EOFError, OSError):
+                        each.connection.recv()
+                        continue
+                    self._retiring.remove(each)
+        for each in self._retiring:
+            each.kill()
+        if self._emulator is not None:
+            process, connection = self._emulator
+            connection.close()
+            process.join(EMULATOR_END_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+def coloured() -> bool:
+    """Tell whether what is printed is coloured: on a terminal, unless NO_COLOR is set (no-color.org)."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _workers_context(preloaded: Sequence[str]) -> Any:
+    """Return how workers are started: forked from a process that has imported what they all need."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preloaded))
+    return context
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Let processes that start now ignore Ctrl-C, which reaches them too, from their first moment."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _exit_code(each: _Worker) -> str:
+    each.started.wait(1)
+    if each.process is None:
+        return "it did not start"
+    each.process.join(2)
+    code = each.process.exitcode
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def _shown(paths: Iterable[str]) -> str:
+    """Return the names of edited files, relative to here."""
+    names = sorted({os.path.relpath(path) for path in paths}, key=len)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _now() -> str:
+    return time.strftime("%H:%M:%S")

@@ -1,0 +1,241 @@
+"""A worker's process: loads the agents, and then serves them and the queues' messages until it is told to stop."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+from aion_core.dev import lines
+from aion_core.dev.messages import ENDING, Load, Loaded, LoadFailed, Serve, Serving, Stop
+from aion_core.errors import AionError, ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+TURN_GRACE, STREAM_GRACE = 0.5, 1.5
+"""How many seconds a turn may take to reach a step boundary, and a stream to hear how a successor ends its turn."""
+
+HANDOFF_SECONDS = 3.0
+"""How many seconds turns may take to be handed on."""
+
+CUT_SECONDS = 5
+"""How many seconds after it was told to stop a worker cuts whatever still runs."""
+
+
+def main(listener: socket.socket, connection: Connection) -> None:
+    """Serve on the listener what the supervisor says; exits with the process."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        _Worker(listener, connection).run()
+    except BaseException:
+        logging.getLogger(__name__).critical("The development server has failed.", exc_info=True)
+        sys.stderr.flush()
+        os._exit(1)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A thread of an agent's, or a synchronous node, is not waited for.
+    os._exit(0)
+
+
+@dataclass
+class _Orders:
+    """What the supervisor says, read by a thread; a supervisor that is gone ends the process."""
+
+    connection: Connection
+    stop: "Future[Stop]" = field(default_factory=Future)
+    serve: threading.Event = field(default_factory=threading.Event)
+
+    def read(self) -> None:
+        try:
+            while True:
+                match self.connection.recv():
+                    case Serve():
+                        self.serve.set()
+                    case Stop() as stop:
+                        self.serve.set()
+                        self.stop.set_result(stop)
+        except (EOFError, OSError):
+            os._exit(1)
+
+
+class _Worker:
+    def __init__(self, listener: socket.socket, connection: Connection) -> None:
+        self._listener, self._connection = listener, connection
+        self._orders = _Orders(connection)
+        self._stack: Any = None
+        self._pollers: list[Any] = []
+
+    def run(self) -> None:
+        try:
+            task: Load = self._connection.recv()
+        except (EOFError, OSError):
+            # The supervisor has ended, or has already started another one.
+            return
+        threading.Thread(target=self._orders.read, name="supervisor", daemon=True).start()
+        try:
+            app = self._load(task)
+        except AionError as error:
+            self._connection.send(LoadFailed(str(error)))
+            return
+        self._orders.serve.wait()
+        if not self._orders.stop.done():
+            # Not by asyncio.run, which waits for threads that agents have left behind.
+            loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(loop)
+            loop.run_until_complete(self._serve(app))
+
+    def _load(self, task: Load) -> Any:
+        lines.install(colour=task.colour)
+        os.environ.update({**task.variables, **task.environment})
+        sys.path[:0] = [str(task.project)]
+        if task.template is not None and task.place is not None:
+            from aion_core.local.stack import LocalStack
+
+            self._stack = LocalStack.at(task.template, task.place)
+            # It may name a profile that is not on this machine, which boto3 would not forgive.
+            os.environ.pop("AWS_PROFILE", None)
+            os.environ.update(self._stack.environment("ApiFunction"))
+            os.environ.update(task.environment)
+        # The handlers read their settings when they are imported, as they do on Lambda.
+        from handlers.api import app
+
+        failures, agents = {}, app.state.agents
+        for agent_id, agent in agents.items():
+            if (failure := _load_agent(agent)) is not None:
+                failures[agent_id] = failure
+        # What could not be loaded is told by the supervisor.
+        app.state.agents = {}
+        header, names = "", {}
+        if self._stack is not None:
+            names = self._stack.environment("ApiFunction")
+            header = self._key(task) if task.with_key else ""
+            self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
+        self._connection.send(Loaded(tuple(agents), failures, header, names))
+        return app
+
+    def _key(self, task: Load) -> str:
+        from aion_core.agents.config import read_config
+        from aion_core.dev.key import development_header
+
+        return development_header(read_config(task.config), os.environ["AION_TABLE"])
+
+    def _task_function(self, event: Any, context: Any) -> Any:
+        return self._answer_turns(event, context)
+
+    async def _serve(self, app: Any) -> None:
+        import uvicorn
+
+        from aion_core.dev.requests import RequestLines
+        from aion_core.tasks.time_up import TimeUp
+        from aion_core.web.calls import TIME_UP
+        from aion_core.web.loopback import LoopbackOnly
+
+        loop = asyncio.get_running_loop()
+        ends = TimeUp(grace=TURN_GRACE)
+        self._answer_turns = task_function_on(loop, ends)
+        loop.set_exception_handler(_log_unhandled)
+        inner = LoopbackOnly(app)
+
+        async def with_end(scope: Any, receive: Any, send: Any) -> None:
+            await inner(scope if scope["type"] == "lifespan" else {**scope, TIME_UP: ends}, receive, send)
+
+        worker = self
+
+        class Server(uvicorn.Server):
+            @contextlib.contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                # The supervisor is the one that hears them.
+                yield
+
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets)
+                for poller in worker._pollers:
+                    poller.start()
+                worker._connection.send(Serving())
+
+        server = Server(
+            uvicorn.Config(
+                RequestLines(with_end),
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=CUT_SECONDS,
+            )
+        )
+        serving = asyncio.ensure_future(server.serve([self._listener]))
+        stopped = asyncio.wrap_future(self._orders.stop)
+        either: set[asyncio.Future[Any]] = {serving, stopped}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            # What uvicorn says of streams that it cuts is no news.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            for poller in self._pollers:
+                poller.stop()
+            server.should_exit = True
+            ends.now.set()
+            successor = stopped.result().has_successor
+            loop.call_later(TURN_GRACE + (STREAM_GRACE if successor else 0.0), ends.leave.set)
+        await serving
+        if self._stack is not None:
+            deadline = time.monotonic() + HANDOFF_SECONDS
+            for poller in self._pollers:
+                # Its turns end on this loop.
+                await asyncio.to_thread(poller.join, deadline, polls=False)
+
+
+def _load_agent(agent: Any) -> str | None:
+    """Load the agent; return why that cannot be, None where it could."""
+    try:
+        agent.load()
+    except ConfigurationError as error:
+        screen = getattr(error, "screen", None)
+        return str(screen()) if callable(screen) else str(error)
+    except Exception as error:  # the author's code may raise anything
+        return "\n".join(lines.story_of(error))
+    return None
+
+
+def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[Any, Any], Any]:
+    """Return TaskFunction's handler, with its turns on this event loop, handed on when this process ends.
+
+    What runs in this process shares the agents' modules, and a client in one of them (httpx', say) belongs to the event
+    loop that has used it first. On Lambda each function has a process, and keeps its event loop.
+    """
+    from aion_core import log
+    from aion_core.bootstrap import bell_of
+    from aion_core.tasks.time_up import TimeUp
+    from handlers import run_task
+
+    async def on_loop(record: Any, lambda_context: Any) -> None:
+        log.note(queue_message_id=record.message_id)
+        bell = bell_of(record.body)
+        log.note(context_id=bell.context.context_id, agent=bell.context.agent)
+        until = datetime.now(UTC) + timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
+        time_up = TimeUp(until, now=ends.now, grace=ends.grace, leave=ends.leave)
+        await run_task.worker.answer(bell, time_up=time_up)
+
+    async def answer(record: Any, lambda_context: Any) -> None:
+        turn = asyncio.run_coroutine_threadsafe(on_loop(record, lambda_context), loop)
+        try:
+            await asyncio.wrap_future(turn)
+        except asyncio.CancelledError:
+            # The server has ended, and the process with this thread is about to: nothing is left to be said.
+            await asyncio.get_running_loop().create_future()
+
+    return partial(run_task.handler, answer=answer)
+
+
+def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    logger.error(context.get("message", "An error was not handled."), exc_info=error)

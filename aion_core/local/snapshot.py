@@ -1,0 +1,210 @@
+"""Snapshot file of an emulator: what its tables, queues, buckets and keys hold, from one start to the next."""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from moto.backends import get_backend
+
+from aion_core.local.emulator import SERVICES, Emulator
+from aion_core.template.names import BUCKET, KEY, QUEUE, TABLE
+from aion_core.template.reader import Template
+
+FORMAT = 1
+_MAGIC = b"aion snapshot\n"
+_PEM = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+
+
+class Unusable(Exception):
+    """The file cannot be restored; the text says why."""
+
+
+class SnapshotFile:
+    """The snapshot of one emulator in one file, replaced as a whole.
+
+    It is a pickle: whoever can write to it can run code, as with the agents' own files beside it.
+    """
+
+    def __init__(self, path: Path, template: Template) -> None:
+        self._path = path
+        self._header = {
+            "format": FORMAT,
+            "aion": version("aion-lambda"),
+            "moto": version("moto"),
+            "resources": fingerprint(template),
+        }
+
+    def restore(self, emulator: Emulator) -> bool:
+        """Put what the file holds into the emulator; return False where there is no file.
+
+        Raises Unusable where another version, or a template with other resources, has written the file, or it is broken.
+        """
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise Unusable(f"it cannot be read ({error.strerror})") from error
+        magic, header, digest, body = _split(content)
+        if magic != _MAGIC.strip() or hashlib.sha256(body).hexdigest().encode() != digest:
+            raise Unusable("it is broken")
+        written = json.loads(header)
+        if written != self._header:
+            raise Unusable(_difference(written, self._header))
+        try:
+            state = pickle.loads(body)  # noqa: S301  # our own file, see above
+        except Exception as error:  # a pickle may raise anything
+            raise Unusable(f"it is broken ({type(error).__name__})") from error
+        with emulator.held():
+            _put_back(state, emulator.account)
+        emulator.release_messages()
+        return True
+
+    def write(self, emulator: Emulator) -> None:
+        """Replace the file by what the emulator holds now; no request is answered while that is read."""
+        with emulator.held():
+            body = _dumped(emulator.account)
+        digest = hashlib.sha256(body).hexdigest().encode()
+        content = b"\n".join([_MAGIC.strip(), json.dumps(self._header).encode(), digest, body])
+        temporary = self._path.with_name(f"{self._path.name}.new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        temporary.replace(self._path)
+
+    def set_aside(self) -> Path:
+        """Move the file out of the way, and return where it is now."""
+        aside = self._path.with_name(f"{self._path.name}.unusable")
+        with suppress(FileNotFoundError):
+            self._path.replace(aside)
+        return aside
+
+    def forget(self) -> None:
+        """Delete the file."""
+        self._path.unlink(missing_ok=True)
+
+
+class Saver:
+    """A thread that writes the snapshot every few seconds in which something was written."""
+
+    def __init__(
+        self, file: SnapshotFile, emulator: Emulator, *, seconds: float, failed: Callable[[OSError], None]
+    ) -> None:
+        """`failed` is told, once, that the file cannot be written."""
+        self._file, self._emulator, self._seconds, self._failed = file, emulator, seconds, failed
+        self._stopping = threading.Event()
+        self._saved = -1
+        self._complained = False
+        self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write a last time, and no more."""
+        self._stopping.set()
+        self._thread.join()
+        self._save()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._seconds):
+            self._save()
+
+    def _save(self) -> None:
+        writes = self._emulator.writes
+        if writes == self._saved:
+            return
+        try:
+            self._file.write(self._emulator)
+        except OSError as error:
+            if not self._complained:
+                self._failed(error)
+            self._complained = True
+        else:
+            self._saved = writes
+
+
+def fingerprint(template: Template) -> str:
+    """Return what tells the template's tables, queues, buckets and keys from those of another one."""
+    said = {
+        name: [
+            kind,
+            template.attribute(name, None, name).replace(template.place.endpoint, ""),
+            template.properties(name),
+        ]
+        for kind in (TABLE, QUEUE, BUCKET, KEY)
+        for name in template.resources(kind)
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+class _Pickler(pickle.Pickler):
+    """A pickler that knows what moto's objects hold beside plain values: locks, and private keys."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, _LOCKS):
+            return type(value), ()
+        if isinstance(value, _RLOCK):
+            return threading.RLock, ()
+        if isinstance(value, threading.Condition):
+            return threading.Condition, ()
+        if isinstance(value, _KEYS):
+            return _key, (value.private_bytes(*_PEM),)
+        return NotImplemented
+
+
+_LOCKS = (threading.Event,)
+_RLOCK = type(threading.RLock())
+_KEYS = PrivateKeyTypes.__args__  # type: ignore[attr-defined]
+
+
+def _key(pem: bytes) -> PrivateKeyTypes:
+    return serialization.load_pem_private_key(pem, None)
+
+
+def _dumped(account: str) -> bytes:
+    state = {
+        service: {
+            region: {name: value for name, value in vars(backend).items() if not callable(value)}
+            for region, backend in get_backend(service)[account].items()  # type: ignore[call-overload]
+        }
+        for service in SERVICES
+    }
+    out = io.BytesIO()
+    _Pickler(out, pickle.HIGHEST_PROTOCOL).dump(state)
+    return out.getvalue()
+
+
+def _put_back(state: dict[str, Any], account: str) -> None:
+    for service, regions in state.items():
+        for region, attributes in regions.items():
+            backend = get_backend(service)[account][region]  # type: ignore[call-overload]
+            for name, value in attributes.items():
+                setattr(backend, name, value)
+
+
+def _split(content: bytes) -> list[bytes]:
+    parts = content.split(b"\n", 3)
+    if len(parts) != 4:
+        raise Unusable("it is broken")
+    return parts
+
+
+def _difference(written: dict[str, Any], ours: dict[str, Any]) -> str:
+    for name in ("aion", "moto"):
+        if written.get(name) != ours[name]:
+            return f"{name} {written.get(name)} has written it, and this is {name} {ours[name]}"
+    if written.get("resources") != ours["resources"]:
+        return "its tables or queues are those of another template"
+    return "it has another format"

@@ -1,0 +1,97 @@
+"""Times of the development loop: start with an empty state, start again, and from an edit to the edited answer.
+
+`python -m tests.bench.dev_loop [--framework adk] [--edits 5]`; nothing of it is asserted, since it is the machine's too.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.support.server import aion_dev, serving
+from tests.support.service import send
+
+LANGGRAPH = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+async def answer(state: MessagesState) -> dict:
+    return {"messages": [AIMessage("VERSION")]}
+
+graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer").add_edge("answer", END).compile()
+"""
+ADK = """
+from google.adk.agents import BaseAgent
+from google.adk.events import Event
+from google.genai.types import Content, Part
+
+class Answering(BaseAgent):
+    async def _run_async_impl(self, context):
+        yield Event(author=self.name, content=Content(role="model", parts=[Part(text="VERSION")]))
+
+root_agent = Answering(name="answering")
+"""
+
+
+def main() -> None:
+    """Print the times."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--framework", choices=["langgraph", "adk"], default="langgraph")
+    parser.add_argument("--edits", type=int, default=5)
+    given = parser.parse_args()
+    code = LANGGRAPH if given.framework == "langgraph" else ADK
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        agent = folder / "agent.py"
+        agent.write_text(code.replace("VERSION", "0"))
+        (folder / "aion.yaml").write_text("aion: {agents: {answering: {path: agent.py}}}")
+        started(folder, "start, empty state")
+        started(folder, "start again")
+        command = aion_dev("--config", str(folder / "aion.yaml"))
+        with serving(command, AION_DATA_DIR=str(folder / ".aion")) as server, httpx.Client(timeout=60) as http:
+            asked(http, server.url)
+            took = []
+            for version in range(1, given.edits + 1):
+                began = time.monotonic()
+                agent.write_text(code.replace("VERSION", str(version)))
+                while asked(http, server.url) != str(version):
+                    time.sleep(0.02)
+                took.append(time.monotonic() - began)
+            print(
+                f"edit to served            {statistics.median(took):5.2f} s (median of {len(took)}; slowest {max(took):.2f} s)"
+            )
+            began = time.monotonic()
+            server.stop()
+            print(f"Ctrl-C                    {time.monotonic() - began:5.2f} s")
+
+
+def started(folder: Path, what: str) -> None:
+    """Start the command, print how long it took to its greeting and to its first answer, and stop it."""
+    began = time.monotonic()
+    with serving(aion_dev("--config", str(folder / "aion.yaml")), AION_DATA_DIR=str(folder / ".aion")) as server:
+        greeted = time.monotonic() - began
+        with httpx.Client(timeout=60) as http:
+            asked(http, server.url)
+        print(f"{what:25} {greeted:5.2f} s, first answer {time.monotonic() - began - greeted:.2f} s later")
+        server.stop()
+
+
+def asked(http: httpx.Client, url: str) -> str:
+    """Return what the agent answers."""
+    try:
+        task = http.post(url, json=send("hello")).json()["result"]["task"]
+    except httpx.TransportError:
+        return ""
+    return str(task["status"]["message"]["parts"][0]["text"])
+
+
+if __name__ == "__main__":
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}")
+    subprocess.run([sys.executable, "-c", "import aion_core.cli.main"], check=True)
+    main()

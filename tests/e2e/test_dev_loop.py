@@ -1,0 +1,357 @@
+"""`aion dev` while an author works: edits, failures, restarts, what is left when it ends."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.test_dev import gone
+from tests.support.server import ROOT, Server, aion_dev, serving
+from tests.support.service import send
+
+PATIENCE = 60
+"""Seconds that only run out when something is broken."""
+
+AGENT = """
+import asyncio, os
+from pathlib import Path
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+VERSION = "first"
+HERE = Path(__file__).parent / "seen"
+
+def note(word):
+    with HERE.joinpath("notes").open("a") as notes:
+        notes.write(word + "\\n")
+
+async def begin(state: MessagesState) -> dict:
+    note("begin")
+    return {}
+
+async def wait(state: MessagesState) -> dict:
+    note("wait")
+    while "wait" in str(state["messages"][-1].content) and not HERE.joinpath("go").exists():
+        await asyncio.sleep(0.02)
+    return {}
+
+async def answer(state: MessagesState) -> dict:
+    if "fail" in str(state["messages"][-1].content):
+        raise ValueError("the model is out")
+    return {"messages": [AIMessage(f"{VERSION} from {os.getpid()}")]}
+
+graph = StateGraph(MessagesState).add_node(begin).add_node(wait).add_node(answer)
+graph = graph.add_edge(START, "begin").add_edge("begin", "wait").add_edge("wait", "answer").add_edge("answer", END)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "seen").mkdir(parents=True)
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py, name: Mine}}}")
+    return folder
+
+
+@pytest.fixture
+def server(project: Path) -> Iterator[Server]:
+    with serving(dev(project), AION_DATA_DIR=str(project / ".aion")) as server:
+        yield server
+
+
+def dev(project: Path, *options: str) -> list[str]:
+    return aion_dev(str(project), *options)
+
+
+def until(holds: Callable[[], Any], server: Server) -> Any:
+    """Return what holds, once it does."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if found := holds():
+            return found
+        assert server.process.poll() is None, "".join(server.printed)
+        time.sleep(0.05)
+    raise AssertionError("it never held:\n" + "".join(server.printed))
+
+
+def printed(server: Server, text: str) -> bool:
+    return text in "".join(server.printed)
+
+
+def ask(server: Server, text: str = "hello") -> dict[str, Any]:
+    """The task that answers."""
+    return dict(httpx.post(server.url, json=send(text), timeout=PATIENCE).json()["result"]["task"])
+
+
+def text_of(task: dict[str, Any]) -> str:
+    return str(task["status"]["message"]["parts"][0]["text"])
+
+
+def get(server: Server, task_id: str) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
+    return dict(httpx.post(server.url, json=body, timeout=PATIENCE).json())
+
+
+class Streaming:
+    """Reads a stream in a thread, to its end."""
+
+    def __init__(self, server: Server, text: str) -> None:
+        self.frames: list[dict[str, Any]] = []
+        self.error: Exception | None = None
+        self._url, self._body = server.url, send(text, method="SendStreamingMessage")
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def task_id(self) -> str:
+        return str(self.frames[0]["task"]["id"]) if self.frames else ""
+
+    def join(self) -> None:
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "the stream never ended"
+
+    def _read(self) -> None:
+        try:
+            with httpx.stream("POST", self._url, json=self._body, timeout=PATIENCE) as answer:
+                for line in answer.iter_lines():
+                    if line.startswith("data: "):
+                        self.frames.append(json.loads(line.removeprefix("data: "))["result"])
+        except httpx.TransportError as error:
+            self.error = error
+
+
+def notes(project: Path) -> list[str]:
+    file = project / "seen" / "notes"
+    return file.read_text().split() if file.exists() else []
+
+
+def edit(project: Path, old: str, new: str, name: str = "agent.py") -> None:
+    file = project / name
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_edits_are_served_and_broken_ones_are_not(server: Server, project: Path) -> None:
+    assert text_of(ask(server)).startswith("first ")
+    edit(project, '"first"', '"second"')
+    until(lambda: printed(server, "Reloaded after an edit of"), server)
+    assert text_of(ask(server)).startswith("second ")
+
+    edit(project, '"second"', '"third" +')
+    until(lambda: printed(server, "The server goes on with the code as it was."), server)
+    assert text_of(ask(server)).startswith("second ")
+    told = "".join(server.printed)
+    assert "agent.py, line 8" in told
+    assert "Traceback" not in told
+
+    edit(project, '"third" +', '"third"')
+    edit(project, "name: Mine", "name: Yours", "aion.yaml")
+    until(lambda: text_of(ask(server)).startswith("third "), server)
+    until(
+        lambda: httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=PATIENCE).json()["name"] == "Yours",
+        server,
+    )
+
+
+def test_edit_during_a_stream_hands_the_turn_on(server: Server, project: Path) -> None:
+    stream = Streaming(server, "wait")
+    until(lambda: "wait" in notes(project), server)
+    edit(project, '"first"', '"second"')
+    until(lambda: notes(project).count("wait") == 2, server)
+    (project / "seen" / "go").touch()
+    stream.join()
+    assert stream.error is None, "the old worker ends its streams, and does not cut them"
+
+    def ended() -> Any:
+        task = get(server, stream.task_id)["result"]
+        return task if task["status"]["state"] == "TASK_STATE_COMPLETED" else None
+
+    assert text_of(until(ended, server)).startswith("second ")
+    assert Counter(notes(project))["begin"] == 1, "the step that had ended does not run again"
+
+
+def test_blocking_send_is_answered_during_an_edit(server: Server, project: Path) -> None:
+    tasks: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: tasks.append(ask(server, "wait")), daemon=True)
+    asking.start()
+    until(lambda: "wait" in notes(project), server)
+    edit(project, '"first"', '"second"')
+    until(lambda: notes(project).count("wait") == 2, server)
+    asking.join(PATIENCE)
+    assert tasks[0]["status"]["state"] == "TASK_STATE_WORKING", "it stays the client's to ask for"
+    (project / "seen" / "go").touch()
+    until(lambda: get(server, tasks[0]["id"])["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
+
+
+def test_killed_worker_is_replaced(server: Server) -> None:
+    worker = int(text_of(ask(server)).split()[-1])
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: printed(server, "The agents' process has ended (signal 9). It is started again."), server)
+    until(lambda: printed(server, "Reloaded ("), server)
+    assert int(text_of(ask(server)).split()[-1]) != worker
+
+
+def test_log_has_a_line_a_request_and_a_turn(server: Server) -> None:
+    task = ask(server, "fail")
+    until(lambda: printed(server, "turn failed"), server)
+    told = "".join(server.printed)
+    ids = f"task {task['id']} context {task['contextId']}"
+    assert re.search(rf"^\d\d:\d\d:\d\d  SendMessage 200 \d+ ms  {ids}$", told, re.MULTILINE), told
+    assert re.search(rf"^\d\d:\d\d:\d\d  turn failed \d+ ms  agent mine {ids}$", told, re.MULTILINE), told
+    assert "\n  ValueError: the model is out  (in the node 'answer')\n" in told
+    assert re.search(r"\n  … \d+ frames of .*langgraph.*\n  File \".*/agent.py\", line 27, in answer\n", told), told
+    assert "\033[" not in told, "no colour where it is not a terminal"
+
+
+def test_ctrl_c_during_a_stream_ends_it_cleanly(server: Server, project: Path) -> None:
+    stream = Streaming(server, "wait")
+    until(lambda: "wait" in notes(project), server)
+    assert (project / ".aion" / "dev.json").is_file()
+    assert server.stop() == 0
+    stream.join()
+    assert stream.error is None
+    assert gone(server.process.pid)
+    assert not (project / ".aion" / "dev.json").exists()
+    told = "".join(server.printed)
+    assert "Traceback" not in told
+    assert "ERROR" not in told
+
+
+def test_nothing_outlives_a_killed_supervisor(server: Server) -> None:
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+    assert gone(server.process.pid)
+
+
+def test_state_survives_a_restart_until_it_is_forgotten(project: Path) -> None:
+    """Tasks, checkpoints, and a turn that Ctrl-C has cut, which goes on by itself."""
+    folder = {"AION_DATA_DIR": str(project / ".aion")}
+    with serving(dev(project), **folder) as server:
+        whole = ask(server)
+        cut = Streaming(server, "wait")
+        until(lambda: notes(project).count("wait") == 2, server)
+        server.stop()
+        cut.join()
+    assert (project / ".aion" / ".gitignore").read_text() == "*\n"
+    (project / "seen" / "go").touch()
+    with serving(dev(project), **folder) as server:
+        assert get(server, whole["id"])["result"] == whole
+        until(lambda: get(server, cut.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
+        assert Counter(notes(project))["begin"] == 2, "no step that had ended runs again"
+        server.stop()
+    (project / ".aion" / "state").write_bytes(b"not a snapshot")
+    with serving(dev(project), **folder) as server:
+        assert printed(server, "is not used: it is broken. It is now")
+        assert "error" in get(server, whole["id"])
+        kept = ask(server)
+        server.stop()
+    with serving(dev(project, "--fresh"), **folder) as server:
+        assert "error" in get(server, kept["id"])
+
+
+def test_second_server_in_the_folder_names_the_first(server: Server, project: Path) -> None:
+    second = subprocess.run(
+        dev(project, "--port", "0"),
+        env={**os.environ, "AION_DATA_DIR": str(project / ".aion")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert second.returncode == 1
+    assert f"already at {server.url} (process {server.process.pid})" in second.stderr
+    assert "--data-dir" in second.stderr
+
+
+def test_operator_commands_find_the_server(server: Server, project: Path) -> None:
+    task = ask(server)
+    inner = project / "seen"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "aion_core.cli", *command],
+            cwd=inner,
+            env={**environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    listed = run("tasks", "list", "--scan")
+    assert listed.stdout.startswith(f"{task['id']}\tcompleted\t"), listed
+    assert listed.stderr == f"Using the development server at {server.url}\n"
+    assert run("push", "list").returncode == 0
+    assert "Nothing lies in the dead letter queues." in run("dlq", "list").stderr
+    server.stop()
+    assert "Which deployment?" in run("tasks", "list", "--scan").stderr
+
+
+def test_agents_that_fail_are_told_before_those_that_answer(project: Path) -> None:
+    (project / "broken.py").write_text("import no_such_module\n")
+    (project / "aion.yaml").write_text("aion: {agents: {broken: {path: broken.py}, mine: {path: agent.py}}}")
+    with serving(dev(project, "--store", "memory")) as server:
+        told = "".join(server.printed)
+        assert told.index("no_such_module") < told.index("mine answers at")
+        assert "broken does not answer, since it cannot be loaded: see above." in told
+        assert "aion.yaml: agents broken, mine." in told
+        curl = f"curl -sN {server.url}/agents/mine/"
+        assert curl in told, "the example asks an agent that answers"
+        task = httpx.post(f"{server.url}/agents/mine/", json=send("hi"), timeout=PATIENCE).json()["result"]["task"]
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_agent_that_never_loaded_is_served_once_mended(project: Path) -> None:
+    edit(project, "import asyncio, os", "import no_such_module")
+    with serving(dev(project, "--store", "memory")) as server:
+        assert printed(server, "does not answer, since it cannot be loaded: see above.")
+        edit(project, "import no_such_module", "import asyncio, os")
+        until(lambda: printed(server, "Reloaded after an edit of"), server)
+        assert text_of(ask(server)).startswith("first ")
+
+
+def test_without_reload_nothing_is_served_of_broken_agents(project: Path, tmp_path: Path) -> None:
+    edit(project, "import asyncio, os", "import no_such_module")
+    command = dev(project, "--port", "0", "--no-reload", "--data-dir", str(tmp_path / "state"))
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.returncode == 1
+    assert "no_such_module" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_file_without_aion_yaml_is_served(project: Path) -> None:
+    (project / "aion.yaml").unlink()
+    with serving(aion_dev(f"{project / 'agent.py'}:graph")) as server:
+        assert printed(server, "agent.py:graph")
+        assert text_of(ask(server)).startswith("first ")
+        edit(project, '"first"', '"second"')
+        until(lambda: text_of(ask(server)).startswith("second "), server)
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.deep)])
+async def test_many_sends_at_once_are_all_answered(count: int) -> None:
+    with serving(aion_dev()) as server:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(timeout=230, limits=limits) as http:
+            answers = await asyncio.gather(
+                *(http.post(server.url, json=send("hi", message_id=f"m-{n}")) for n in range(count))
+            )
+        states = Counter(answer.json()["result"]["task"]["status"]["state"] for answer in answers)
+        assert states == {"TASK_STATE_COMPLETED": count}
+        told = "".join(server.printed)
+        assert "ERROR" not in told
+        assert "lease could not be" not in told

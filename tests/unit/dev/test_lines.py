@@ -1,0 +1,84 @@
+"""Log lines of the development server, and the tracebacks beneath them."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from aion_core import log
+from aion_core.dev.lines import Lines, story_of
+from aion_core.errors import StoreUnavailable
+
+
+def line_of(message: str, error: BaseException | None = None, *, colour: bool = False, **extra: object) -> str:
+    exc_info = (type(error), error, error.__traceback__) if error else None
+    record = logging.LogRecord("aion_core.tasks", logging.INFO, "x.py", 1, message, (), exc_info)
+    vars(record).update(extra)
+    return Lines(colour=colour).format(record)[len("00:00:00  ") :]
+
+
+def raised(code: str, file: Path) -> BaseException:
+    """What the code raises, as if it stood in the file."""
+    file.write_text(code)
+    with pytest.raises(Exception) as caught:
+        exec(compile(code, str(file), "exec"), {})  # noqa: S102
+    return caught.value
+
+
+def test_turn_is_one_line() -> None:
+    said = line_of("A turn has ended.", state="completed", duration_ms=12, chunks=3)
+    assert said == "turn completed 12 ms, 3 chunks"
+
+
+def test_request_is_one_line() -> None:
+    said = line_of("request", operation="SendMessage", status="200", is_failure=False, duration_ms=7)
+    assert said == "SendMessage 200 7 ms"
+
+
+def test_colour_is_only_where_it_is_asked_for() -> None:
+    said = {"operation": "SendMessage", "status": "500", "is_failure": True, "duration_ms": 7}
+    assert "\033[31m500\033[0m" in line_of("request", colour=True, **said)
+    assert "\033" not in line_of("request", **said)
+
+
+def test_record_has_its_labels() -> None:
+    log.install()
+    with log.about(task_id="t-1", context_id="c-1", agent="mine", fence=3):
+        record = logging.getLogger("aion_core.x").makeRecord("aion_core.x", logging.INFO, "x", 1, "words", (), None)
+    assert Lines(colour=False).format(record).endswith("words  agent mine task t-1 context c-1")
+
+
+def test_library_frames_are_counted(tmp_path: Path) -> None:
+    error = raised("import json\njson.loads('{')\n", tmp_path / "agent.py")
+    story = story_of(error)
+    assert f'File "{tmp_path / "agent.py"}", line 2, in <module>' in story
+    assert "… 3 frames of json" in story
+    assert story[-1].startswith("json.decoder.JSONDecodeError: ")
+    assert json.__file__ not in "".join(story)
+
+
+def test_causes_come_first(tmp_path: Path) -> None:
+    code = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError('no') from error\n"
+    story = story_of(raised(code, tmp_path / "agent.py"))
+    division, led_to, value = (
+        story.index(each) for each in ("ZeroDivisionError: division by zero", "which led to:", "ValueError: no")
+    )
+    assert division < led_to < value
+
+
+def test_node_of_the_error_is_named(tmp_path: Path) -> None:
+    error = ValueError("no")
+    error.add_note("During task with name 'answer' and id '6f1f'")
+    assert story_of(error) == ["ValueError: no  (in the node 'answer')"]
+
+
+def test_error_of_ours_is_one_line() -> None:
+    """As of the sweep, when the emulator has ended before it."""
+    try:
+        raise StoreUnavailable("ReadTimeoutError")
+    except StoreUnavailable as error:
+        unavailable = error
+    unavailable.__traceback__ = None
+    said = line_of("SweepFunction failed", unavailable)
+    assert said.splitlines() == ["SweepFunction failed", "  aion_core.errors.StoreUnavailable: ReadTimeoutError"]

@@ -1,0 +1,62 @@
+"""The folder `.aion`, and how commands find the server that runs there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aion_core.dev.place import DataFolder, Running, find_running
+from aion_core.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AION_DATA_DIR", raising=False)
+
+
+def test_server_is_found_from_folders_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(os.getpid(), "http://127.0.0.1:8000", "http://127.0.0.1:9", {"AION_TABLE": "t"})
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    folder = DataFolder(tmp_path / ".aion")
+    with folder.taken():
+        folder.announce(running)
+        assert (folder.path / "dev.json").stat().st_mode & 0o077 == 0, "it holds credentials"
+        assert find_running() == running
+    assert find_running() is None
+
+
+def test_file_of_an_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    folder = DataFolder(tmp_path / ".aion")
+    with folder.taken():
+        folder.announce(Running(ended.pid, "http://127.0.0.1:8000"))
+        assert find_running() is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}'])
+def test_unreadable_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".aion").mkdir()
+    (tmp_path / ".aion" / "dev.json").write_text(content)
+    assert find_running() is None
+
+
+def test_folder_is_taken_once(tmp_path: Path) -> None:
+    with DataFolder(tmp_path / "x").taken():
+        with pytest.raises(ConfigurationError, match=r"runs in this folder already.*--data-dir"):
+            DataFolder(tmp_path / "x").taken().__enter__()
+        assert (tmp_path / "x" / ".gitignore").read_text() == "*\n"
+    with DataFolder(tmp_path / "x").taken():
+        pass
+
+
+def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        DataFolder(tmp_path / "file" / ".aion").taken().__enter__()

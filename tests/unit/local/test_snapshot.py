@@ -1,0 +1,155 @@
+"""Snapshots of the emulator: what they bring back, and which are refused."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aion_core.local.emulator import Emulator
+from aion_core.local.snapshot import SnapshotFile, Unusable
+from aion_core.local.stack import LocalStack
+
+ITEM = {"pk": {"S": "a"}, "sk": {"S": "b"}, "bytes": {"B": b"\0\1"}}
+KEY = {"pk": ITEM["pk"], "sk": ITEM["sk"]}
+
+
+@contextmanager
+def stack_of(path: Path, account: str) -> Iterator[LocalStack]:
+    """A stack as a process of its own would have it: its emulator's account is always the same there."""
+
+    def restore(stack: LocalStack) -> bool:
+        return SnapshotFile(path, stack.template).restore(stack.emulator)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aion_core.local.emulator._accounts", iter([account]))
+        stack = LocalStack.start("template.yaml", prepare=restore)
+    with stack:
+        yield stack
+
+
+def write(stack: LocalStack, path: Path) -> None:
+    SnapshotFile(path, stack.template).write(stack.emulator)
+
+
+def test_all_services_come_back(tmp_path: Path) -> None:
+    path, body = tmp_path / "state", b"large" * 100_000
+    with stack_of(path, "900000000001") as stack:
+        names = stack.environment("ApiFunction")
+        stack.client("dynamodb").put_item(TableName=names["AION_TABLE"], Item=ITEM)
+        stack.client("s3").put_object(Bucket=names["AION_BUCKET"], Key="k", Body=body)
+        sealed = stack.client("kms").encrypt(KeyId=names["AION_KMS_KEY"], Plaintext=b"secret")["CiphertextBlob"]
+        queue = names["AION_TASK_QUEUE_URL"]
+        stack.client("sqs").send_message(QueueUrl=queue, MessageBody="received, and its receiver died")
+        assert stack.client("sqs").receive_message(QueueUrl=queue)["Messages"]
+        write(stack, path)
+    assert path.stat().st_mode & 0o077 == 0
+    with stack_of(path, "900000000001") as stack:
+        names = stack.environment("ApiFunction")
+        dynamodb = stack.client("dynamodb")
+        assert dynamodb.get_item(TableName=names["AION_TABLE"], Key=KEY)["Item"] == ITEM
+        assert stack.client("s3").get_object(Bucket=names["AION_BUCKET"], Key="k")["Body"].read() == body
+        opened = stack.client("kms").decrypt(KeyId=names["AION_KMS_KEY"], CiphertextBlob=sealed)
+        assert opened["Plaintext"] == b"secret"
+        (message,) = stack.client("sqs").receive_message(QueueUrl=names["AION_TASK_QUEUE_URL"])["Messages"]
+        assert message["Body"].startswith("received")
+        # What moto is taught of transactions holds for what was restored.
+        put = {"Put": {"TableName": names["AION_TABLE"], "Item": {**ITEM, "new": {"S": "x"}}}}
+        check = {
+            "ConditionCheck": {
+                "TableName": names["AION_TABLE"],
+                "Key": {**KEY, "sk": {"S": "c"}},
+                "ConditionExpression": "attribute_exists(pk)",
+            }
+        }
+        with pytest.raises(dynamodb.exceptions.TransactionCanceledException):
+            dynamodb.transact_write_items(TransactItems=[put, check])
+        assert dynamodb.get_item(TableName=names["AION_TABLE"], Key=KEY)["Item"] == ITEM
+
+
+def test_reads_are_not_counted_as_writes(tmp_path: Path) -> None:
+    with stack_of(tmp_path / "state", "900000000002") as stack:
+        names, dynamodb, emulator = stack.environment("ApiFunction"), stack.client("dynamodb"), stack.emulator
+        before = emulator.writes
+        dynamodb.get_item(TableName=names["AION_TABLE"], Key=KEY)
+        stack.client("sqs").receive_message(QueueUrl=names["AION_TASK_QUEUE_URL"])
+        stack.client("s3").list_objects_v2(Bucket=names["AION_BUCKET"])
+        assert emulator.writes == before
+        dynamodb.put_item(TableName=names["AION_TABLE"], Item=ITEM)
+        assert emulator.writes == before + 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (b'"moto": "', b'"moto": "0', "moto 0.* has written it"),
+        (b'"aion": "', b'"aion": "9', "aion 9.* has written it"),
+        (b'"resources": "', b'"resources": "x', "another template"),
+        (b'"format": ', b'"format": 9', "another format"),
+        (b"aion snapshot", b"something else", "broken"),
+    ],
+)
+def test_strange_snapshot_is_refused(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
+    path = tmp_path / "state"
+    with stack_of(path, "900000000003") as stack:
+        write(stack, path)
+        content = path.read_bytes()
+        assert old in content
+        path.write_bytes(content.replace(old, new, 1))
+        with pytest.raises(Unusable, match=why):
+            SnapshotFile(path, stack.template).restore(stack.emulator)
+
+
+@pytest.mark.parametrize("length", [0, 5, 200, -1])
+def test_torn_snapshot_is_refused(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "state"
+    with stack_of(path, "900000000004") as stack:
+        write(stack, path)
+        path.write_bytes(path.read_bytes()[:length])
+        file = SnapshotFile(path, stack.template)
+        with pytest.raises(Unusable, match="broken"):
+            file.restore(stack.emulator)
+        assert file.set_aside() == tmp_path / "state.unusable"
+        assert not path.exists()
+
+
+def test_message_is_not_lost_to_a_caller_that_hung_up(tmp_path: Path) -> None:
+    """A worker that was killed in a long poll would hide a message until its timeout."""
+    import socket
+    import time
+
+    with stack_of(tmp_path / "state", "900000000005") as stack:
+        queue, sqs = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"], stack.client("sqs")
+        body = f'{{"QueueUrl": "{queue}", "WaitTimeSeconds": 20}}'
+        gone = socket.create_connection(("127.0.0.1", stack.emulator.port))
+        head = [
+            "POST / HTTP/1.1",
+            "Host: 127.0.0.1",
+            "Authorization: AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/sqs/aws4_request, Signature=x",
+            "X-Amz-Target: AmazonSQS.ReceiveMessage",
+            "Content-Type: application/x-amz-json-1.0",
+            f"Content-Length: {len(body)}",
+        ]
+        gone.sendall(("\r\n".join(head) + "\r\n\r\n" + body).encode())
+        while stack.emulator.polls_waiting == 0:
+            time.sleep(0.01)
+        gone.close()
+        sqs.send_message(QueueUrl=queue, MessageBody="x")
+        assert sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5)["Messages"][0]["Body"] == "x"
+
+
+def test_emulator_is_held_while_it_is_read(tmp_path: Path) -> None:
+    from threading import Thread
+
+    with stack_of(tmp_path / "state", "900000000006") as stack:
+        table, emulator = stack.environment("ApiFunction")["AION_TABLE"], stack.emulator
+        put = Thread(target=lambda: stack.client("dynamodb").put_item(TableName=table, Item=ITEM))
+        with emulator.held():
+            before = emulator.writes
+            put.start()
+            while emulator.writes == before:
+                put.join(0.01)
+            assert put.is_alive(), "it has come in, and waits"
+        put.join()
+        assert isinstance(emulator, Emulator)
+        assert stack.client("dynamodb").get_item(TableName=table, Key=KEY)["Item"] == ITEM
