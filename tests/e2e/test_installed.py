@@ -4,6 +4,7 @@ Nothing of this checkout is on the path of what runs here; the official client a
 """
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from aion_core.local.stack import LocalStack
 from infra.sam_local import machine_architecture
 from tests.support.installed import Installed, installed
 from tests.support.recorded import recorded_event
+from tests.support.rest_api import ARN
 from tests.support.runtime_emulator import emulated, lambda_python
 
 pytestmark = [
@@ -119,14 +121,16 @@ def answered_by(function: Path, folder: Path, text: str) -> str:
         for entry in archive.infolist():
             (code / entry.filename).chmod(entry.external_attr >> 16 & 0o777)
     with LocalStack.start() as stack:
-        environ = {**stack.environment("ApiFunction"), "AWS_SAM_LOCAL": "true", "AION_AUTH": "off", "AION_FRONTS": ""}
+        environ = {**stack.environment("ApiFunction"), "AWS_SAM_LOCAL": "true"}
         event = recorded_event("rest_api_v1", path="/message:send", isBase64Encoded=False)
         message = {"messageId": "m-built", "role": "ROLE_USER", "parts": [{"text": text}]}
+        event["requestContext"]["identity"]["userArn"] = ARN  # as API Gateway tells of who has signed
         event["body"] = json.dumps({"message": message})
         with emulated(code, "handlers.api.handler", environ, scratch) as url:
             answer = httpx.post(url, json=event, timeout=120).json()
     assert answer["statusCode"] == 200, answer
-    return str(json.loads(answer["body"])["task"]["status"]["message"]["parts"][0]["text"])
+    body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"]
+    return str(json.loads(body)["task"]["status"]["message"]["parts"][0]["text"])
 
 
 # --- The command ---
