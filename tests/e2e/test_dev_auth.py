@@ -41,8 +41,9 @@ def test_the_printed_request_is_answered_and_any_other_refused(tmp_path: Path) -
         assert header[2] not in whole, "the key is not logged"
 
 
-def test_there_is_nothing_to_turn_on_where_nothing_is_declared() -> None:
-    ran = subprocess.run(aion_dev("--auth", "on", "--port", "0"), capture_output=True, text=True, timeout=60)
+def test_there_is_nothing_to_turn_on_where_nothing_is_declared(tmp_path: Path) -> None:
+    command = aion_dev("--auth", "on", "--port", "0", "--data-dir", str(tmp_path))
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1
     assert "declares no `security`" in ran.stderr
     assert sys.executable not in ran.stderr
