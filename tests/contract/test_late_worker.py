@@ -120,7 +120,7 @@ async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> N
     assert task.status.message.parts[0].text == "heir: three"
     assert graphs.ran == ["late one", "late two", "heir two", "heir three"]
 
-    reader = graphs.graph("reader").compile(checkpointer=savers.saver())
+    reader = graphs.graph("reader").copy(update={"checkpointer": savers.saver()})
     state = await reader.aget_state({"configurable": {"thread_id": thread_id(context)}})
     kept = [message.content for message in state.values["messages"]]
     assert [text for text in kept if text in ("heir: two", "heir: three")] == ["heir: two", "heir: three"]
