@@ -41,7 +41,7 @@ class _Request:
 
 
 _always: set[str] = set()
-"""What no line of this process may hold: secrets of agents' code, and the forms in which lines show them."""
+"""Texts that no log line of this process may hold: secrets of agents' code, in every form a line could show."""
 
 _request: ContextVar[_Request | None] = ContextVar("aion_request", default=None)
 _labels: ContextVar[Mapping[str, Any]] = ContextVar("aion_labels", default={})  # noqa: B039  # never changed, only replaced

@@ -8,7 +8,7 @@ from pathlib import Path
 from aion_core.agents.importing import YAML_AGENT
 
 _FRAMEWORKS = ("langgraph", "langchain", "deepagents", "google.adk", "a2a", "aion")
-"""What the modules of agents begin with that a file imports."""
+"""Module prefixes of the frameworks whose objects can be agents."""
 _MAKERS = frozenset(
     {
         "StateGraph",

@@ -255,7 +255,7 @@ def _sentences(path: Path, error: ValidationError) -> list[str]:
     problems = error.errors()
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     if unknown and any(problem["loc"] == ("aion",) for problem in problems):
-        # What is missing is there, at the wrong level.
+        # The missing key is there, at the wrong level.
         problems = unknown
     return [f"{path}: {_sentence(problem)}" for problem in problems]
 

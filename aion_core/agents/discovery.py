@@ -21,7 +21,7 @@ _LONGEST_ID = 64
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What is to be served."""
+    """Agents that discovery found, and all that serving them needs."""
 
     agents: Mapping[str, AgentConfig]
     """By ids that may stand in a URL."""
@@ -36,7 +36,7 @@ class Discovered:
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that the project's own file holds."""
     requirements: tuple[str, ...] = ()
-    """What langgraph.json has installed, as pip takes it."""
+    """Pip requirements that langgraph.json names under `dependencies`."""
     limits: Limits | None = None
     config: Path | None = None
     """The aion.yaml, None where there is none."""

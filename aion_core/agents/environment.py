@@ -18,7 +18,7 @@ LONGEST_PARAMETER = 4096
 """Bytes that CloudFormation takes as the value of a parameter."""
 
 _SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
-"""What Secrets Manager adds to a secret's name in its ARN."""
+"""Suffix pattern that Secrets Manager adds to a secret's name in its ARN."""
 _VERSION = re.compile(r":[\w.-]+$", re.ASCII)
 _PROFILE = re.compile(r"(us-gov|us|eu|apac|ap|jp|au|ca|global)\.")
 """Beginnings of the ids of inference profiles, by which Bedrock chooses a region."""

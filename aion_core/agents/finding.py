@@ -21,7 +21,7 @@ from aion_core.errors import AgentLoadError, ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What `path` names, and where it was found."""
+    """Object that `path` names, and its module."""
 
     agent: Any
     module: ModuleType | None
@@ -231,7 +231,7 @@ def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
         if not explained.where:
             explained = AgentLoadError(explained.what, do=explained.do, **_definition(factory, folder))
         raise explained from error
-    # What it has opened belongs to a turn: it is made anew for each.
+    # Its open resources belong to one turn, so each turn makes another.
     return PerTurn(factory, None) if is_opened(made) and not kind_of(made) else made
 
 

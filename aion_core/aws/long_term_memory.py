@@ -18,13 +18,13 @@ from aion_core.checkpointing.turn import Fence
 from aion_core.ports import Clock, MemoryItem, MemoryScope, MemoryWrite, Namespace
 
 FIRST_PAGE, LARGEST_PAGE = 32, 256
-"""How many items a search reads at once: LangGraph asks for ten by default, a filter may look through all."""
+"""Page size of a search: LangGraph asks for ten by default, a filter may look through all."""
 
 NAMES_AT_ONCE = 128
-"""How many items a listing of namespaces reads before it skips the rest of the last one's."""
+"""Items that a listing of namespaces reads before it skips the rest of the last one's."""
 
 WRITES_AT_ONCE = 10
-"""How many changes one transaction makes: it may touch 4 MB, and an item may have 400 KB."""
+"""Changes in one transaction: it may touch 4 MB, and an item may have 400 KB."""
 
 DELETES_AT_ONCE = 16
 

@@ -22,10 +22,10 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
 
 SEGMENTS = 4
-"""How many parts of the table are scanned at once."""
+"""Number of parallel scan segments."""
 
 AT_ONCE = 16
-"""How many partitions are read, or folders listed, at once."""
+"""Number of partitions read, or folders listed, at once."""
 
 LEFTOVERS = "expired leftovers"
 """The store of what no living context or session leads to."""
@@ -89,7 +89,7 @@ class Found:
     running: list[TaskKey] = field(default_factory=list)
     """The tasks whose turns are running."""
     unknown: Mapping[str, int] = field(default_factory=dict)
-    """How many items have a kind of partition that is not in the list of stores, by what its key begins with."""
+    """Number of items of each partition prefix that is not in the list of stores."""
     agents: frozenset[str] = frozenset()
     """The agents under which a user's state and artifacts were looked for."""
 
@@ -99,7 +99,7 @@ class Found:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to delete."""
+        """True if there is nothing to delete."""
         return not (self.rows or self.versions or self.mentions)
 
 
@@ -237,7 +237,7 @@ class Survey:
 
 
 class _Seen:
-    """What the scan has come to know: which hashes are whose, and which partitions there are."""
+    """Results of the scan: the owner of each hash, and the partitions."""
 
     def __init__(self, owners: frozenset[str], now: datetime, retention: timedelta, owner_of_key: KeyOwner) -> None:
         self.owners, self._now, self._owner_of_key = owners, now, owner_of_key

@@ -51,7 +51,7 @@ def step(name: str) -> Iterator[Step]:
         yield under_way
     except BaseException as error:
         under_way.clear()
-        # Whoever is asked and says no has failed at nothing.
+        # Answering no is not a failure.
         if not isinstance(error, (click.Abort, click.exceptions.Exit, KeyboardInterrupt)):
             click.echo(f"{_styled('FAILED', 'red')} {name}")
         raise

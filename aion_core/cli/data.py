@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aion_core.aws.survey import Found
 
 PASSES = 3
-"""How often everything is looked for again and deleted: a worker may write until it learns that its task is gone."""
+"""Passes of searching and deleting: a worker may write until it learns that its task is gone."""
 
 
 @click.group(short_help="Delete what a person has in a deployment.")
@@ -130,7 +130,7 @@ class _Work:
 
 
 class _Report:
-    """What was found, by owner and by store."""
+    """Report of the items that were found, by owner and store."""
 
     def __init__(self, owners: Sequence[NamedOwner], found: "Found") -> None:
         self._found = found
@@ -178,7 +178,7 @@ class _Report:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """How much there is in each store of the table and of the bucket."""
+        """Number of items and bytes in each store of the table and the bucket."""
         from aion_core.aws.owned import STORES
         from aion_core.aws.survey import LEFTOVERS, MENTIONS
 

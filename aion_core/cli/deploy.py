@@ -91,7 +91,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             with step("account") as under_way:
                 account = aws.account()
                 under_way.said = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
-            # What somebody names, in a flag or in samconfig.toml, goes before what follows from aion.yaml.
+            # A value from a flag or samconfig.toml wins over the one derived from aion.yaml.
             given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
             target = _asked(saved, name, region, given, schemes, asks=asks)
             with step("sam") as under_way:
@@ -171,7 +171,7 @@ def _agent_rights(declared: "Declared", region: str, account: str) -> dict[str, 
 
 @dataclass(frozen=True)
 class Target:
-    """What is deployed, and where."""
+    """Target of a deployment: account, region, stack and parameters."""
 
     stack: str
     region: str

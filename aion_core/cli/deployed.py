@@ -7,7 +7,7 @@ from aion_core.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a deployment is."""
+    """Address of a deployment."""
 
     url: str
     sign: str

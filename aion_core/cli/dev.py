@@ -110,7 +110,7 @@ def dev(
     click.echo(found.found, err=True)
     config = _config(path, found)
     _check_installed()
-    # What serves is imported when its arguments are known to be right.
+    # The server's modules are imported once the arguments are known to be right.
     from aion_core.dev.frameworks import frameworks_used
     from aion_core.dev.greeting import greeting
     from aion_core.dev.messages import Loaded

@@ -34,7 +34,7 @@ _OF_AWS = (
     "AWS_SESSION_TOKEN",
     EMULATED,
 )
-"""What AWS's SDK reads of the environment."""
+"""Variables of the environment that the AWS SDK reads."""
 
 
 def config(command: Command) -> Command:

@@ -26,14 +26,14 @@ class NamedOwner:
 
     @property
     def words(self) -> str:
-        """What a person reads of it."""
+        """Text for people."""
         named = [self.subject, self.issuer, *([f"tenant {self.tenant}"] if self.tenant else [])]
         return f"{self.owner}  {', '.join(named)}" if self.subject else self.owner
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What an aion.yaml adds to the search: its agents, and the issuers of the tokens that they take."""
+    """Parts of an aion.yaml that widen the search: its agents, and the issuers of their tokens."""
 
     agents: frozenset[str] = frozenset()
     issuers: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ class ChangeSet:
 
     arn: str
     counts: Counter[str]
-    """How many resources it creates, changes, deletes."""
+    """Numbers of resources that it creates, changes and deletes."""
     lost: list[str]
     """The resources that it deletes or replaces, and so what they hold."""
 
@@ -66,7 +66,7 @@ def execute(arn: str, name: str, tell: Callable[[Event], None], *, pause: float 
     if before is None:
         raise DeployError(f"The stack {name} is gone.", do="Run `aion deploy` again.")
     since = stacks.last_event(before.id)
-    # What is new goes again with a rollback, also a table or a key that outlives its stack: nothing is in it.
+    # A rollback deletes new resources, also a new table or key with a Retain policy: it is empty.
     call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True)
     stack = stacks.settled(before.id, since, tell, pause=pause)
     if stack.status in _WELL:

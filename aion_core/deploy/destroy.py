@@ -12,27 +12,27 @@ from aion_core.errors import ConfigurationError
 
 MOST_FAILURES = 4
 OWN = {"ApiFunction", "TaskFunction", "SweepFunction", "State"}
-"""What every template of aion has; another program's stack is not touched."""
+"""Resources that every template of aion has; stacks without them belong to other programs and are refused."""
 EARLIER = 5
-"""How many earlier stacks of the name are looked at."""
+"""Number of earlier stacks of the same name to search."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is there of a deployment."""
+    """Resources of a deployment that exist."""
 
     name: str
     stack: Stack | None
     """None if it is deleted already."""
     kept: Sequence[Kept]
-    """What outlives it: the last stack of this name, living or deleted."""
+    """Retained resources of the last stack of this name, living or deleted."""
     log_groups: Sequence[Kept]
     earlier: Sequence[Kept] = field(default=())
-    """What outlived earlier stacks of this name; nobody deletes it here."""
+    """Retained resources of earlier stacks of this name; listed, never deleted."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left."""
+        """True if nothing is left."""
         return self.stack is None and not self.kept and not self.log_groups
 
 

@@ -44,7 +44,7 @@ REMEDIES = (
     ("ExpiredToken", "Your AWS credentials have expired. Sign in again (`aws sso login`)."),
     ("does not exist in the template", "template.yaml has no such parameter. Look for a typo; `aion upgrade` brings the newest template."),
 )  # fmt: skip
-"""What to do about a failure, by words of AWS's reason; the first that fits."""
+"""Remedies by words of AWS's failure reason; the first match applies."""
 
 
 def remedy(reason: str, otherwise: str) -> str:

@@ -1,4 +1,4 @@
-"""What outlives its stack: the table, the bucket, the key and the log groups; whether they are there, and their deletion."""
+"""Resources that outlive their stack (table, bucket, key, log groups): lookup and deletion."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

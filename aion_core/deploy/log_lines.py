@@ -9,7 +9,7 @@ from aion_core.deploy.logs import Line
 SHOWN = ("task_id", "context_id", "agent")
 """The ids of a line, in this order."""
 
-# What the rest of the line says already, or what only programs ask for.
+# Fields that the rest of the line repeats, or that only programs need.
 _PLUMBING = frozenset(
     {
         "level", "message", "timestamp", "logger", "location", "service", "correlation_id", "function_request_id", "cold_start",

@@ -31,7 +31,7 @@ class Line:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What the line says as JSON; {} for a line that is none."""
+        """The line parsed as JSON; {} for a line that is not JSON."""
         try:
             said = json.loads(self.text)
         except ValueError:

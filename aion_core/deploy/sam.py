@@ -14,11 +14,11 @@ from aion_core.deploy.samconfig import SamConfig, word
 
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
 SHOWN = 15
-"""How many lines of a failure are shown."""
+"""Number of lines shown of a failure."""
 
 _CHANGE_SET = re.compile(r"arn:[\w-]+:cloudformation:\S+:changeSet/\S+")
 _UP_TO_DATE = "No changes to deploy"
-# What SAM says of its own steps, around what the packages' build prints.
+# SAM's own progress lines, which surround the output of the package build.
 _NOISE = re.compile(
     r"\s*$|Building codeuri:|Build(ing)? |Starting Build|Built |Commands you can use|=====|\[\*\]|Cache is|"
     r".*Running CustomMakeBuilder|.*Current Artifacts Directory|.*Manifest |SAM CLI update available|To download:|.*uv --version"
@@ -79,7 +79,7 @@ class Sam:
         return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
     def _run(self, arguments: Sequence[str], tell: Tell, more: Mapping[str, str]) -> tuple[int, list[str]]:
-        # What the packages' build calls, `aion` and uv, is found first where this program is.
+        # The package build finds `aion` and uv beside this program first.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         process = subprocess.Popen(  # noqa: S603 - no shell, and our own words
             [str(self.program), *arguments],

@@ -30,11 +30,11 @@ class Stack:
     parameters: dict[str, str]
     outputs: dict[str, str]
     is_protected: bool
-    """Whether termination protection is on."""
+    """True if termination protection is on."""
 
     @property
     def is_changing(self) -> bool:
-        """Whether an operation is under way."""
+        """True while an operation is in progress."""
         return self.status.endswith(_IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
 
 
@@ -48,7 +48,7 @@ class Resource:
     physical_id: str
     status: str
     is_retained: bool
-    """Whether the template keeps it when the stack is deleted."""
+    """True if the template retains it when the stack is deleted."""
 
 
 @dataclass(frozen=True)

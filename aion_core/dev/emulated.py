@@ -18,7 +18,7 @@ from aion_core.template.reader import TemplateError
 SNAPSHOT = "state"
 SNAPSHOT_SECONDS = 3.0
 LOCK_SECONDS = 10.0
-"""How long to wait for an emulator that has lost its supervisor and still writes its last snapshot."""
+"""Seconds to wait for an emulator that has lost its supervisor and still writes its last snapshot."""
 
 
 def main(connection: Connection, task: EmulatorTask) -> None:

@@ -1,4 +1,4 @@
-"""What the development server prints once it answers."""
+"""Greeting of the development server, printed once it answers."""
 
 import json
 from collections.abc import Mapping

@@ -38,7 +38,7 @@ def install(*, colour: bool) -> None:
     root.setLevel(logging.WARNING)
     logging.getLogger("aion_core").setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
-    # What it warns of is that more leases are renewed at once than it keeps connections for.
+    # It warns when more leases are renewed at once than it keeps connections for.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 

@@ -13,13 +13,13 @@ ENDING = tuple(number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := 
 
 @dataclass(frozen=True)
 class EmulatorTask:
-    """What the process is to serve."""
+    """Template and state folder for the emulator process."""
 
     template: Path
     folder: Path
-    """Where the snapshot is."""
+    """Folder of the snapshot."""
     fresh: bool
-    """Whether to forget it."""
+    """True to delete it first."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ class Load:
     place: Place | None
     base_url: str
     variables: Mapping[str, str]
-    """What the project sets for its agents; the template's variables go before them."""
+    """Variables that the project sets for its agents; those of the template win."""
     environment: Mapping[str, str]
-    """What goes before the template's."""
+    """Variables that win over those of the template."""
     colour: bool
     with_key: bool
-    """Whether to make a key for the developer, where keys are what callers need."""
+    """True to create an API key for the developer, if callers need one."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a worker has loaded, and can serve."""
+    """Agents that a worker has loaded and can serve."""
 
     agents: tuple[str, ...]
     """By their ids, in the order of the configuration."""
@@ -98,4 +98,4 @@ class Stop:
     """Ask a worker to accept no more, to hand its turns on, to end its streams, and to exit."""
 
     has_successor: bool
-    """Whether another worker goes on with its turns: streams may then end by themselves for a little longer."""
+    """True if another worker resumes its turns: streams then get a little longer to end by themselves."""

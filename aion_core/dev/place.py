@@ -26,7 +26,7 @@ class Running:
     pid: int
     url: str
     endpoint: str = ""
-    """Where the emulated AWS is; empty with `--store memory`."""
+    """Endpoint of the emulated AWS; empty with `--store memory`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The environment of its functions: table, bucket, queues, key, region and credentials of the emulator."""
 

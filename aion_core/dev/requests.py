@@ -13,7 +13,7 @@ from aion_core import log
 logger = logging.getLogger(__name__)
 
 MOST = 65_536
-"""How much of a request or an answer is looked at."""
+"""Bytes of a request or an answer that are read for the log line."""
 
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
@@ -47,7 +47,7 @@ class RequestLines:
 
 
 class _Seen:
-    """What is known of one request."""
+    """Facts about one request for its log line."""
 
     def __init__(self, scope: Scope) -> None:
         self._began = time.monotonic()

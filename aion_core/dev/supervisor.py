@@ -35,19 +35,19 @@ from aion_core.template.names import Place
 
 PRELOADED = ("aion_core.dev.uncollected", "aion_core.dev.worker", "aion_core.dev.preloaded")
 FRAMEWORKS = {"langgraph": "aion_core.agents.langgraph.agent", "adk": "aion_core.agents.adk.agent"}
-"""What a worker imports of each framework."""
+"""Modules of each framework that a worker preloads."""
 
 NOTICE_SECONDS = 1.0
 """After so long a start says what it does."""
 END_SECONDS, EMULATOR_END_SECONDS = 8.0, 15.0
-"""How long a worker may take to end, and the emulator to write its snapshot, before they are killed."""
+"""Seconds that a worker gets to end, and the emulator to write its snapshot, before a kill."""
 RESTART_SECONDS = 1.0
-"""How long after a worker has died another one is started."""
+"""Seconds between a worker's death and the start of the next one."""
 
 
 @dataclass(frozen=True)
 class DevServer:
-    """What is to be served, and how."""
+    """Options of the development server."""
 
     config: Path
     project: Path
@@ -56,7 +56,7 @@ class DevServer:
     """None with `--store memory`."""
     base_url: str
     environment: Mapping[str, str]
-    """What goes before the variables of the template."""
+    """Variables that win over those of the template."""
     variables: Callable[[], tuple[Mapping[str, str], Sequence[str]]]
     """Returns what the project sets for its agents, and sentences on what is missing; .env may change between workers."""
     folder: DataFolder
@@ -70,7 +70,7 @@ class DevServer:
 
     @property
     def reloads(self) -> bool:
-        """Whether edits are watched."""
+        """True if edits are watched."""
         return bool(self.watched)
 
 
@@ -80,7 +80,7 @@ class _Worker:
 
     connection: Connection
     why: str
-    """What was edited; "" of the first."""
+    """Name of the edited file; "" for the first worker."""
     began: float = field(default_factory=time.monotonic)
     process: Any = None
     started: threading.Event = field(default_factory=threading.Event)

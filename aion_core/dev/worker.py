@@ -24,13 +24,13 @@ from aion_core.errors import AionError, ConfigurationError
 logger = logging.getLogger(__name__)
 
 TURN_GRACE, STREAM_GRACE = 0.5, 1.5
-"""How many seconds a turn may take to reach a step boundary, and a stream to hear how a successor ends its turn."""
+"""Seconds for a turn to reach a step boundary, and for a stream to receive the end of its turn from a successor."""
 
 HANDOFF_SECONDS = 3.0
-"""How many seconds turns may take to be handed on."""
+"""Seconds for turns to be handed off."""
 
 CUT_SECONDS = 5
-"""How many seconds after it was told to stop a worker cuts whatever still runs."""
+"""Seconds from the stop request until a worker cancels whatever still runs."""
 
 
 def main(listener: socket.socket, connection: Connection) -> None:
@@ -51,7 +51,7 @@ def main(listener: socket.socket, connection: Connection) -> None:
 
 @dataclass
 class _Orders:
-    """What the supervisor says, read by a thread; a supervisor that is gone ends the process."""
+    """Reader thread for the supervisor's messages; the process ends if the supervisor is gone."""
 
     connection: Connection
     stop: "Future[Stop]" = field(default_factory=Future)
@@ -115,7 +115,7 @@ class _Worker:
         for agent_id, agent in agents.items():
             if (failure := _load_agent(agent)) is not None:
                 failures[agent_id] = failure
-        # What could not be loaded is told by the supervisor.
+        # The supervisor reports agents that could not be loaded.
         app.state.agents = {}
         header, names = "", {}
         if self._stack is not None:
@@ -178,7 +178,7 @@ class _Worker:
         either: set[asyncio.Future[Any]] = {serving, stopped}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
-            # What uvicorn says of streams that it cuts is no news.
+            # uvicorn's errors about cancelled streams are expected here.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             for poller in self._pollers:
                 poller.stop()

@@ -44,7 +44,7 @@ _READS = (
     "Scan",
     "TransactGet",
 )
-"""How the names of operations begin that change nothing."""
+"""Name prefixes of read-only operations."""
 
 # moto keeps its state in module globals, by account: an account of its own keeps each emulator's state apart.
 _accounts = (f"{number:012d}" for number in itertools.count(1))
@@ -88,12 +88,12 @@ class Emulator:
 
     @property
     def writes(self) -> int:
-        """How many requests so far may have changed something."""
+        """Number of requests so far that may have changed something."""
         return self._gate.writes
 
     @property
     def polls_waiting(self) -> int:
-        """How many long polls wait for a message just now."""
+        """Number of long polls that are waiting for a message."""
         return self._gate.waiting
 
     @contextmanager

@@ -120,7 +120,7 @@ class LocalStack:
 
     @property
     def emulator(self) -> "Emulator":
-        """What answers as AWS would, in this process."""
+        """The emulator, in this process."""
         if self._emulator is None:
             raise EmulatorError("the emulator is in another process")
         return self._emulator

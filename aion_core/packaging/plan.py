@@ -165,7 +165,7 @@ class ProjectAgents:
     generated: tuple[Path, ...] = ()
     """The aion.yaml that is put into the package of a project that has none."""
     requirements: tuple[str, ...] = ()
-    """What langgraph.json has installed."""
+    """Pip requirements that langgraph.json names."""
 
 
 def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:

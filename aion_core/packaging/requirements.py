@@ -42,7 +42,7 @@ _NOT_BY_NAME = frozenset({"local", "adk", "langgraph"})
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a project asks for besides aion-lambda itself."""
+    """Requirements of a project besides aion-lambda itself."""
 
     sources: tuple[Path, ...] = ()
     """Files with requirements, as uv reads them: a pyproject.toml, or a requirements.txt."""
@@ -53,7 +53,7 @@ class Wanted:
     lock: Path | None = None
     """Its uv.lock."""
     is_aion: bool = False
-    """Whether it is aion-lambda's own repository, which packages the agents of its examples."""
+    """True for aion-lambda's own repository, which packages the agents of its examples."""
 
     @property
     def described(self) -> str:

@@ -42,7 +42,7 @@ class Selection:
     """The project's files, by kind of treatment."""
 
     files: tuple[Path, ...]
-    """What goes into a package, in one order for all machines."""
+    """Files for the package, in one order for all machines."""
     left_out: tuple[LeftOut, ...]
     private_keys: tuple[str, ...]
     """Files among `files` that look like a private key, relative to the folder; no package is built with one."""

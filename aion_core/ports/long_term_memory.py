@@ -32,7 +32,7 @@ class MemoryItem:
     created_at: datetime
     updated_at: datetime
     ttl: timedelta | None = None
-    """How long the item lives after its last write or touch; None for ever."""
+    """Lifetime after the item's last write or touch; None keeps it for ever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class Made:
     kept: list[str] = field(default_factory=list)
     """The files that were there, and were left as they are."""
     notes: list[str] = field(default_factory=list)
-    """What the author has to know or to do; a sentence each."""
+    """Sentences for the author: facts and next steps."""
 
 
 def create(folder: Path, project: Project, *, force: bool = False) -> Made:

@@ -16,7 +16,7 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """What a folder has of agents."""
+    """Agents of an existing folder."""
 
     frameworks: tuple[str, ...]
     """The frameworks that the agents' code imports; none for executors only."""
@@ -25,7 +25,7 @@ class Existing:
     yaml: str = ""
     """The aion.yaml that declares the agents; empty where there is one."""
     notes: tuple[str, ...] = ()
-    """What of another tool's file has no effect any more, once there is an aion.yaml."""
+    """Keys of another tool's file that have no effect once there is an aion.yaml."""
 
 
 def agents_in(folder: Path) -> Existing | None:

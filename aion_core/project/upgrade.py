@@ -55,7 +55,7 @@ class Upgrade:
 
     @property
     def is_needed(self) -> bool:
-        """Whether it would write a file, or something waits for the author."""
+        """True if it would write a file, or a file waits for the author."""
         fates = {change.fate for change in self.changes}
         return bool(self.waiting or fates & (CHANGING | FOR_THE_AUTHOR))
 

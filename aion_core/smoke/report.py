@@ -63,10 +63,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is checked, and by which message."""
+    """Options of the checks: agent, message, webhook."""
 
     url: str
-    """Where the deployment is."""
+    """URL of the deployment."""
     agent: str = ""
     """The id of an agent; "" is the one at the deployment's root."""
     text: str = TEXT
@@ -75,7 +75,7 @@ class Asked:
     only: Sequence[str] = ()
     """Names of checks; all where none is named."""
     patience: float = 300.0
-    """How many seconds each check may take."""
+    """Time limit of each check, in seconds."""
 
 
 async def check(asked: Asked, credentials: Credentials) -> int:

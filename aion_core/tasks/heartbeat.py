@@ -17,7 +17,7 @@ WATCH_SECONDS = 1.0
 """How often it is looked whether the turn is still its holder's: so long may one run on that was canceled elsewhere."""
 
 LOOKS_PER_SECOND = 20
-"""How many of these looks a process makes for all its turns: with many at once each is looked at less often."""
+"""Lease checks per second of one process for all its turns: with many turns each is checked less often."""
 
 _beating: set[int] = set()
 """The heartbeats of this process."""
@@ -77,7 +77,7 @@ class Heartbeat:
 
     @property
     def pause(self) -> float:
-        """How many seconds it is until the lease is looked at again."""
+        """Seconds until the lease is checked again."""
         return min(max(WATCH_SECONDS, len(_beating) / LOOKS_PER_SECOND), self._renew_seconds)
 
     def _beat(self) -> None:

@@ -20,7 +20,7 @@ class TimeUp:
     now: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the turn is to be handed on at once."""
     grace: float | None = None
-    """How many seconds after `now` a turn may take to reach a step boundary; None leaves that to the margins."""
+    """Seconds after `now` for a turn to reach a step boundary; None leaves that to the margins."""
     leave: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when streams end and blocking sends are answered with the task as it stands: the process is about to stop."""
 

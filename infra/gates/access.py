@@ -23,7 +23,7 @@ GIVEN_POLICIES = {"Fn::If": ["HasAgentPolicies", {"Ref": "AgentPolicyArns"}, {"R
 SUFFIX = re.compile(r"(arn:[^:]+:secretsmanager:[^:*?]+:[0-9]+:secret:[^*?]+-)[?]{6}")
 CALLS_MODELS = {"bedrock:InvokeModel", "bedrock:InvokeModelWithResponseStream"}
 MODELS = re.compile(r"arn:[^:]+:bedrock:[^:]*::foundation-model/[*]")
-# What Lambda does with the role of a function in a VPC. EC2 tells no network interface of Lambda's from another.
+# Lambda's own calls with the role of a function in a VPC. EC2 cannot tell Lambda's network interfaces apart.
 NETWORK = {
     "ec2:CreateNetworkInterface",
     "ec2:DeleteNetworkInterface",
@@ -106,7 +106,7 @@ def _is_narrowed(template: Template, role: str, statement: dict[str, Any], wide:
 
 
 def _of_agents(template: Template, role: str, *, is_theirs: bool) -> Iterator[str]:
-    """What a deployment gives to agents' code goes to the functions that run it, to each of them and to no other."""
+    """Check that rights and variables of agents' code go to each function that runs it, and to no other."""
     written = json.dumps(template.properties(role))
     for parameter in OF_AGENTS:
         if is_theirs and not uses(written, parameter):
