@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 UV := $(VENV)/bin/uv
-export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
+# Not exported: the tests run uv in projects of their own, whose environments are not this one.
+SYNC := UV_PROJECT_ENVIRONMENT=$(abspath $(VENV)) $(UV) sync --frozen --quiet --inexact
 
 # Where it is set, as it is in many containers, each of the processes that the tests start compiles all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -87,9 +88,9 @@ $(UV):
 
 # What the server needs, and nothing more; a stamp says that it is there.
 $(VENV)/.runs: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --quiet --inexact --no-default-groups --group agents --extra api --extra queue --extra langgraph --extra adk --extra local
+	$(SYNC) --no-default-groups --group agents --extra api --extra queue --extra langgraph --extra adk --extra local
 	@touch $@
 
 $(VENV)/.tests: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --quiet --inexact
+	$(SYNC)
 	@touch $@ $(VENV)/.runs
