@@ -36,6 +36,8 @@ UNUSED = {
 }
 TESTED = Path(__file__).with_name("tested.txt")
 """The versions that aion-lambda is tested with; they hold for what a project's own lock does not name."""
+# Words of uv where it gets no answer.
+_UNREACHABLE = ("disabled", "offline", "error sending request", "Failed to fetch", "dns error", "timed out")
 # Never in a package: these extras are for development, and a framework goes in where an agent imports it.
 _NOT_BY_NAME = frozenset({"local", "adk", "langgraph"})
 
@@ -59,7 +61,10 @@ class Wanted:
     def described(self) -> str:
         """The files that say it, for people."""
         names = [source.name for source in self.sources] + ([self.lock.name] if self.lock else [])
-        return ", ".join(names) or "no requirements"
+        if not names and not self.lines:
+            return "none of the project's own"
+        lock = "" if self.lock else " (no uv.lock: where no version is pinned, the newest of today)"
+        return f"{', '.join(names) or 'langgraph.json'}{lock}"
 
 
 def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from aion_core.agents.langgraph_json import NAME, read_langgraph_json
+from aion_core.errors import ConfigurationError
+
 IGNORE_FILES = (".aionignore", ".gitignore")
 """Files with patterns as git reads them, in any folder; an .aionignore may take back, by "!", what a .gitignore names."""
 
@@ -22,6 +25,7 @@ _STACKS = frozenset({"state.yaml", "roles.yaml", "operations.yaml", "dashboard.y
 _PRIVATE_KEY = re.compile(
     rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:\s|\\r|\\n)+(?:[A-Za-z-]+: [^\n]*\n|\s)*[A-Za-z0-9+/=]{16}"
 )
+_AWS_KEY = re.compile(rb"^\s*aws_secret_access_key\s*=\s*[A-Za-z0-9/+]{40}\s*$", re.MULTILINE | re.IGNORECASE)
 _KEY_STORES = frozenset({".p12", ".pfx", ".jks", ".keystore", ".ppk"})
 _KEY_NAMES = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?")
 # A private key is short; what is larger is data.
@@ -55,7 +59,7 @@ class Selection:
         secrets = [each.path for each in self.left_out if each.reason == "may hold secrets"]
         others = Counter(each.reason for each in self.left_out if each.reason != "may hold secrets")
         named = {reason: [each.path for each in self.left_out if each.reason == reason] for reason in others}
-        told = [f"{', '.join(paths[:4])}{f' and {len(paths) - 4} more' if len(paths) > 4 else ''} ({reason})"
+        told = [f"{', '.join(paths[:8])}{f' and {len(paths) - 8} more' if len(paths) > 8 else ''} ({reason})"
                 for reason, paths in named.items()]  # fmt: skip
         return "left out: " + "; ".join([*secrets, *told])
 
@@ -64,7 +68,7 @@ def select(folder: Path) -> Selection:
     """Return which files of the project's folder a package holds, and which it does not."""
     files: list[Path] = []
     left_out: list[LeftOut] = []
-    for path, reason in _walk(folder, folder, []):
+    for path, reason in _walk(_Project(folder, _env_files(folder)), folder, []):
         if reason is None:
             files.append(path)
         else:
@@ -76,18 +80,35 @@ def select(folder: Path) -> Selection:
 
 
 def looks_like_private_key(file: Path) -> bool:
-    """Tell whether the file is, or holds, a private key: by its name, or by a PEM block in it."""
+    """Tell whether the file is, or holds, a private key: by its name, by a PEM block, or by a line of AWS credentials."""
     if file.suffix.lower() in _KEY_STORES or _KEY_NAMES.fullmatch(file.name):
         return True
     if file.stat().st_size > _LARGEST_KEY:
         return False
-    return _PRIVATE_KEY.search(file.read_bytes()) is not None
+    content = file.read_bytes()
+    return _PRIVATE_KEY.search(content) is not None or _AWS_KEY.search(content) is not None
 
 
 Rules = Sequence[tuple[Path, GitIgnoreSpec, str]]
 
 
-def _walk(folder: Path, project: Path, above: Rules) -> Iterator[tuple[Path, str | None]]:
+@dataclass(frozen=True)
+class _Project:
+    folder: Path
+    env_files: frozenset[Path]
+
+
+def _env_files(folder: Path) -> frozenset[Path]:
+    """Return the file that a langgraph.json names under `env`: it holds variables, whatever it is called."""
+    file = folder / NAME
+    try:
+        named = read_langgraph_json(file).env_file if file.is_file() else None
+    except ConfigurationError:
+        return frozenset()
+    return frozenset([named.resolve()]) if named else frozenset()
+
+
+def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path, str | None]]:
     """Yield each file with the reason to leave it out, or None; of a folder that is left out the folder alone."""
     rules = [*above, *_rules(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -98,9 +119,8 @@ def _walk(folder: Path, project: Path, above: Rules) -> Iterator[tuple[Path, str
             yield path, reason
         elif entry.is_dir():
             # A link to a folder above would be walked for ever.
-            if entry.is_symlink() and path.resolve() in (path, *path.parents):
-                continue
-            yield from _walk(path, project, rules)
+            if not (entry.is_symlink() and path.resolve() in (path, *path.parents)):
+                yield from _walk(project, path, rules)
         elif entry.is_file():
             yield path, None
 
@@ -114,12 +134,14 @@ def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
             yield folder, GitIgnoreSpec.from_lines(lines), file.name
 
 
-def _reason(path: Path, project: Path, rules: Rules) -> str | None:
+def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
     is_folder = path.is_dir()
-    if path.name.startswith(".env"):
+    if path.name.startswith(".env") or (path.suffix == ".env" and not is_folder) or path.resolve() in project.env_files:
         return "may hold secrets"
     if path.name.startswith("."):
         return "hidden"
+    if path.is_symlink() and project.folder not in path.resolve().parents:
+        return "links out of the folder"
     if is_folder and path.name in _MADE:
         return "made by tools"
     if is_folder and (path / "pyvenv.cfg").is_file():
@@ -131,8 +153,8 @@ def _reason(path: Path, project: Path, rules: Rules) -> str | None:
         ignored = spec.check_file(asked).include
         if ignored is not None:
             return f"named by {name}" if ignored else None
-    if path.parent == project and path.name in _NEEDLESS:
-        return "builds and deploys it"
-    if path.parent == project / "infra" and path.name in _STACKS:
-        return "builds and deploys it"
+    if path.parent == project.folder and path.name in _NEEDLESS:
+        return "not needed on AWS"
+    if path.parent == project.folder / "infra" and path.name in _STACKS:
+        return "not needed on AWS"
     return None

@@ -33,7 +33,7 @@ def test_code_and_data_are_selected(tmp_path: Path) -> None:
     assert left_out(tmp_path) == {}
 
 
-@pytest.mark.parametrize("name", [".env", ".env.local", "sub/.env.production", ".envrc"])
+@pytest.mark.parametrize("name", [".env", ".env.local", "sub/.env.production", ".envrc", "prod.env"])
 def test_env_files_are_left_out(tmp_path: Path, name: str) -> None:
     written(tmp_path, {"agent.py": "", name: "OPENAI_API_KEY=sk-1", ".aionignore": f"!{name}\n"})
     assert chosen(tmp_path) == {"agent.py"}
@@ -96,9 +96,28 @@ def test_deployment_files_are_left_out_at_the_top(tmp_path: Path) -> None:
     assert chosen(tmp_path) == {"infra/mine.py", "config/template.yaml"}
 
 
+def test_env_file_of_langgraph_json_is_left_out(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        {"a.py": "", "keys.txt": "KEY=1", "langgraph.json": '{"graphs": {"a": "a.py:g"}, "env": "./keys.txt"}'},
+    )
+    assert chosen(tmp_path) == {"a.py", "langgraph.json"}
+    assert left_out(tmp_path)["keys.txt"] == "may hold secrets"
+
+
+def test_links_out_of_the_folder_are_left_out(tmp_path: Path) -> None:
+    folder = written(tmp_path / "here", {"a.py": "", "data/b.txt": ""})
+    written(tmp_path, {"credentials": "secret", "others/c.txt": ""})
+    (folder / "link").symlink_to(tmp_path / "credentials")
+    (folder / "folder").symlink_to(tmp_path / "others")
+    (folder / "inside").symlink_to(folder / "data" / "b.txt")
+    assert chosen(folder) == {"a.py", "data/b.txt", "inside"}
+    assert left_out(folder) == {"link": "links out of the folder", "folder/": "links out of the folder"}
+
+
 def test_link_to_parent_folder_ends(tmp_path: Path) -> None:
     written(tmp_path, {"sub/a.py": ""})
-    (tmp_path / "sub" / "up").symlink_to(tmp_path)
+    (tmp_path / "sub" / "up").symlink_to(tmp_path / "sub")
     assert chosen(tmp_path) == {"sub/a.py"}
 
 
@@ -114,6 +133,12 @@ def test_service_account_file_is_a_private_key(tmp_path: Path) -> None:
     account = tmp_path / "account.json"
     account.write_text('{"private_key": "' + PEM.format("", "").replace("\n", "\\n") + '"}')
     assert looks_like_private_key(account)
+
+
+def test_aws_credentials_are_recognized(tmp_path: Path) -> None:
+    (tmp_path / "credentials").write_text(f"[default]\naws_secret_access_key = {'wJalrXUtnFEMI/K7' * 2}MDENG123\n")
+    (tmp_path / "code.py").write_text("boto3.client('s3', aws_secret_access_key=os.environ['KEY'])\n")
+    assert select(tmp_path).private_keys == ("credentials",)
 
 
 @pytest.mark.parametrize("name", ["id_rsa", "id_ed25519", "store.p12", "cert.pfx"])
