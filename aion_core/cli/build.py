@@ -71,6 +71,9 @@ def build(
             if built.plan.selection and not told:
                 told = True
                 click.echo(f"{folder.name}: {built.plan.selection.summary}", err=True)
+                for name in built.plan.selection.credentials:
+                    said = "has the name of a file with credentials: if it has some, name it in .aionignore"
+                    click.echo(f"{folder.name}: {name} {said}", err=True)
                 click.echo(f"{folder.name}: dependencies from {wanted(folder).described}", err=True)
             where = ""
             if target is not None:
@@ -84,7 +87,7 @@ def build(
             click.echo(f"{built}{where}")
             if built.warning:
                 click.echo(f"{function}: {built.warning}", err=True)
-    except (BuildError, TemplateError, UvMissing) as error:
+    except (BuildError, OSError, TemplateError, UvMissing) as error:
         click.echo(f"aion build: {error}", err=True)
         sys.exit(1)
 

@@ -150,6 +150,8 @@ def _told(traceback: str) -> str:
 def _add_files(planned: Plan, target: Path) -> None:
     """Add aion's own files and the project's to the dependencies; raises BuildError where something does not fit."""
     for place, file in planned.files:
+        if (target / place).is_dir():
+            raise BuildError(f"{place} is a file, and a dependency has a folder of this name: rename it")
         _put(file, target / place)
     places = [target, *(target / planned.place(root) for root in planned.roots)]
     for lost in missing([agent.file for agent in planned.agents], planned.roots, places):

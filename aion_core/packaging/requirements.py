@@ -86,7 +86,7 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
         return Wanted(found, tuple(lines), _extras([*declared, *lines]), lock if lock.is_file() else None)
     requirements = folder / "requirements.txt"
     if requirements.is_file():
-        declared = requirements.read_text(encoding="utf-8").splitlines()
+        declared = _text(requirements).splitlines()
         return Wanted((requirements,), tuple(lines), _extras([*declared, *lines]))
     if "poetry" in project.get("tool", {}):
         raise BuildError(
@@ -120,7 +120,7 @@ def resolved(
     if project and project.lock:
         _check_lock(project, known)
 
-    told = [inputs, pins, *without, architecture, python, *(source.read_text(encoding="utf-8") for source in sources)]
+    told = [inputs, pins, *without, architecture, python, *(_text(source) for source in sources)]
     key = hashlib.sha256("\0".join([uv.version(), *told]).encode()).hexdigest()[:20]
     kept = cache() / f"requirements-{key}.txt"
     # Without a lock the newest version of something may be another one tomorrow.
@@ -242,9 +242,14 @@ def _names(text: str) -> set[str]:
 def _name(line: str) -> str:
     """Return the canonical name of the distribution that a requirement names; nothing for an option or a path."""
     try:
-        return canonicalize_name(Requirement(line.split(" #")[0].split("\\")[0].strip()).name)
+        return canonicalize_name(_requirement(line).name)
     except InvalidRequirement:
         return ""
+
+
+def _requirement(line: str) -> Requirement:
+    """Return the requirement of a line, less its comment, its hashes and the sign that the next line continues it."""
+    return Requirement(re.split(r"\s#|\\|\s--hash", line)[0].strip())
 
 
 def _name_of_wheel(wheel: Path) -> str:
@@ -253,21 +258,37 @@ def _name_of_wheel(wheel: Path) -> str:
 
 def _extras(declared: Sequence[str]) -> frozenset[str]:
     """Return the extras of aion-lambda that a package may hold, of those that the requirements name."""
-    named: set[str] = set()
-    for line in declared:
-        if _name(line) == DISTRIBUTION:
-            named |= Requirement(line.split(" #")[0].strip()).extras
+    named = {extra for line in declared if _name(line) == DISTRIBUTION for extra in _requirement(line).extras}
     return frozenset(named) - _NOT_BY_NAME
 
 
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BuildError(f"{file} is not UTF-8: {error}") from error
+
+
 def _pyproject(folder: Path) -> dict[str, Any]:
+    """Return the folder's pyproject.toml, empty without one; raises BuildError for one that no tool could read."""
     file = folder / "pyproject.toml"
     if not file.is_file():
         return {}
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(_text(file))
+    except tomllib.TOMLDecodeError as error:
         raise BuildError(f"{file} is not TOML: {error}") from error
+    project, groups = content.get("project", {}), content.get("dependency-groups", {})
+    tables = {"project": project, "dependency-groups": groups, "tool": content.get("tool", {})}
+    if wrong := [name for name, table in tables.items() if not isinstance(table, dict)]:
+        raise BuildError(f"{file}: {wrong[0]} is not a table")
+    lists = {
+        "project.dependencies": project.get("dependencies", []),
+        "dependency-groups.agents": groups.get("agents", []),
+    }
+    if wrong := [name for name, found in lists.items() if not isinstance(found, list)]:
+        raise BuildError(f"{file}: {wrong[0]} is not a list")
+    return content
 
 
 def _group(project: dict[str, Any], name: str) -> list[str]:

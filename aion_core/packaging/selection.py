@@ -11,6 +11,7 @@ from pathspec import GitIgnoreSpec
 
 from aion_core.agents.langgraph_json import NAME, read_langgraph_json
 from aion_core.errors import ConfigurationError
+from aion_core.packaging.run import BuildError
 
 IGNORE_FILES = (".aionignore", ".gitignore")
 """Files with patterns as git reads them, in any folder; an .aionignore may take back, by "!", what a .gitignore names."""
@@ -23,13 +24,33 @@ _NEEDLESS = frozenset(
 """Files in the project's folder that build and deploy it."""
 _STACKS = frozenset({"state.yaml", "roles.yaml", "operations.yaml", "dashboard.yaml", "fronts.yaml", "functions.mk"})
 _PRIVATE_KEY = re.compile(
-    rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:\s|\\r|\\n)+(?:[A-Za-z-]+: [^\n]*\n|\s)*[A-Za-z0-9+/=]{16}"
+    rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+    # Between the header and the key: line breaks, as they are or escaped, quotes and other marks of code, PEM's own headers.
+    rb"(?:\\[nr]|\\u000[ad]|[\s\"'>+,()\\]|[A-Za-z-]+: [^\n]*\n)*"
+    rb"[A-Za-z0-9+/=]{24}"
 )
+_JWK = re.compile(rb"\"d\"\s*:\s*\"[A-Za-z0-9_-]{40,}\"")
+_PUTTY = b"PuTTY-User-Key-File-"
 _AWS_KEY = re.compile(rb"^\s*aws_secret_access_key\s*=\s*[A-Za-z0-9/+]{40}\s*$", re.MULTILINE | re.IGNORECASE)
-_KEY_STORES = frozenset({".p12", ".pfx", ".jks", ".keystore", ".ppk"})
-_KEY_NAMES = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?")
-# A private key is short; what is larger is data.
-_LARGEST_KEY = 1024 * 1024
+_KEY_STORES = frozenset(
+    {".bks", ".jceks", ".jks", ".kdbx", ".keystore", ".p12", ".p8", ".pfx", ".pkcs12", ".pkcs8", ".ppk"}
+)
+_KEY_NAMES = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_\w+)?")
+# Larger files are data: nobody keeps a key in them.
+_LARGEST_KEY = 16 * 1024 * 1024
+_CREDENTIALS = frozenset(
+    {
+        "_netrc",
+        "credentials",
+        "credentials.json",
+        "env.local",
+        "kubeconfig",
+        "terraform.tfstate",
+        "token.json",
+        "token.pickle",
+    }
+)
+"""Names of files that often hold credentials, and sometimes do not: they go into a package with a warning."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +71,8 @@ class Selection:
     left_out: tuple[LeftOut, ...]
     private_keys: tuple[str, ...]
     """Files among `files` that look like a private key, relative to the folder; no package is built with one."""
+    credentials: tuple[str, ...] = ()
+    """Files among `files` whose names are those of credentials."""
 
     @property
     def summary(self) -> str:
@@ -65,18 +88,34 @@ class Selection:
 
 
 def select(folder: Path) -> Selection:
-    """Return which files of the project's folder a package holds, and which it does not."""
+    """Return which files of the project's folder a package holds, and which it does not.
+
+    Raises BuildError for a file name that no package can hold, and for a file that cannot be read.
+    """
     files: list[Path] = []
     left_out: list[LeftOut] = []
-    for path, reason in _walk(_Project(folder, _env_files(folder)), folder, []):
+    for path, reason in _walk(_Project(folder, _env_files(folder)), folder, list(_rules_above(folder))):
         if reason is None:
             files.append(path)
         else:
             slash = "/" if path.is_dir() else ""
             left_out.append(LeftOut(f"{path.relative_to(folder).as_posix()}{slash}", reason))
     files.sort(key=lambda file: file.as_posix())
-    keys = [file.relative_to(folder).as_posix() for file in files if looks_like_private_key(file)]
-    return Selection(tuple(files), tuple(left_out), tuple(keys))
+    names = [file.relative_to(folder).as_posix() for file in files]
+    if bad := [name for name in names if not name.isprintable()]:
+        raise BuildError(
+            f"the file name {bad[0]!r} has characters that are not printable: rename it, or name it in .aionignore"
+        )
+    try:
+        keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
+    except OSError as error:
+        raise BuildError(
+            f"{error.filename} cannot be read: {error.strerror}. Name it in .aionignore, if no agent needs it"
+        ) from error
+    credentials = [
+        name for file, name in zip(files, names, strict=True) if file.name in _CREDENTIALS and name not in keys
+    ]
+    return Selection(tuple(files), tuple(left_out), tuple(keys), tuple(credentials))
 
 
 def looks_like_private_key(file: Path) -> bool:
@@ -86,7 +125,10 @@ def looks_like_private_key(file: Path) -> bool:
     if file.stat().st_size > _LARGEST_KEY:
         return False
     content = file.read_bytes()
-    return _PRIVATE_KEY.search(content) is not None or _AWS_KEY.search(content) is not None
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        content = content.decode("utf-16", errors="replace").encode()
+    is_jwk = b'"kty"' in content and _JWK.search(content) is not None
+    return is_jwk or _PUTTY in content or any(pattern.search(content) for pattern in (_PRIVATE_KEY, _AWS_KEY))
 
 
 Rules = Sequence[tuple[Path, GitIgnoreSpec, str]]
@@ -125,13 +167,31 @@ def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path,
             yield path, None
 
 
+def _rules_above(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
+    """Yield the rules of the folders above, up to the top of the git repository that the project is in."""
+    above = list(folder.parents)
+    top = next((number for number, parent in enumerate(above) if (parent / ".git").exists()), None)
+    if top is not None and not (folder / ".git").exists():
+        for parent in reversed(above[: top + 1]):
+            yield from (rule for rule in _rules(parent) if rule[2] == ".gitignore")
+
+
 def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
     # The last that matches wins: .aionignore says more of packages than .gitignore.
     for name in reversed(IGNORE_FILES):
         file = folder / name
         if file.is_file():
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-            yield folder, GitIgnoreSpec.from_lines(lines), file.name
+            lines = file.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+            yield folder, GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)]), file.name
+
+
+def _is_pattern(line: str) -> bool:
+    """Tell whether the line can be read as a pattern; git matches nothing by one that cannot, such as `[z-a]`."""
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (re.error, ValueError):
+        return False
+    return True
 
 
 def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
@@ -144,7 +204,7 @@ def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
         return "links out of the folder"
     if is_folder and path.name in _MADE:
         return "made by tools"
-    if is_folder and (path / "pyvenv.cfg").is_file():
+    if is_folder and ((path / "pyvenv.cfg").is_file() or (path / "conda-meta").is_dir()):
         return "virtual environment"
     if is_folder and path.name.endswith(".egg-info"):
         return "made by tools"

@@ -47,7 +47,7 @@ def load(path: Path) -> dict[str, Any]:
         document = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TemplateError(f"cannot read {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise TemplateError(f"{path} is not YAML: {error}") from error
     resources = document.get("Resources") if isinstance(document, dict) else None
     if not isinstance(resources, dict):

@@ -113,3 +113,32 @@ def test_broken_pyproject_is_named(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project\n")
     with pytest.raises(BuildError, match="is not TOML"):
         wanted(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[project]\nname='a'\ndependencies=5\n", "project.dependencies is not a list"),
+        ("project=1\n", "project is not a table"),
+        ("tool=1\n", "tool is not a table"),
+        ("dependency-groups=[]\n", "dependency-groups is not a table"),
+        ("[dependency-groups]\nagents=3\n", "dependency-groups.agents is not a list"),
+    ],
+)
+def test_misshapen_pyproject_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(BuildError, match=said):
+        wanted(tmp_path)
+
+
+def test_requirements_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_bytes("cowsay  # über".encode("latin-1"))
+    with pytest.raises(BuildError, match="is not UTF-8"):
+        wanted(tmp_path)
+
+
+def test_requirements_with_hashes_are_read(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(
+        "aion-lambda[otel]==0.1.0 \\\n    --hash=sha256:00\ncowsay==6.0 --hash=sha256:00\n"
+    )
+    assert wanted(tmp_path).extras == {"otel"}

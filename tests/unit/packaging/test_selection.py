@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from aion_core.packaging.run import BuildError
 from aion_core.packaging.selection import looks_like_private_key, select
 
 # Not a key: nobody has the rest of it.
@@ -80,6 +81,30 @@ def test_gitignore_applies_below_its_folder(tmp_path: Path) -> None:
     assert left_out(tmp_path)["run.log"] == "named by .gitignore"
 
 
+def test_gitignore_above_the_project_applies(tmp_path: Path) -> None:
+    written(tmp_path, {".git/config": "", ".gitignore": "secrets.json\n", "svc/a.py": "", "svc/secrets.json": "{}"})
+    assert chosen(tmp_path / "svc") == {"a.py"}
+    (tmp_path / "svc" / ".aionignore").write_text("!secrets.json\n")
+    assert chosen(tmp_path / "svc") == {"a.py", "secrets.json"}
+
+
+def test_gitignore_with_bom_and_bad_pattern_is_read(tmp_path: Path) -> None:
+    written(tmp_path, {"a.py": "", "b.log": "", "c.txt": ""})
+    (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n[z-a]\nc.txt\n")
+    assert chosen(tmp_path) == {"a.py"}
+
+
+def test_unprintable_file_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "we\nird.py").touch()
+    with pytest.raises(BuildError, match=r"we\\nird\.py' has characters that are not printable"):
+        select(tmp_path)
+
+
+def test_names_of_credentials_are_reported(tmp_path: Path) -> None:
+    written(tmp_path, {"a.py": "", "aws/credentials": "", "credentials.json": "{}"})
+    assert select(tmp_path).credentials == ("aws/credentials", "credentials.json")
+
+
 def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
     files = {
         ".gitignore": "index.bin\n", ".aionignore": "!index.bin\ntests/\n", "index.bin": "", "tests/t.py": "", "a.py": "",
@@ -141,7 +166,23 @@ def test_aws_credentials_are_recognized(tmp_path: Path) -> None:
     assert select(tmp_path).private_keys == ("credentials",)
 
 
-@pytest.mark.parametrize("name", ["id_rsa", "id_ed25519", "store.p12", "cert.pfx"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'KEY = (\n    "-----BEGIN PRIVATE KEY-----\\n"\n    "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\\n"\n)\n',
+        "> -----BEGIN EC PRIVATE KEY-----\n> MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n",
+        "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: me\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n",
+        "PuTTY-User-Key-File-3: ssh-ed25519\n",
+        '{"kty": "EC", "crv": "P-256", "d": "870MB6gfuTJ4HtUnUvYMyJpr5eUZNP4Bk43bVdj3eAE"}',
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_odd_forms_of_keys_are_recognized(tmp_path: Path, text: str, encoding: str) -> None:
+    (tmp_path / "x.txt").write_bytes(text.encode(encoding))
+    assert looks_like_private_key(tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize("name", ["id_rsa", "id_ed25519", "id_ed25519_work", "store.p12", "cert.pfx", "a.p8"])
 def test_key_files_are_recognized_by_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x00")
     assert looks_like_private_key(tmp_path / name)
