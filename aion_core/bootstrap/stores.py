@@ -98,9 +98,9 @@ def _aws_stores(settings: Settings, clock: Clock) -> Stores:
     from aion_core.aws.task_store import DynamoDBTaskStore
 
     executor = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws")
-    dynamodb, s3, sqs = (
-        Calls(service, executor, timeout=settings.store_timeout) for service in ("dynamodb", "s3", "sqs")
-    )
+    timeout = settings.store_timeout
+    dynamodb = Calls("dynamodb", executor, timeout=timeout)
+    s3, sqs = Calls("s3", executor, timeout=timeout), Calls("sqs", executor, timeout=timeout)
     blobs = S3Blobs(s3, bucket=settings.bucket)
     retention = timedelta(days=settings.retention_days)
     cipher = _cipher(settings, executor, clock)

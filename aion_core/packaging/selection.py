@@ -128,7 +128,7 @@ def looks_like_private_key(file: Path) -> bool:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         content = content.decode("utf-16", errors="replace").encode()
     is_jwk = b'"kty"' in content and _JWK.search(content) is not None
-    return is_jwk or _PUTTY in content or any(pattern.search(content) for pattern in (_PRIVATE_KEY, _AWS_KEY))
+    return is_jwk or content.startswith(_PUTTY) or any(pattern.search(content) for pattern in (_PRIVATE_KEY, _AWS_KEY))
 
 
 Rules = Sequence[tuple[Path, GitIgnoreSpec, str]]

@@ -121,5 +121,5 @@ async def test_it_hears_that_a_turn_failed(agents: Server) -> None:
     """R36, D14: which error it was; in development its text too."""
     events = await Conversation(agents, "broken").say(types.Part(text="hello"))
     told = " ".join(text_of(event) + (event.error_message or "") for event in events)
-    assert "ConfigurationError" in told
+    assert "AgentLoadError" in told
     assert "there is no 'failing' in counting.py" in told

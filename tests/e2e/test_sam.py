@@ -68,7 +68,7 @@ def built(sam: Path, copied: Path) -> Path:
     """The folder that `sam build` made, for this machine's processor and a Python that is here."""
     # Without samconfig.toml SAM builds in a copy of its own making, which has to work as well.
     config = copied / "samconfig.toml"
-    config.rename(config.with_suffix(".aside"))
+    config.rename(config.with_name(".samconfig.aside"))
     architecture = machine_architecture()
     run(
         [str(sam / "sam"), "build", "--parameter-overrides", f"Architecture={architecture}"],

@@ -128,6 +128,9 @@ class World:
             self.loop.release(process.life)
             self.loop.release(process.beating)
         await asyncio.sleep(1.5)
+        # A heartbeat that goes on may meet the fault that was aimed at it only now, and stand still again.
+        while self.loop.time() < self.thawed:
+            await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
         # A heartbeat that was frozen in the middle of a beat may have rung once more just now: in vain, yet to be heard.

@@ -154,7 +154,7 @@ def test_make_finds_aion(tmp_path: Path, in_environment: bool) -> None:
     program.write_text('#!/bin/sh\necho "$0 $*"\n')
     program.chmod(0o755)
     environ = {**os.environ, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
-    command = ["make", "build-ApiFunction", "ARTIFACTS_DIR=/tmp/to here"]
+    command = ["make", "--no-print-directory", "build-ApiFunction", "ARTIFACTS_DIR=/tmp/to here"]
     ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
     name = ".venv/bin/aion" if in_environment else str(program)
     assert ran.stdout == f"{name} build ApiFunction --to /tmp/to here\n"
@@ -162,6 +162,6 @@ def test_make_finds_aion(tmp_path: Path, in_environment: bool) -> None:
 
 def test_makefile_of_project_lists_its_targets(tmp_path: Path) -> None:
     create(tmp_path, PROJECT)
-    ran = subprocess.run(["make"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    ran = subprocess.run(["make", "--no-print-directory"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in ran.stdout.splitlines()] == ["help", "dev", "test", "build", "deploy"]
     assert block_of((tmp_path / "Makefile").read_text()) == build_rule()
