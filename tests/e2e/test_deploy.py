@@ -119,6 +119,7 @@ def unpacked(project: SamProject, front: object, folder: Path) -> DeployedStack:
 # --- Questions ---
 
 
+@pytest.mark.deep
 def test_answers_are_remembered_with_the_comments(project: SamProject) -> None:
     config = project.folder / "samconfig.toml"
     config.write_text(config.read_text().replace('stack_name = "aion-dev"\n', ""))
@@ -139,6 +140,7 @@ def test_answers_are_remembered_with_the_comments(project: SamProject) -> None:
     assert (code, "Stack name" in shown, "E-mail" in shown) == (1, False, False), shown
 
 
+@pytest.mark.deep
 def test_declared_callers_are_offered(project: SamProject) -> None:
     declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
     (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
@@ -150,6 +152,7 @@ def test_declared_callers_are_offered(project: SamProject) -> None:
     assert overrides[-2:] == ['AlarmEmail=""', "ApiAuthorizer=NONE"]
 
 
+@pytest.mark.deep
 def test_secrets_of_aion_yaml_become_rights(project: SamProject) -> None:
     with (project.folder / "aion.yaml").open("a") as file:
         file.write("  secrets: {OPENAI_API_KEY: openai}\n")
@@ -195,6 +198,7 @@ def test_broken_agent_stops_before_the_build(project: SamProject) -> None:
     assert not (project.folder / ".aws-sam").exists()
 
 
+@pytest.mark.deep
 def test_failed_build_shows_its_lines(project: SamProject) -> None:
     (project.folder / "Makefile").write_text("build-%:\n\t@echo there is no compiler for this >&2; exit 3\n")
     done = project.run("deploy", "--yes", "--stack", "unbuilt")
@@ -219,6 +223,7 @@ def test_unknown_parameter_is_named(project: SamProject) -> None:
     )
 
 
+@pytest.mark.deep
 def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
     broken = (
         (project.folder / "infra" / "roles.yaml").read_text().replace("AWS::Logs::LogGroup", "AWS::Logs::NoSuchType")
@@ -237,6 +242,7 @@ def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
     assert project.run("destroy", "--stack", "failing").stdout.startswith("Nothing is left of failing.")
 
 
+@pytest.mark.deep
 def test_value_of_a_flag_stays_until_another_is_named(deployed: SamProject) -> None:
     """SAM sends the stack's own value for what nothing names; what samconfig.toml names goes before it."""
     chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
@@ -283,6 +289,7 @@ def test_logs_show_one_task_of_all_functions(deployed: SamProject) -> None:
     assert [json.loads(line).get("message") for line in everything] == ["A turn begins.", "Another task's.", None, None]
 
 
+@pytest.mark.deep
 def test_logs_follow_what_comes(deployed: SamProject) -> None:
     following = deployed.process("logs", "--stack", "standing", "-f", "--function", "push")
     try:
@@ -315,6 +322,7 @@ def test_destroy_deletes_nothing_without_consent(deployed: SamProject) -> None:
     assert stack_status(deployed, "standing").endswith("E_COMPLETE")
 
 
+@pytest.mark.deep
 def test_destroy_respects_protection(deployed: SamProject) -> None:
     cloudformation, dynamodb = deployed.client("cloudformation"), deployed.client("dynamodb")
     cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=True)
@@ -364,6 +372,7 @@ def test_destroy_keeps_data_until_it_is_asked_to(project: SamProject) -> None:
     assert (again.returncode, again.stdout) == (0, "Nothing is left of kept.\n")
 
 
+@pytest.mark.deep
 def test_destroy_goes_on_where_it_was_killed(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--no-smoke", "--stack", "halfway")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -383,6 +392,7 @@ def test_destroy_goes_on_where_it_was_killed(project: SamProject) -> None:
 # --- Other tools ---
 
 
+@pytest.mark.deep
 def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
     """What Terraform's aws_cloudformation_stack and CDK's CfnInclude do with the file that `sam package` writes."""
     command = [sam_cli.command(), "package", "--resolve-s3", "--region", "us-east-1"]
