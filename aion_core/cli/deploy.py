@@ -77,7 +77,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 
     project = Path.cwd()
     if not (project / "template.yaml").is_file():
-        raise ConfigurationError("There is no template.yaml in this folder. Run `aion upgrade`, which writes it.")
+        raise ConfigurationError("There is no template.yaml in this folder. Run `aion init`, which writes it.")
     asks = sys.stdin.isatty() and not yes
     if not asks and not yes:
         raise click.UsageError(f"{NOBODY}: say --yes to deploy without a question.")

@@ -174,12 +174,12 @@ def test_without_a_terminal_yes_is_required(project: SamProject) -> None:
     assert "say --yes to deploy without a question" in done.stderr
 
 
-def test_deploy_without_template_names_upgrade(project: SamProject) -> None:
+def test_deploy_without_template_names_init(project: SamProject) -> None:
     (project.folder / "template.yaml").unlink()
     done = project.run("deploy", "--yes")
     assert (done.returncode, done.stderr) == (
         1,
-        "aion: There is no template.yaml in this folder. Run `aion upgrade`, which writes it.\n",
+        "aion: There is no template.yaml in this folder. Run `aion init`, which writes it.\n",
     )
 
 

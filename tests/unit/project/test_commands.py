@@ -188,7 +188,9 @@ def test_upgrade_colours_terminals_only_if_wanted(run: Run, tmp_path: Path, no_c
 
 
 def test_upgrade_outside_project_says_so(run: Run) -> None:
-    assert "There is no project here" in refusal(run("upgrade"))
+    said = refusal(run("upgrade"))
+    assert "There is no project here" in said
+    assert "Run `aion init`" in said
 
 
 # --- add ---

@@ -160,5 +160,5 @@ def test_project_is_found_from_below(project: Path) -> None:
 def test_own_repository_is_no_project(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match="own repository"):
         find_project(shipped())
-    with pytest.raises(ProjectError, match="`aion new NAME` makes one"):
+    with pytest.raises(ProjectError, match="Run `aion init`"):
         find_project(tmp_path)
