@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-from aion_core.errors import ConfigurationError
-
 
 @click.command(
     short_help="Build the functions' Lambda packages.",
@@ -50,16 +48,11 @@ def build(
     A package holds the project's files (those of .gitignore, .aionignore, .env and hidden folders left out), its locked
     dependencies, and aion's own code. Nothing is compiled, so that any machine builds for each processor.
     """
-    try:
-        from aion_core.packaging.packages import package
-        from aion_core.packaging.requirements import FUNCTION_EXTRAS, wanted
-        from aion_core.packaging.run import BuildError
-        from aion_core.packaging.uv import UvMissing
-        from aion_core.template.reader import TemplateError
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{error.name} is missing: install aion-lambda[local] (`uv sync` in a project that `aion new` made)."
-        ) from error
+    from aion_core.packaging.packages import package
+    from aion_core.packaging.requirements import FUNCTION_EXTRAS, wanted
+    from aion_core.packaging.run import BuildError
+    from aion_core.packaging.uv import UvMissing
+    from aion_core.template.reader import TemplateError
 
     if target is not None and len(functions) != 1:
         raise click.UsageError("--to takes the package of one function: say which.")

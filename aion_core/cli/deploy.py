@@ -63,7 +63,6 @@ Examples:
 )
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing, and deploy without showing the changes first.")
 @click.option("--no-smoke", is_flag=True, help="Do not ask the deployed agent for a first reply.")
-@options.local
 @options.aws
 def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: bool, no_smoke: bool) -> None:
     """Check, build and deploy this folder's agents, and ask the deployment for a first streamed reply.

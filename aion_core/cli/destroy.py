@@ -21,7 +21,6 @@ Examples:
   aion destroy --stack aion-dev --data       the table, the bucket and the key too
   aion destroy --stack aion-dev --yes        without a question""",
 )
-@options.local
 @options.aws
 @stack_option
 @click.option("--data", is_flag=True, help="Delete table, bucket, key and logs too: all that people have said.")

@@ -177,13 +177,10 @@ def dev(
 
 
 def _check_installed() -> None:
-    """Raise ConfigurationError where what serves is not installed: the extra `local`."""
+    """Raise ModuleNotFoundError where what serves is not installed: it is a process of its own that imports it."""
     for name in ("fastapi", "moto", "uvicorn", "watchfiles"):
         if importlib.util.find_spec(name) is None:
-            raise ConfigurationError(
-                f"{name} is missing: install aion-lambda[local], and the extra of your agents' framework, as in "
-                "pip install 'aion-lambda[langgraph,local]'."
-            )
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def _config(path: Path, found: Discovered) -> Path:

@@ -31,7 +31,6 @@ Examples:
   aion logs --stack aion-dev --task 0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11
   aion logs --stack aion-dev -f --function task""",
 )
-@options.local
 @options.aws
 @stack_option
 @click.option("--task", default="", help="Only the lines of this task, of all functions.")

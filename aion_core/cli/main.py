@@ -1,6 +1,7 @@
 """`aion`: what a person types. Each command is a file of its own; what it needs is imported when it is called."""
 
 import sys
+import traceback
 
 import click
 
@@ -36,6 +37,10 @@ def aion() -> None:
     """
 
 
+_OWN = ("aion", "aion_core")
+_IMPORTING = (*_OWN, "a2a")
+"""Packages whose imports are those of aion-lambda's extras."""
+
 IN_A_PROJECT = (new, init, add, upgrade, dev, build, deploy)
 DEPLOYED = (smoke, logs, doctor, tasks, push, dlq, card, key, user, data, destroy)
 for command in (*IN_A_PROJECT, *DEPLOYED):
@@ -52,3 +57,25 @@ def main() -> None:
     except AionError as error:
         click.echo(f"aion: {sentence(error)}", err=True)
         sys.exit(1)
+    except ImportError as error:
+        missing = _missing(error)
+        if missing is None:
+            raise
+        click.echo(
+            f"aion: {missing} is missing: install aion-lambda[local] (`uv sync` in a project that `aion new` made).",
+            err=True,
+        )
+        sys.exit(1)
+
+
+def _missing(error: ImportError) -> str | None:
+    """Return the package of an extra that is not installed; None for what an author's code, or our own mistake, imports."""
+    # The a2a-sdk raises an error of its own for a package of its extras.
+    cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__ or error.__context__
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:
+        return None
+    names = (str(frame.f_globals.get("__name__", "")) for frame, _ in traceback.walk_tb(cause.__traceback__))
+    importing = [name for name in names if name.partition(".")[0] not in ("importlib", "_frozen_importlib")]
+    if not importing or importing[-1].partition(".")[0] not in _IMPORTING or cause.name.partition(".")[0] in _OWN:
+        return None
+    return cause.name

@@ -1,7 +1,6 @@
 """Options that several commands have: which aion.yaml, which deployment, and as whom AWS is asked."""
 
 import functools
-import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -208,19 +207,6 @@ def _set(variables: Mapping[str, str]) -> None:
         os.environ.pop(name, None)
         if value:
             os.environ[name] = value
-
-
-def local(command: Command) -> Command:
-    """Have the command say, in one sentence, that it needs the extra `local`, which a function's package has not."""
-
-    @functools.wraps(command)
-    def with_local(*arguments: Any, **options: Any) -> Any:
-        for name in ("tomlkit", "boto3", "httpx"):
-            if importlib.util.find_spec(name) is None:
-                raise ConfigurationError(f"{name} is missing: pip install 'aion-lambda[local]'.")
-        return command(*arguments, **options)
-
-    return with_local
 
 
 def saved_place(saved: "SamConfig") -> tuple[str | None, str | None]:

@@ -72,7 +72,6 @@ def _only(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
 @click.option(
     "--patience", default=300.0, envvar="PATIENCE", show_default=True, help="How many seconds a check may take."
 )
-@options.local
 @options.aws
 def smoke(url: str, stack: str | None, sign: str, text: str | None, **asked: Any) -> None:
     """Ask the agent at URL, or of --stack, for what clients ask: card, reply, stream, cancel, subscribe, webhooks."""

@@ -67,7 +67,9 @@ def find_project(here: Path) -> Path:
             if folder.resolve() == shipped().resolve():
                 raise ProjectError("This is aion-lambda's own repository: its template is the one that is shipped.")
             return folder
-    raise ProjectError("There is no project here: no template.yaml with an infra folder. Run `aion init`, which writes them.")
+    raise ProjectError(
+        "There is no project here: no template.yaml with an infra folder. Run `aion init`, which writes them."
+    )
 
 
 def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = __version__) -> Upgrade:

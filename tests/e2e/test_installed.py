@@ -143,12 +143,28 @@ def test_bare_install_has_help_and_version(bare: Installed, tmp_path: Path) -> N
         assert "Usage: aion" in bare.run("aion", command, "--help", cwd=tmp_path)
 
 
-@pytest.mark.parametrize("command", ["dev", "build"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dev",
+        "build",
+        "deploy --yes",
+        "smoke https://example.com",
+        "key list",
+        "logs",
+        "data delete --owner somebody --yes",
+        "tasks list --overdue",
+        "doctor",
+        "destroy",
+        "card verify https://example.com",
+    ],
+)
 def test_missing_extra_is_named(bare: Installed, tmp_path: Path, command: str) -> None:
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
     (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
-    said = bare.run("aion", command, cwd=tmp_path, fails=True)
-    assert "aion-lambda[" in said
+    (tmp_path / "template.yaml").touch()
+    said = bare.run("aion", *command.split(), cwd=tmp_path, fails=True, AION_STACK="aion-dev", AWS_REGION="us-east-1")
+    assert "is missing: install aion-lambda[local]" in said
     assert "Traceback" not in said
 
 
