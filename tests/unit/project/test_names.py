@@ -1,6 +1,7 @@
 """Names that a folder, a Python distribution and a CloudFormation stack can have."""
 
 import re
+from importlib.metadata import PackageNotFoundError, distribution
 
 import pytest
 
@@ -26,10 +27,19 @@ def test_invalid_name_is_refused(name: str) -> None:
         names.check(name)
 
 
-@pytest.mark.parametrize("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda"])
-def test_name_of_installed_package_is_refused(name: str) -> None:
-    with pytest.raises(InvalidName, match="installed here"):
+@pytest.mark.parametrize("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda", "google-adk", "moto", "pytest"])
+def test_name_of_needed_package_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName, match="can depend on, or that is installed here"):
         names.check(name)
+
+
+def test_needed_package_need_not_be_installed() -> None:
+    """`aion new` runs without the frameworks, by uvx --from 'aion-lambda[local]'."""
+    other_platforms = "httpx2-jsfetch"
+    with pytest.raises(PackageNotFoundError):
+        distribution(other_platforms)
+    with pytest.raises(InvalidName, match=f"such as my-{other_platforms}"):
+        names.check(other_platforms)
 
 
 @pytest.mark.parametrize(
