@@ -1,11 +1,13 @@
 """Agents of a folder that becomes a project: found without running them, with the frameworks that they are written with."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core.agents.discovery import AION_YAML, Discovered, as_yaml, discover
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_roots
+from aion_core.agents.langgraph_json import NAME
 from aion_core.packaging.frameworks import FRAMEWORKS, frameworks_of
 from aion_core.project.errors import ProjectError
 
@@ -70,6 +72,8 @@ def _frameworks(found: Discovered) -> tuple[str, ...]:
 
 def _notes(found: Discovered) -> Iterable[str]:
     """Yield what aion.yaml does not take over from langgraph.json."""
+    if (found.folder / NAME).is_file():
+        yield f"{NAME} is no longer read: aion.yaml takes its place."
     if found.requirements:
         packages = " ".join(found.requirements)
         yield f"langgraph.json installs {packages}: make them dependencies of the project (aion add {packages})"
@@ -77,4 +81,7 @@ def _notes(found: Discovered) -> Iterable[str]:
         yield f"langgraph.json sets {', '.join(found.env)}: put them into .env, which is read beside aion.yaml"
     for file in found.env_files:
         if file.resolve() != (found.folder / ".env").resolve():
-            yield f"{file.name} is not read any more: name it .env"
+            name, own = os.path.relpath(file, found.folder), found.folder / ".env"
+            several = own.is_file() or len(found.env_files) > 1
+            doing = f"Append {name} to .env" if several else f"Move {name} to .env"
+            yield f"{doing}: beside an aion.yaml only that one is read."
