@@ -74,7 +74,7 @@ def _make(folder: Path, framework: str | None, *, force: bool) -> None:
     made = create(folder, project, force=force)
     click.echo(f"Made {project.name} in {folder}")
     _report(folder, project, made)
-    _show_next(folder, [f"cd {shlex.quote(str(folder))}"], "pytest")
+    _show_next(project, [f"cd {shlex.quote(str(folder))}"], "pytest")
 
 
 def _complete(name: str | None, framework: str | None) -> None:
@@ -92,12 +92,13 @@ def _complete(name: str | None, framework: str | None) -> None:
     if there:
         project = replace(project, frameworks=there.frameworks)
     made = complete(folder, project, agents_yaml=there.yaml if there else None)
+    project = made.project or project
     made.notes += there.notes if there else ()
     if there and there.found:
         click.echo(there.found)
     click.echo(f"Completed {project.name} in {folder}")
     _report(folder, project, made)
-    _show_next(folder, [], "aion doctor" if there else "pytest")
+    _show_next(project, _installing(folder, project), "pytest" if project.has_tests and not there else "aion doctor")
 
 
 def _project(name: str, framework: str | None) -> "Project":
@@ -125,7 +126,7 @@ def _chosen() -> str:
 def _report(folder: Path, project: "Project", made: "Made") -> None:
     """Lock the dependencies, and list what was written, what was kept, and what is left to do."""
     from aion_core.project.create import lock
-    from aion_core.project.files import CONTENTS
+    from aion_core.project.files import contents
 
     failed, locks = "", "pyproject.toml" in made.written
     if locks:
@@ -134,7 +135,7 @@ def _report(folder: Path, project: "Project", made: "Made") -> None:
     written = {"infra/" if path.startswith("infra/") else path for path in made.written}
     # In a workspace of uv it is the workspace that has the lock.
     written |= {"uv.lock"} if locks and (folder / "uv.lock").is_file() else set()
-    for path, content in CONTENTS.items():
+    for path, content in contents(has_tests=project.has_tests).items():
         if path in written:
             click.echo(f"  {path:<30}{content}")
     if made.kept:
@@ -150,9 +151,23 @@ def _report(folder: Path, project: "Project", made: "Made") -> None:
         click.echo(f"There is no uv.lock yet: run `uv lock` in {folder}. uv says:\n{failed}", err=True)
 
 
-def _show_next(folder: Path, first: list[str], last: str) -> None:
+def _installing(folder: Path, project: "Project") -> list[str]:
+    """Return the commands that install a project whose tool does not by itself what it is asked to run."""
+    from aion_core.project.tools import PIP
+
+    if project.tool is not PIP:
+        return []
+    direct = project.origin.direct
+    local = shlex.quote(f"aion-lambda[local] {direct}" if direct else "aion-lambda[local]")
+    made = [] if (folder / ".venv").is_dir() else ["python3 -m venv .venv"]
+    return [*made, f".venv/bin/pip install -r requirements.txt {local}"]
+
+
+def _show_next(project: "Project", first: list[str], last: str) -> None:
     """Print the next commands, as they can be typed."""
-    runs = f"{_uv()} run " if (folder / "pyproject.toml").is_file() else ""
+    from aion_core.project.tools import UV
+
+    runs = f"{_uv()} run " if project.tool is UV else project.tool.run
     click.echo("\nNext:")
     for command in [*first, f"{runs}aion dev", f"{runs}{last}"]:
         click.echo(f"  {command}")

@@ -1,15 +1,17 @@
 """A project made: all its files in a new folder, or the missing ones in a folder that has an agent already."""
 
+import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aion_core.packaging import uv
 from aion_core.project import base
 from aion_core.project.errors import ProjectError
-from aion_core.project.files import AGENT_FILES, Project, build_rule, rendered, shipped_files
+from aion_core.project.files import AGENT_FILES, Project, aionignore, build_rule, rendered, shipped_files
 from aion_core.project.makefile import block_of, has_own_rule, with_block
 from aion_core.project.run import uv_run
+from aion_core.project.tools import PIP, PIPENV, UV, read_pyproject, tool_of
 from aion_core.shipped import shipped
 
 
@@ -22,6 +24,8 @@ class Made:
     """The files that were there, and were left as they are."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the author: facts and next steps."""
+    project: Project | None = None
+    """The project as it was made, with its tool and its tests."""
 
 
 def create(folder: Path, project: Project, *, force: bool = False) -> Made:
@@ -50,13 +54,19 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Made
     `agents_yaml` is the aion.yaml for the agents that are there; without it a folder that has no aion.yaml
     gets the example. Nothing is overwritten; a Makefile without the rule for `sam build` gets it at its end.
     """
-    files, made = rendered(project), Made()
+    made, has_example = Made(), not (agents_yaml or (folder / "aion.yaml").exists())
+    tool = tool_of(folder)
+    writes_pyproject = tool is UV and not (folder / "pyproject.toml").exists()
+    project = replace(project, tool=tool, has_tests=_has_tests(folder, has_example, writes_pyproject))
+    made.project = project
+    files = rendered(project)
     if agents_yaml:
         files["aion.yaml"] = agents_yaml
-    if agents_yaml or (folder / "aion.yaml").exists():
+    if not has_example:
         for path in (*AGENT_FILES, "README.md"):
             files.pop(path)
-    if (folder / "requirements.txt").exists() or (folder / "pyproject.toml").exists():
+    files[".aionignore"] = aionignore(files[".aionignore"], [*files], lambda path: (folder / path).exists())
+    if not writes_pyproject:
         files.pop("pyproject.toml")
         made.notes += _dependency_notes(folder, project)
     recorded = {**base.read(folder).files}
@@ -110,16 +120,39 @@ def _complete_makefile(file: Path, whole: str, made: Made, recorded: dict[str, s
     recorded[base.RULE] = build_rule()
 
 
+def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
+    """Tell whether the project has tests, and pytest from the dependencies that it declares."""
+    if not (has_example or any((folder / "tests").rglob("test_*.py")) or any(folder.glob("test_*.py"))):
+        return False
+    files = [folder / name for name in ("pyproject.toml", "requirements.txt", "Pipfile")]
+    return writes_pyproject or any("pytest" in file.read_text(encoding="utf-8") for file in files if file.is_file())
+
+
 def _dependency_notes(folder: Path, project: Project) -> list[str]:
     """Return what to do where the folder's own list of dependencies lacks aion-lambda."""
-    if (folder / "pyproject.toml").exists():
-        if "aion-lambda" in (folder / "pyproject.toml").read_text(encoding="utf-8"):
-            return []
-        wanted = _named(project)
-        return [f"pyproject.toml has no aion-lambda. Add it: uv add {wanted!r} && uv add --dev 'aion-lambda[local]'"]
-    if "aion-lambda" in (folder / "requirements.txt").read_text(encoding="utf-8"):
-        return []
-    return [f"requirements.txt has no aion-lambda. Add a line: {_named(project)}"]
+    tool = project.tool
+    file = folder / {PIP: "requirements.txt", PIPENV: "Pipfile"}.get(tool, "pyproject.toml")
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    notes = []
+    if "aion-lambda" not in text:
+        notes.append(f"{file.name} has no aion-lambda. Add it: {_adding(project, text)}")
+    is_read = "project" in read_pyproject(folder) or (folder / "requirements.txt").is_file()
+    if tool not in (UV, PIP) and not is_read:
+        notes.append(
+            "`aion build` reads the dependencies of `[project]` in pyproject.toml, or of a requirements.txt: move them "
+            "there, or export them into a requirements.txt before each build."
+        )
+    return notes
+
+
+def _adding(project: Project, text: str) -> str:
+    """Return the commands, as they can be typed, that add aion-lambda to the dependencies in the text."""
+    tool, wanted, direct = project.tool, shlex.quote(_named(project)), project.origin.direct
+    if tool is PIP:
+        end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
+        return f"{end}echo {wanted} >> requirements.txt"
+    local = "aion-lambda[local]" if tool is UV or not direct else f"aion-lambda[local] {direct}"
+    return f"{tool.add} {wanted} && {tool.add_tool} {shlex.quote(local)}"
 
 
 def _named(project: Project) -> str:

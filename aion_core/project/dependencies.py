@@ -9,9 +9,7 @@ from pathlib import Path
 from aion_core.project.errors import ProjectError
 from aion_core.project.names import normal
 from aion_core.project.run import uv_run
-
-_OTHER_TOOLS = {"poetry.lock": "poetry add", "pdm.lock": "pdm add", "Pipfile": "pipenv install"}
-"""By the file of another tool, its command."""
+from aion_core.project.tools import BY_FILE
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Start of a requirement: the name of a package. Options and paths start otherwise."""
@@ -31,10 +29,10 @@ def add(folder: Path, packages: Sequence[str], *, environment: Path | None = Non
                 f"{package!r} is no package: name it as the package index does, such as langchain-openai."
             )
     named = ", ".join(packages)
-    for file, command in _OTHER_TOOLS.items():
+    for file, tool in BY_FILE.items():
         if (folder / file).is_file():
             raise ProjectError(
-                f"{file} says that another tool keeps this project's dependencies: {command} {' '.join(packages)}"
+                f"{file} says that another tool keeps this project's dependencies: {tool.add} {' '.join(packages)}"
             )
     if (folder / "pyproject.toml").is_file():
         return _add_to_project(folder, packages, named)

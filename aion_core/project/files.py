@@ -1,12 +1,13 @@
 """Files of a new project, rendered from the templates beside this file and from what aion-lambda ships."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core.project.frameworks import EXTRAS, OBJECTS
 from aion_core.project.names import STAGES, stack_name
 from aion_core.project.origin import Origin, requirement
+from aion_core.project.tools import UV, Tool
 from aion_core.shipped import shipped
 
 AGENT_FILES = ("agent.py", "tests/test_agent.py")
@@ -57,6 +58,10 @@ class Project:
     origin: Origin
     frameworks: tuple[str, ...] | None = None
     """The frameworks of the agents that are there; None for the example's."""
+    tool: Tool = UV
+    """The tool that keeps its dependencies."""
+    has_tests: bool = True
+    """True if it has tests, and pytest among its dependencies."""
 
     @property
     def requirement(self) -> str:
@@ -77,6 +82,7 @@ def rendered(project: Project) -> dict[str, str]:
         "build_rule": build_rule().rstrip("\n"),
         "model": _template(project.framework, "model.md").rstrip("\n"),
         "origin_note": _ORIGIN_NOTE.format(place=project.origin.place) if source else "",
+        **_commands(project),
     }
     made = {
         "agent.py": _template(project.framework, "agent.py"),
@@ -92,6 +98,48 @@ def rendered(project: Project) -> dict[str, str]:
     }
     filled = {path: _filled(text, values) for path, text in made.items()}
     return {**filled, "samconfig.toml": samconfig(project.name), **shipped_files(shipped())}
+
+
+def _commands(project: Project) -> dict[str, str]:
+    """Return the parts of the Makefile and the workflow that depend on the project's tool, and on its tests."""
+    tool, tests = project.tool, project.has_tests
+    run = tool.run.replace("uv", "$(UV)") if tool is UV else tool.run
+    install = "".join(f"      - {step}\n" for step in tool.steps)
+    job = f"  test:\n    runs-on: ubuntu-latest\n    steps:\n      - uses: actions/checkout@v5\n{install}"
+    return {
+        "uv": "UV ?= uv\n\n" if tool is UV else "",
+        "test": "test " if tests else "",
+        "test_target": f"test: ## Run the tests\n\t@{run}pytest\n\n" if tests else "",
+        "make_run": run,
+        "purpose": "Test every pull request; deploy `main` to AWS." if tests else "Deploy `main` to AWS.",
+        "on_pull_request": "  pull_request:\n" if tests else "",
+        "test_job": f"{job}      - run: {tool.run}pytest\n\n" if tests else "",
+        "after_test": "    needs: test\n    if: github.event_name == 'push'\n" if tests else "",
+        "install": install,
+        "run": tool.run,
+    }
+
+
+def contents(*, has_tests: bool) -> dict[str, str]:
+    """Return the purpose of each file of a project with or without tests, in the order of `CONTENTS`."""
+    return CONTENTS if has_tests else {**CONTENTS, ".github/workflows/deploy.yml": "deployment of main"}
+
+
+def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) -> str:
+    """Return the .aionignore of a folder in which some of the files are its author's: it names only ours.
+
+    `text` is that of a new project, `files` are all that may be written, `there` tells which exist.
+    """
+    lines: list[str] = []
+    for line in text.splitlines():
+        path = line.strip("/")
+        if not line.startswith("/") or ".new" in line:
+            lines.append(line)
+        elif not there(path):
+            lines += [line] if any(f"{file}/".startswith(f"{path}/") for file in files) else []
+        else:
+            lines += [f"/{file}" for file in files if file.startswith(f"{path}/") and not there(file)]
+    return "\n".join(lines) + "\n"
 
 
 def shipped_files(folder: Path) -> dict[str, str]:

@@ -118,7 +118,7 @@ def test_complete_refuses_template_of_another_application(tmp_path: Path) -> Non
     ("file", "text", "note"),
     [
         ("pyproject.toml", "[project]\nname = 'mine'\n", "uv add 'aion-lambda[langgraph]>="),
-        ("requirements.txt", "langgraph\n", "Add a line: aion-lambda[langgraph]>="),
+        ("requirements.txt", "langgraph\n", "Add it: echo 'aion-lambda[langgraph]>="),
     ],
 )
 def test_complete_tells_missing_dependency(tmp_path: Path, file: str, text: str, note: str) -> None:
@@ -134,7 +134,7 @@ def test_dependency_note_names_origin(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("langgraph\n")
     project = Project("my-agent", "langgraph", Origin("{}", "/dist/aion.whl", "@ file:///dist/aion.whl"))
     [note] = complete(tmp_path, project, agents_yaml=AGENTS).notes
-    assert note.endswith("Add a line: aion-lambda[langgraph] @ file:///dist/aion.whl")
+    assert note.endswith("Add it: echo 'aion-lambda[langgraph] @ file:///dist/aion.whl' >> requirements.txt")
 
 
 def test_lock_without_network_gives_uvs_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
+from aion_core.packaging.selection import select
 from aion_core.project.files import Project, rendered
 from aion_core.project.frameworks import OBJECTS
 from aion_core.project.origin import Origin
@@ -67,6 +69,7 @@ async def test_init_reads_langgraph_json(run: Run) -> None:
     assert ran.exit_code == 0, ran.output
     assert "langgraph.json: graph counter." in ran.output
     assert "aion add cowsay" in ran.output
+    assert "langgraph.json is no longer read: aion.yaml takes its place.\n" in ran.output
     assert "langgraph.json sets A: put them into .env" in ran.output
     assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph] @ file://" in ran.output
     assert Path("pyproject.toml").read_text() == "[project]\nname = 'counting'\n"
@@ -159,3 +162,109 @@ def test_environments_are_not_code(run: Run) -> None:
     shutil.copytree(Path(__file__).parent, ".venv/lib/project")
     assert run("init").exit_code == 0
     assert Path("agent.py").is_file()
+
+
+# --- What is left to do ---
+
+
+@pytest.mark.parametrize(
+    ("others", "doing"),
+    [
+        ([], "Move counter/.env to .env: beside an aion.yaml only that one is read.\n"),
+        ([".env"], "Append counter/.env to .env: beside an aion.yaml only that one is read.\n"),
+    ],
+)
+def test_init_says_where_env_belongs(run: Run, others: list[str], doing: str) -> None:
+    Path("counter").mkdir()
+    Path("counter", "__init__.py").write_text("from . import agent\n")
+    Path("counter", "agent.py").write_text(example("adk"))
+    for name in ("counter/.env", *others):
+        Path(name).write_text("KEY=value\n")
+    assert doing in run("init").output
+
+
+def steps(job: str) -> list[str]:
+    """The commands of a job of the GitHub workflow."""
+    workflow = yaml.safe_load(Path(".github/workflows/deploy.yml").read_text())
+    return [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step]
+
+
+def test_init_leaves_tests_out_without_tests(run: Run) -> None:
+    Path("helper.py").write_text(example("langgraph"))
+    assert "deployment of main\n" in run("init").output
+    workflow = Path(".github/workflows/deploy.yml").read_text()
+    assert steps("deploy") == ["uv sync --locked", "uv run aion deploy --env prod --yes"]
+    assert not any(word in workflow for word in ("pytest", "pull_request", "needs"))
+    assert "test" not in Path("Makefile").read_text()
+
+
+def test_init_runs_tests_that_are_there(run: Run) -> None:
+    Path("helper.py").write_text(example("langgraph"))
+    Path("tests").mkdir()
+    Path("tests", "test_helper.py").write_text("def test_helper():\n    assert True\n")
+    run("init")
+    assert steps("test") == ["uv sync --locked", "uv run pytest"]
+    assert "test: ## Run the tests\n\t@$(UV) run pytest\n" in Path("Makefile").read_text()
+
+
+def test_requirements_project_is_run_by_pip(run: Run) -> None:
+    Path("helper.py").write_text(example("langgraph"))
+    Path("requirements.txt").write_text("langgraph")
+    ran = run("init")
+    assert "Add it: echo >> requirements.txt && echo 'aion-lambda[langgraph] @ file://" in ran.output
+    first, install, *rest = ran.output.partition("Next:\n")[2].splitlines()
+    assert first == "  python3 -m venv .venv"
+    assert install.startswith("  .venv/bin/pip install -r requirements.txt 'aion-lambda[local] @ file://")
+    assert rest == ["  .venv/bin/aion dev", "  .venv/bin/aion doctor"]
+    assert steps("deploy") == [
+        "python -m venv .venv",
+        ".venv/bin/pip install -r requirements.txt 'aion-lambda[local]'",
+        ".venv/bin/aion deploy --env prod --yes",
+    ]
+    assert "\t@.venv/bin/aion dev\n" in Path("Makefile").read_text()
+    assert "uv" not in Path("Makefile").read_text().partition("# >>>")[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "tool"),
+    [
+        ("pyproject.toml", "[tool.poetry]\nname = 'mine'\n", "poetry"),
+        ("poetry.lock", "", "poetry"),
+        ("pdm.lock", "", "pdm"),
+        ("Pipfile", "[packages]\n", "pipenv"),
+    ],
+)
+def test_init_uses_commands_of_other_tools(run: Run, file: str, text: str, tool: str) -> None:
+    Path("helper.py").write_text(example("langgraph"))
+    Path(file).write_text(text)
+    ran = run("init")
+    assert ran.exit_code == 0, ran.output
+    assert "uv add" not in ran.output
+    verb = "install" if tool == "pipenv" else "add"
+    assert f"Add it: {tool} {verb} 'aion-lambda[langgraph] @ file://" in ran.output
+    assert (
+        "`aion build` reads the dependencies of `[project]` in pyproject.toml, or of a requirements.txt" in ran.output
+    )
+    assert ran.output.endswith(f"Next:\n  {tool} run aion dev\n  {tool} run aion doctor\n")
+    assert steps("deploy")[-1] == f"{tool} run aion deploy --env prod --yes"
+    assert not Path("uv.lock").exists()
+    assert Path(file).read_text() == text
+
+
+def test_aionignore_of_init_names_no_authors_file(run: Run) -> None:
+    Path("helper.py").write_text(example("langgraph"))
+    mine = ["README.md", "docs/manual.txt", "infra/data.txt", "tests/data.txt"]
+    for name in mine:
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("mine\n")
+    run("init")
+    assert set(mine) <= {file.relative_to(Path.cwd()).as_posix() for file in select(Path.cwd()).files}
+
+
+def test_aionignore_of_new_names_our_files(run: Run) -> None:
+    run("new", "--here")
+    for name in ("docs/manual.txt", "template.yaml.new", "infra/state.yaml.new"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("text\n")
+    packed = {file.relative_to(Path.cwd()).as_posix() for file in select(Path.cwd()).files}
+    assert packed == {"agent.py", "aion.yaml", "docs/manual.txt", "pyproject.toml"}

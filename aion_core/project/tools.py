@@ -1,0 +1,67 @@
+"""Tools that keep a project's dependencies, each with its commands: uv, pip, Poetry, PDM and Pipenv."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that installs a project's dependencies."""
+
+    add: str
+    """Its command that adds a dependency; a requirement follows."""
+    add_tool: str
+    """Its command that adds a tool for development."""
+    run: str
+    """What goes before a command of the project's environment."""
+    steps: tuple[str, ...]
+    """Steps of a GitHub workflow that install the project, as YAML."""
+
+
+_PYTHON = 'uses: actions/setup-python@v6\n        with:\n          python-version: "3.13"'
+
+UV = Tool("uv add", "uv add --dev", "uv run ", ("uses: astral-sh/setup-uv@v7", "run: uv sync --locked"))
+PIP = Tool(
+    "",
+    "",
+    ".venv/bin/",
+    (
+        _PYTHON,
+        "run: python -m venv .venv",
+        "run: .venv/bin/pip install -r requirements.txt 'aion-lambda[local]'",
+    ),
+)
+POETRY = Tool(
+    "poetry add",
+    "poetry add --group dev",
+    "poetry run ",
+    (_PYTHON, "run: pipx install poetry", "run: poetry install --no-root"),
+)
+PDM = Tool("pdm add", "pdm add --dev", "pdm run ", (_PYTHON, "run: pipx install pdm", "run: pdm sync --no-self"))
+PIPENV = Tool(
+    "pipenv install",
+    "pipenv install --dev",
+    "pipenv run ",
+    (_PYTHON, "run: pipx install pipenv", "run: pipenv sync --dev"),
+)
+
+BY_FILE = {"poetry.lock": POETRY, "pdm.lock": PDM, "Pipfile": PIPENV}
+"""By a file that only it writes, the tool."""
+
+
+def tool_of(folder: Path) -> Tool:
+    """Return the tool that keeps the folder's dependencies; uv where none is to be seen."""
+    for file, tool in BY_FILE.items():
+        if (folder / file).is_file():
+            return tool
+    project = read_pyproject(folder)
+    if "poetry" in project.get("tool", {}):
+        return POETRY
+    return PIP if "project" not in project and (folder / "requirements.txt").is_file() else UV
+
+
+def read_pyproject(folder: Path) -> dict[str, object]:
+    """Return what the folder's pyproject.toml says, {} without one."""
+    file = folder / "pyproject.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
