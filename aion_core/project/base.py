@@ -1,16 +1,22 @@
 """Copies of the shipped files as a project last got them (infra/.shipped), to tell its edits from ours."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core import __version__
+from aion_core.project.errors import ProjectError
 
 FOLDER = "infra/.shipped"
 RULE = "build.mk"
 """The Makefile's rule, among the copies."""
 
 _VERSION = "VERSION"
+_UNREADABLE = (
+    f"{FOLDER} cannot be read: {{why}}. Restore it (git checkout -- {FOLDER}), or remove it: then `aion upgrade` puts each new "
+    f"version that differs beside your file, as .new."
+)
 _README = (
     "Copies of the files as aion-lambda shipped them. `aion upgrade` compares yours with them, to keep your edits.\n"
     "Commit them, and leave them as they are.\n"
@@ -28,14 +34,27 @@ class Base:
 
 
 def read(project: Path) -> Base:
-    """Return what the project has recorded."""
+    """Return what the project has recorded; raises ProjectError where it cannot be read."""
     folder = project / FOLDER
+    if folder.exists() and not folder.is_dir():
+        raise ProjectError(_UNREADABLE.format(why="it is a file"))
+    try:
+        return _read(folder)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "a file in it is not UTF-8"
+        raise ProjectError(_UNREADABLE.format(why=why)) from error
+
+
+def _read(folder: Path) -> Base:
     version = folder / _VERSION
     if not version.is_file():
         return Base({})
     copies = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name not in (_VERSION, "README")]
     files = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in copies}
-    return Base(files, version.read_text(encoding="utf-8").strip())
+    number = version.read_text(encoding="utf-8").strip()
+    if not re.match(r"\d+\.\d+", number):
+        raise ProjectError(_UNREADABLE.format(why="its VERSION is not one"))
+    return Base(files, number)
 
 
 def write(project: Path, files: Mapping[str, str], version: str = __version__) -> None:

@@ -1,5 +1,6 @@
 """Projects of an older version, upgraded to a newer one, with and without edits of their own."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -115,6 +116,26 @@ def test_unrecorded_edits_are_left_to_author(project: Path) -> None:
     assert upgraded(project)["template.yaml"] is Fate.UNKNOWN
     assert (project / "template.yaml").read_text() == TEMPLATE
     assert (project / "template.yaml.new").read_text() == NEW["template.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("VERSION", b"", "its VERSION is not one"),
+        ("VERSION", b"<<<<<<< ours", "its VERSION is not one"),
+        ("VERSION", b"\xff\xfe", "a file in it is not UTF-8"),
+        ("template.yaml", b"\xff\xfe", "a file in it is not UTF-8"),
+        ("", b"", "it is a file"),
+    ],
+)
+def test_unreadable_copies_are_named(project: Path, name: str, content: bytes, why: str) -> None:
+    if not name:
+        shutil.rmtree(project / base.FOLDER)
+    (project / base.FOLDER / name).write_bytes(content)
+    before = texts(project)
+    with pytest.raises(ProjectError, match=rf"{why}\. Restore it \(git checkout -- infra/\.shipped\), or remove it"):
+        planned(project)
+    assert texts(project) == before
 
 
 def test_removed_file_stays_away(project: Path) -> None:
