@@ -157,10 +157,8 @@ def _installing(folder: Path, project: "Project") -> list[str]:
 
     if project.tool is not PIP:
         return []
-    direct = project.origin.direct
-    local = shlex.quote(f"aion-lambda[local] {direct}" if direct else "aion-lambda[local]")
     made = [] if (folder / ".venv").is_dir() else ["python3 -m venv .venv"]
-    return [*made, f".venv/bin/pip install -r requirements.txt {local}"]
+    return [*made, f".venv/bin/pip install -r requirements.txt {project.local}"]
 
 
 def _show_next(project: "Project", first: list[str], last: str) -> None:

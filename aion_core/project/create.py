@@ -147,12 +147,13 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
 
 def _adding(project: Project, text: str) -> str:
     """Return the commands, as they can be typed, that add aion-lambda to the dependencies in the text."""
-    tool, wanted, direct = project.tool, shlex.quote(_named(project)), project.origin.direct
+    tool, wanted = project.tool, shlex.quote(_named(project))
     if tool is PIP:
         end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
         return f"{end}echo {wanted} >> requirements.txt"
-    local = "aion-lambda[local]" if tool is UV or not direct else f"aion-lambda[local] {direct}"
-    return f"{tool.add} {wanted} && {tool.add_tool} {shlex.quote(local)}"
+    # uv has noted the source with the first.
+    local = "'aion-lambda[local]'" if tool is UV else project.local
+    return f"{tool.add} {wanted} && {tool.add_tool} {local}"
 
 
 def _named(project: Project) -> str:

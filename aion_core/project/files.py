@@ -1,5 +1,6 @@
 """Files of a new project, rendered from the templates beside this file and from what aion-lambda ships."""
 
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,12 @@ class Project:
         frameworks = (self.framework,) if self.frameworks is None else self.frameworks
         return requirement(",".join(filter(None, (EXTRAS[framework] for framework in frameworks))))
 
+    @property
+    def local(self) -> str:
+        """The requirement for the tools that serve and deploy, as a shell takes it; pip wants the same source in each."""
+        direct = self.origin.direct
+        return shlex.quote(f"aion-lambda[local] {direct}" if direct else "aion-lambda[local]")
+
 
 def rendered(project: Project) -> dict[str, str]:
     """Return the text of each file but uv.lock, by its path in the project."""
@@ -104,7 +111,7 @@ def _commands(project: Project) -> dict[str, str]:
     """Return the parts of the Makefile and the workflow that depend on the project's tool, and on its tests."""
     tool, tests = project.tool, project.has_tests
     run = tool.run.replace("uv", "$(UV)") if tool is UV else tool.run
-    install = "".join(f"      - {step}\n" for step in tool.steps)
+    install = "".join(f"      - {step}\n".replace("{local}", project.local) for step in tool.steps)
     job = f"  test:\n    runs-on: ubuntu-latest\n    steps:\n      - uses: actions/checkout@v5\n{install}"
     return {
         "uv": "UV ?= uv\n\n" if tool is UV else "",

@@ -3,6 +3,7 @@
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Tool:
     run: str
     """What goes before a command of the project's environment."""
     steps: tuple[str, ...]
-    """Steps of a GitHub workflow that install the project, as YAML."""
+    """Steps of a GitHub workflow that install the project, as YAML; `{local}` stands for aion-lambda[local]."""
 
 
 _PYTHON = 'uses: actions/setup-python@v6\n        with:\n          python-version: "3.13"'
@@ -29,7 +30,7 @@ PIP = Tool(
     (
         _PYTHON,
         "run: python -m venv .venv",
-        "run: .venv/bin/pip install -r requirements.txt 'aion-lambda[local]'",
+        "run: .venv/bin/pip install -r requirements.txt {local}",
     ),
 )
 POETRY = Tool(
@@ -61,7 +62,7 @@ def tool_of(folder: Path) -> Tool:
     return PIP if "project" not in project and (folder / "requirements.txt").is_file() else UV
 
 
-def read_pyproject(folder: Path) -> dict[str, object]:
+def read_pyproject(folder: Path) -> dict[str, Any]:
     """Return what the folder's pyproject.toml says, {} without one."""
     file = folder / "pyproject.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

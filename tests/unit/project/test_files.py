@@ -12,6 +12,7 @@ from aion_core.project.files import CONTENTS, Project, rendered
 from aion_core.project.frameworks import OBJECTS
 from aion_core.project.makefile import block_of
 from aion_core.project.origin import Origin
+from aion_core.project.tools import PIP
 from aion_core.template.reader import Place, Template
 
 WHEEL = Origin('{ path = "/dist/aion.whl" }', "/dist/aion.whl", "@ file:///dist/aion.whl")
@@ -87,6 +88,20 @@ def test_workflow_signs_in_by_oidc_to_deploy_only() -> None:
     [role] = [step["with"]["role-to-assume"] for step in deploy["steps"] if "role-to-assume" in step.get("with", {})]
     assert role == "${{ vars.AWS_ROLE_ARN }}"
     assert deploy["steps"][-1]["run"] == "uv run aion deploy --env prod --yes"
+
+
+@pytest.mark.parametrize(
+    ("origin", "named"),
+    [(Origin(), "'aion-lambda[local]'"), (WHEEL, "'aion-lambda[local] @ file:///dist/aion.whl'")],
+    ids=["index", "wheel"],
+)
+def test_workflow_installs_by_pip(origin: Origin, named: str) -> None:
+    """pip refuses one package from two sources."""
+    project = Project("my-agent", "langgraph", origin, tool=PIP)
+    workflow = yaml.safe_load(rendered(project)[".github/workflows/deploy.yml"])
+    for job, last in (("test", ".venv/bin/pytest"), ("deploy", ".venv/bin/aion deploy --env prod --yes")):
+        commands = [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step]
+        assert commands == ["python -m venv .venv", f".venv/bin/pip install -r requirements.txt {named}", last]
 
 
 def test_gitignore_keeps_keys_out() -> None:

@@ -216,11 +216,7 @@ def test_requirements_project_is_run_by_pip(run: Run) -> None:
     assert first == "  python3 -m venv .venv"
     assert install.startswith("  .venv/bin/pip install -r requirements.txt 'aion-lambda[local] @ file://")
     assert rest == ["  .venv/bin/aion dev", "  .venv/bin/aion doctor"]
-    assert steps("deploy") == [
-        "python -m venv .venv",
-        ".venv/bin/pip install -r requirements.txt 'aion-lambda[local]'",
-        ".venv/bin/aion deploy --env prod --yes",
-    ]
+    assert steps("deploy") == ["python -m venv .venv", install.strip(), ".venv/bin/aion deploy --env prod --yes"]
     assert "\t@.venv/bin/aion dev\n" in Path("Makefile").read_text()
     assert "uv" not in Path("Makefile").read_text().partition("# >>>")[0]
 
