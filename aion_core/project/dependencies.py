@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from aion_core.packaging import uv
 from aion_core.project.errors import ProjectError
 from aion_core.project.names import normal
 from aion_core.project.run import uv_run
@@ -89,5 +90,9 @@ def _is_for_one_run(environment: Path) -> bool:
 
 
 def _run(folder: Path, arguments: Sequence[str], failed: str) -> None:
-    if reason := uv_run(folder, arguments):
+    try:
+        reason = uv_run(folder, arguments)
+    except uv.UvMissing as error:
+        raise ProjectError(f"{failed}: {error}") from error
+    if reason:
         raise ProjectError(f"{failed}:\n{reason}")

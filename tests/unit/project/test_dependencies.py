@@ -131,3 +131,12 @@ def test_add_takes_only_packages(tmp_path: Path, package: str) -> None:
     (tmp_path / "requirements.txt").write_text("")
     with pytest.raises(ProjectError, match="is no package"):
         add(tmp_path, [package])
+
+
+def test_add_without_uv_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1'\n")
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(ProjectError, match=r"could not be added to pyproject\.toml: uv is not there: https://"):
+        add(tmp_path, ["cowsay"])
