@@ -14,6 +14,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+from aion_core.agents.missing_module import of_framework, of_named_package, package_of
 from aion_core.errors import AgentLoadError
 
 LONGEST = 300
@@ -158,6 +159,8 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
     if isinstance(error, ModuleNotFoundError) and name:
         return _of_module(name, file, folder)
     if asked := re.match(r"cannot import name '(\w+)' from", text):
+        if said := of_framework(f"{name}.{asked[1]}", folder):
+            return said
         module = sys.modules.get(name)
         return (
             similar(asked[1], vars(module) if module is not None else ())
@@ -167,6 +170,8 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
 
 
 def _of_module(name: str, file: str, folder: Path) -> str:
+    if said := of_framework(name, folder) or of_named_package(name, folder):
+        return said
     parent, _, last = name.rpartition(".")
     if parent:
         package = sys.modules.get(parent)
@@ -177,7 +182,9 @@ def _of_module(name: str, file: str, folder: Path) -> str:
         return similar(last, known) or f"There is no module {last!r} in {parent}: mend the name, or update the package."
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
     if near := similar(name, beside):
-        return f"{near} If it is a package of others, run `aion add {name}`."
+        return f"{near} If it is a package of others, run `aion add {package_of(name)}`."
+    if package_of(name) != name:
+        return f"Run `aion add {package_of(name)}`, the package of the module {name}."
     return f"Run `aion add {name}`. The package may have another name than the module: look it up on pypi.org."
 
 
