@@ -75,7 +75,7 @@ class LoadedAtFirstTurn:
         path, folder = self._config.path, self._folder
         if kind is None:
             raise AgentLoadError(
-                f"{path} is a {type(found.agent).__name__}, which is no agent",
+                f"{path} is {_with_article(type(found.agent).__name__)}, which is no agent",
                 do=_OPENED if is_opened(agent) else _TAKEN,
                 **place_of(found, folder),
             )
@@ -93,6 +93,10 @@ class LoadedAtFirstTurn:
             if explained.where:
                 raise explained from error
             raise AgentLoadError(explained.what, do=_MEND[kind], **place_of(found, folder)) from error
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
 
 
 _TAKEN = (

@@ -1,6 +1,7 @@
 """Broken agents: the one screen that each gives says what is wrong, where, and what to do."""
 
 import asyncio
+import io
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,9 @@ class Speaks(BaseAgent):
     async def _run_async_impl(self, ctx):
         yield
 """
-IN_ENV = "Put {}=… into .env beside aion.yaml, or set it under `environment` in aion.yaml."
+IN_ENV = (
+    "Put {}=… into .env beside aion.yaml for this machine, and name its secret under `secrets` in aion.yaml for AWS."
+)
 ENDS = 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
 
 
@@ -146,6 +149,28 @@ BROKEN = {
         IN_ENV.format("MY_API_KEY"),
         "KEY = os.environ['MY_API_KEY']",
         settings_of_test="import os\nKEY = os.environ['MY_API_KEY']\n",
+    ),
+    "missing variable without a secret": agent(
+        "import os\nos.environ['MODEL_OF_TEST']\n",
+        IMPORT + "KeyError: 'MODEL_OF_TEST'",
+        "agent.py, line 2",
+        "Put MODEL_OF_TEST=… into .env beside aion.yaml for this machine, and set it under `environment` in aion.yaml for AWS.",
+        "os.environ['MODEL_OF_TEST']",
+    ),
+    "input at import": agent(
+        "def main():\n    return input('Your name? ')\nname = main()\n",
+        IMPORT + "EOFError: EOF when reading a line",
+        "agent.py, line 2",
+        "Remove input(): a server has no terminal.",
+        "return input('Your name? ')",
+    ),
+    "number": agent(
+        "graph = 7\n",
+        "agent.py:graph is an int, which is no agent",
+        "agent.py, line 1",
+        "aion runs a LangGraph StateGraph, a compiled graph,",
+        "graph = 7",
+        "agent.py:graph",
     ),
     "missing key of a dict": agent(
         "MODELS = {}\nMODELS['MY_API_KEY']\n",
@@ -329,6 +354,8 @@ BROKEN = {
 def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in ("MY_API_KEY", "ACME_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    # As a server's process has it.
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
     with isolated_imports(tmp_path):
         yield
 
