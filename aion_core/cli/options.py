@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
+DEFAULT_CONFIG = Path("aion.yaml")
+
 EMULATED = "AWS_ENDPOINT_URL"
 
 _PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL", "AION_PUSH_QUEUE_URL")
@@ -42,12 +44,18 @@ def config(command: Command) -> Command:
     return click.option(
         "--config",
         type=click.Path(path_type=Path),
-        default=Path("aion.yaml"),
+        default=DEFAULT_CONFIG,
         envvar="AION_CONFIG",
         show_default=True,
         show_envvar=True,
         help="The aion.yaml that declares the agents; paths in it are relative to its folder.",
     )(command)
+
+
+def found_config(config: Path) -> Path:
+    """Return the file that --config names, or this folder, to be searched, if the default file is not there."""
+    config = config.expanduser()
+    return Path() if config == DEFAULT_CONFIG and not config.is_file() else config
 
 
 def base_url(command: Command) -> Command:

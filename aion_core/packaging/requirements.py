@@ -81,7 +81,10 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
         return Wanted(found, tuple(lines), _extras([*declared, *lines]), lock if lock.is_file() else None)
     requirements = folder / "requirements.txt"
     if requirements.is_file():
-        declared = requirements.read_text(encoding="utf-8").splitlines()
+        try:
+            declared = requirements.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise BuildError(f"{requirements} is no UTF-8 text: {error}") from error
         return Wanted((requirements,), tuple(lines), _extras([*declared, *lines]))
     if "poetry" in project.get("tool", {}):
         raise BuildError(
@@ -89,6 +92,16 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
             "`poetry export --output requirements.txt`, or move them to [project]"
         )
     return Wanted((), tuple(lines))
+
+
+def check(folder: Path, also: Sequence[str] = ()) -> None:
+    """Raise what a build of the project would raise of its files of requirements: BuildError, or UvMissing.
+
+    No index is asked: versions that do not go together are found by the build.
+    """
+    project = wanted(folder, also)
+    if project.lock:
+        _check_lock(project, _names(_locked(project.lock)))
 
 
 def resolved(
