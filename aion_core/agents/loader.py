@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.factory import is_opened
+from aion_core.agents.factory import PerTurn, is_opened
 from aion_core.agents.finding import Found, find, kind_of_found, place_of
 from aion_core.agents.load_errors import explain
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -45,17 +45,20 @@ class LoadedAtFirstTurn:
         self._id, self._config, self._folder, self._adapters = agent_id, config, folder, adapters
         self._roots = roots
         self._agent: Agent | None = None
+        self.is_per_turn = False
+        """True once the loaded agent is a factory that each turn calls: what it raises, a turn raises."""
 
     def load(self) -> None:
         """See `ports.Agent.load`; the error is an AgentLoadError."""
         with _LOADING:
             if self._agent is None:
                 try:
-                    agent = self._adapter(find(self._config.path, self._folder, self._roots))
+                    found = find(self._config.path, self._folder, self._roots)
+                    agent = self._adapter(found)
                     agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
-                self._agent = agent
+                self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurn)
 
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""

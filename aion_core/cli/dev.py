@@ -136,6 +136,7 @@ def dev(
                 where if endpoint else "State is kept in memory, until the next reload.",
                 loaded.header,
                 failed=loaded.failures,
+                per_turn=loaded.per_turn,
             )
 
         def variables() -> tuple[dict[str, str], list[str]]:

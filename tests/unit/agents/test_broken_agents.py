@@ -493,6 +493,14 @@ async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> N
     await asyncio.to_thread(made(tmp_path, "agent.py").load)
 
 
+@pytest.mark.parametrize(("parameters", "is_per_turn"), [("config", True), ("", False)])
+def test_loader_tells_factory_per_turn(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
+    written(tmp_path, {"agent.py": f"{GRAPH}def make({parameters}):\n    return builder.compile()\n"})
+    agent = made(tmp_path, "agent.py:make")
+    agent.load()
+    assert agent.is_per_turn is is_per_turn
+
+
 async def test_asyncio_run_within_the_loop_is_explained(tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": SERVED["asyncio.run at import"]})
     with pytest.raises(AgentLoadError) as failed:
