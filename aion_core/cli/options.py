@@ -94,9 +94,18 @@ class Deployment:
     @functools.cached_property
     def environ(self) -> dict[str, str]:
         """The environment of the deployment's functions, as far as it is known; a server that runs here is found."""
-        if not self.stack and not self.given and not any(os.environ.get(name) for name in (*_PLACES, EMULATED)):
-            return {**self.named_environ, **_of_running()}
-        return self.named_environ
+        return self.named_environ if self._is_named else {**self.named_environ, **_of_running()}
+
+    @functools.cached_property
+    def is_of_development(self) -> bool:
+        """True for the development server that runs here, whose callers are all one owner."""
+        running = None if self._is_named else find_running()
+        return running is not None and bool(running.endpoint)
+
+    @functools.cached_property
+    def _is_named(self) -> bool:
+        """True if an option or the environment names a deployment; asked once, before the environment is changed."""
+        return bool(self.stack or self.given or any(os.environ.get(name) for name in (*_PLACES, EMULATED)))
 
     @functools.cached_property
     def named_environ(self) -> dict[str, str]:

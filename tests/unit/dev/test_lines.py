@@ -95,7 +95,7 @@ def test_adks_own_errors_are_left_out(tmp_path: Path) -> None:
         "mine.__cause__ = DynamicNodeFailError('node failed')\nraise mine\n"
     )
     story = story_of(raised(code, tmp_path / "agent.py"))
-    assert story[0].startswith(f'File "{tmp_path / "agent.py"}"') or story[0].startswith("…")
+    assert story[-1] == "ValueError: mine"
     assert not [line for line in story if "DynamicNodeFailError" in line or line == "which led to:"]
 
 
