@@ -67,6 +67,20 @@ def discover(path: Path) -> Discovered:
     )
 
 
+def project_above(folder: Path) -> Path | None:
+    """Return the nearest folder above that has an aion.yaml, None if this one is a project itself, or has none above.
+
+    The search ends at the top of the git repository.
+    """
+    folder = folder.resolve()
+    for place in (folder, *folder.parents):
+        if (place / AION_YAML).is_file():
+            return place if place != folder else None
+        if any((place / name).exists() for name in (NAME, "pyproject.toml", "template.yaml", ".git")):
+            return None
+    return None
+
+
 def as_yaml(discovered: Discovered) -> str:
     """Return the text of the aion.yaml that declares the same agents, as a file of the discovered folder.
 
@@ -169,6 +183,10 @@ def _of_python_files(folder: Path, files: Sequence[AgentFile]) -> Discovered:
         raise ConfigurationError(
             f"{folder} has several agents: {', '.join(candidates)}. "
             f"Choose one, as in `aion dev {candidates[0]}`, or list them in an {AION_YAML}."
+        )
+    if (above := project_above(folder)) is not None:
+        raise ConfigurationError(
+            f"{folder} has no agent. {AION_YAML} is in {above}: run it there, or `aion dev {os.path.relpath(above)}`."
         )
     raise ConfigurationError(
         f"{folder} has no agent. Looked for: {AION_YAML}, {NAME}, an ADK agent folder (root_agent in agent.py or "

@@ -14,6 +14,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+from aion_core.agents.missing_module import of_framework, of_named_package, package_of
 from aion_core.errors import AgentLoadError
 
 LONGEST = 300
@@ -21,7 +22,9 @@ LONGEST = 300
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 """The form of an environment variable's name."""
-_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS", "ENDPOINT", "URL", "PROJECT")
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
+"""The last words of those whose value nobody else is to read."""
+_ASKED = (*_SECRET, "ENDPOINT", "URL", "PROJECT")
 """The last words of those that libraries ask for."""
 _LIBRARIES = ("site-packages", "dist-packages")
 _OURS = str(Path(__file__).parents[1])
@@ -122,7 +125,16 @@ def _installed_in(folder: Path) -> frozenset[str]:
 
 
 def _remedy(error: BaseException, file: str, folder: Path) -> str:
-    for remedy in (_of_shadowing, _of_import, _of_environment, _of_syntax, _of_ending, _of_event_loop, _of_file):
+    for remedy in (
+        _of_shadowing,
+        _of_import,
+        _of_environment,
+        _of_syntax,
+        _of_ending,
+        _of_input,
+        _of_event_loop,
+        _of_file,
+    ):
         if said := remedy(error, file, folder):
             return said
     return "Mend that line." if file else "Mend the agent's code."
@@ -158,6 +170,8 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
     if isinstance(error, ModuleNotFoundError) and name:
         return _of_module(name, file, folder)
     if asked := re.match(r"cannot import name '(\w+)' from", text):
+        if said := of_framework(f"{name}.{asked[1]}", folder):
+            return said
         module = sys.modules.get(name)
         return (
             similar(asked[1], vars(module) if module is not None else ())
@@ -167,6 +181,8 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
 
 
 def _of_module(name: str, file: str, folder: Path) -> str:
+    if said := of_framework(name, folder) or of_named_package(name, folder):
+        return said
     parent, _, last = name.rpartition(".")
     if parent:
         package = sys.modules.get(parent)
@@ -177,7 +193,9 @@ def _of_module(name: str, file: str, folder: Path) -> str:
         return similar(last, known) or f"There is no module {last!r} in {parent}: mend the name, or update the package."
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
     if near := similar(name, beside):
-        return f"{near} If it is a package of others, run `aion add {name}`."
+        return f"{near} If it is a package of others, run `aion add {package_of(name)}`."
+    if package_of(name) != name:
+        return f"Run `aion add {package_of(name)}`, the package of the module {name}."
     return f"Run `aion add {name}`. The package may have another name than the module: look it up on pypi.org."
 
 
@@ -193,7 +211,11 @@ def _module_name(path: Path) -> str:
 
 def _of_environment(error: BaseException, file: str, folder: Path) -> str:
     if variable := _missing_variable(error):
-        return f"Put {variable}=… into .env beside aion.yaml, or set it under `environment` in aion.yaml."
+        if variable.upper().endswith(_SECRET):
+            deployed = "name its secret under `secrets` in aion.yaml for AWS"
+        else:
+            deployed = "set it under `environment` in aion.yaml for AWS"
+        return f"Put {variable}=… into .env beside aion.yaml for this machine, and {deployed}."
     return ""
 
 
@@ -204,7 +226,7 @@ def _missing_variable(error: BaseException) -> str:
         return error.args[0] if frames and frames[-1].f_globals.get("__name__") == "os" else ""
     text = str(error)
     named = [name for name in _VARIABLE.findall(text) if name not in os.environ]
-    asked = [name for name in named if name.endswith(_SECRET)]
+    asked = [name for name in named if name.endswith(_ASKED)]
     if asked:
         return str(asked[0])
     return str(named[0]) if named and "environment" in text.lower() else ""
@@ -229,6 +251,12 @@ def _of_syntax(error: BaseException, file: str, folder: Path) -> str:
 def _of_ending(error: BaseException, file: str, folder: Path) -> str:
     if isinstance(error, SystemExit):
         return 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
+    return ""
+
+
+def _of_input(error: BaseException, file: str, folder: Path) -> str:
+    if isinstance(error, EOFError) and "reading a line" in str(error):
+        return "Remove input(): a server has no terminal."
     return ""
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.factory import is_opened
+from aion_core.agents.factory import PerTurn, is_opened
 from aion_core.agents.finding import Found, find, kind_of_found, place_of
 from aion_core.agents.load_errors import explain
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -45,17 +45,20 @@ class LoadedAtFirstTurn:
         self._id, self._config, self._folder, self._adapters = agent_id, config, folder, adapters
         self._roots = roots
         self._agent: Agent | None = None
+        self.is_per_turn = False
+        """True once the loaded agent is a factory that each turn calls: what it raises, a turn raises."""
 
     def load(self) -> None:
         """See `ports.Agent.load`; the error is an AgentLoadError."""
         with _LOADING:
             if self._agent is None:
                 try:
-                    agent = self._adapter(find(self._config.path, self._folder, self._roots))
+                    found = find(self._config.path, self._folder, self._roots)
+                    agent = self._adapter(found)
                     agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
-                self._agent = agent
+                self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurn)
 
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
@@ -75,7 +78,7 @@ class LoadedAtFirstTurn:
         path, folder = self._config.path, self._folder
         if kind is None:
             raise AgentLoadError(
-                f"{path} is a {type(found.agent).__name__}, which is no agent",
+                f"{path} is {_with_article(type(found.agent).__name__)}, which is no agent",
                 do=_OPENED if is_opened(agent) else _TAKEN,
                 **place_of(found, folder),
             )
@@ -93,6 +96,10 @@ class LoadedAtFirstTurn:
             if explained.where:
                 raise explained from error
             raise AgentLoadError(explained.what, do=_MEND[kind], **place_of(found, folder)) from error
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
 
 
 _TAKEN = (

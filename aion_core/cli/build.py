@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+from aion_core.agents.discovery import project_above
+from aion_core.errors import ConfigurationError
+
 
 @click.command(
     short_help="Build the functions' Lambda packages.",
@@ -57,6 +60,8 @@ def build(
     if target is not None and len(functions) != 1:
         raise click.UsageError("--to takes the package of one function: say which.")
     folder = Path.cwd().resolve()
+    if (above := project_above(folder)) is not None:
+        raise ConfigurationError(f"aion.yaml is in {above}: run `aion build` there.")
     told = False
     try:
         for function in functions or FUNCTION_EXTRAS:

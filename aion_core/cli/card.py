@@ -42,7 +42,7 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     from aion_core.agents.config import default_agent, read_config
     from aion_core.agents.security import declared_securities
 
-    agents = read_config(config.expanduser())
+    agents = read_config(options.found_config(config))
     at_root = default_agent(agents)
     agent = agent or at_root
     if agent not in agents:

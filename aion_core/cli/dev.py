@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from aion_core.agents.config import read_config
-from aion_core.agents.discovery import Discovered, discover
+from aion_core.agents.discovery import Discovered, discover, project_above
 from aion_core.agents.environment import local_environment, read_dotenv
 from aion_core.cli import options
 from aion_core.errors import ConfigurationError
@@ -108,6 +108,8 @@ def dev(
     path = path.expanduser()  # make hands on a ~ as it is
     found = discover(path)
     click.echo(found.found, err=True)
+    if found.config is None and (above := project_above(Path.cwd())) is not None:
+        click.echo(f"Not used: the aion.yaml in {above}; `aion dev {os.path.relpath(above)}` serves it.", err=True)
     config = _config(path, found)
     _check_installed()
     # The server's modules are imported once the arguments are known to be right.
@@ -124,7 +126,9 @@ def dev(
         def greet(loaded: Loaded, endpoint: str) -> str:
             if opens:
                 click.launch(base_url)
-            where = f"State is kept in {_near(folder.path)} (the stack of {_near(template)}, emulated at {endpoint})."
+            is_shipped = template == shipped() / "template.yaml"
+            of = "template of aion-lambda" if is_shipped else _near(template)
+            where = f"State is kept in {_near(folder.path)} ({of}, emulated at {endpoint})."
             return greeting(
                 # As it is by now: it may have been edited.
                 read_config(config),
@@ -132,6 +136,7 @@ def dev(
                 where if endpoint else "State is kept in memory, until the next reload.",
                 loaded.header,
                 failed=loaded.failures,
+                per_turn=loaded.per_turn,
             )
 
         def variables() -> tuple[dict[str, str], list[str]]:
@@ -239,6 +244,7 @@ def _listen(port: int) -> Iterator[socket.socket]:
             listener.bind((LOOPBACK, port))
         except OSError as error:
             raise ConfigurationError(
-                f"Port {port} cannot be used ({error.strerror}). Choose another: PORT=8001."
+                f"Port {port} cannot be used ({error.strerror}). "
+                "Choose another: `aion dev --port 8001` (with make: PORT=8001)."
             ) from error
         yield listener

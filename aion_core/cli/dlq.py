@@ -88,7 +88,7 @@ class _Chosen:
         for each in letters:
             click.echo(f"{each.letter.id}\t{each.queue}\t{each.said.now}")
         if not letters:
-            click.echo("There is nothing to do.", err=True)
+            click.echo("No messages.", err=True)
             return True
         if self.dry_run:
             click.echo(f"Of these {len(letters)} none was {done}: this was a dry run.", err=True)
@@ -121,10 +121,10 @@ def _chosen(command: options.Command) -> options.Command:
 
 @click.group(short_help="Look into the dead letter queues.")
 def dlq() -> None:
-    """Look into the dead letter queues: bells that a function could not answer.
+    """Look into the dead letter queues: queue messages that a function failed to process five times.
 
-    A bell holds ids and nothing else; what is to be done stands in the table, and no task depends on a bell. The queues'
-    URLs come from --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL; their dead letter queues are asked for.
+    A queue message holds ids only. The table holds the work, so no task depends on a message. The queues' URLs come from
+    --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL.
     """
 
 
@@ -155,7 +155,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
             "\t".join([each.letter.id, each.queue, f"{each.letter.sent_at:%Y-%m-%d %H:%M:%S}", does, each.said.now])
         )
     if not found:
-        click.echo("Nothing lies in the dead letter queues.", err=True)
+        click.echo("No messages in the dead letter queues.", err=True)
 
 
 @dlq.command(short_help="Print all of one message.")
@@ -166,7 +166,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
 )
 @options.deployment
 def show(message_id: str, queues: tuple[str, ...], limit: int, deployment: Deployment) -> None:
-    """Print all of the message MESSAGE_ID: the bell itself, and what the table says of it now."""
+    """Print all of the message MESSAGE_ID: its body, and what the table says of its task now."""
     found = [
         each for each in asyncio.run(_looked_at(deployment, _named(queues), limit)) if each.letter.id == message_id
     ]
@@ -185,7 +185,7 @@ def show(message_id: str, queues: tuple[str, ...], limit: int, deployment: Deplo
 
 
 @dlq.command(
-    short_help="Ring bells again.",
+    short_help="Send messages again.",
     epilog="""\b
 Examples:
   aion dlq redrive --all --dry-run --stack aion-prod
@@ -195,19 +195,21 @@ Examples:
 @_chosen
 @options.deployment
 def redrive(chosen: _Chosen, deployment: Deployment) -> None:
-    """Ring the bells MESSAGE_ID again, and take them out of the dead letter queue.
+    """Send the queue messages MESSAGE_ID again, and delete them from the dead letter queue.
 
-    It does no harm twice: a bell for which nothing is to be done does nothing. What is no bell stays where it is; `drop`
-    takes it away. Mend first what has brought them here, or they will be back after five tries.
+    A message that is sent twice does no harm. A message of another form stays; `drop` deletes it. Mend the cause first,
+    or the messages are back after five tries.
     """
     letters = chosen.found(deployment)
     poison = [each for each in letters if not each.said.is_a_bell]
     bells = [each for each in letters if each.said.is_a_bell]
     for each in poison:
         click.echo(f"{each.letter.id}: left. {each.said.now}", err=True)
-    done = chosen.settled(deployment, bells, "Ring", "rung again", _send_again)
+    done = chosen.settled(deployment, bells, "Send again", "sent again", _send_again)
     if done and poison:
-        click.echo("What is left is no bell: look at it with `aion dlq show`, and throw it away with `aion dlq drop`.")
+        click.echo(
+            "What is left is no message of aion's: look at it with `aion dlq show`, and throw it away with `aion dlq drop`."
+        )
 
 
 @dlq.command(short_help="Throw messages away.")

@@ -65,7 +65,7 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
     deployed = bool(url or deployment.stack or deployment.given)
     if not deployed:
         yield from here.machine(port)
-        yield from of_project(config)
+        yield from of_project(options.found_config(config))
         yield from () if no_template else here.template(_project())
         return
     declared, said = here.read(config)
@@ -76,7 +76,10 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
 
 
 def of_project(config: Path) -> Iterator[Check]:
-    """Look at what aion.yaml declares, at its agents' code and variables, and at the files that a package would hold."""
+    """Look at what aion.yaml declares, at its agents' code and variables, and at the files that a package would hold.
+
+    `config` is the file, or a folder without one, which is searched as `aion dev` does.
+    """
     from aion_core.cli.checks import here
 
     declared, said = here.read(config)

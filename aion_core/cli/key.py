@@ -80,7 +80,10 @@ def create(
 @options.deployment
 def list_keys(deployment: Deployment) -> None:
     """Print the keys, the newest first: id, principal, last four characters, when it was made, and what it is for."""
-    for found in asyncio.run(build_keys(deployment.table).all()):
+    keys = asyncio.run(build_keys(deployment.table).all())
+    if not keys:
+        click.echo("No keys.", err=True)
+    for found in keys:
         agents = ",".join(sorted(found.agents)) if found.agents is not None else "every agent"
         more = [
             *(["scopes " + ",".join(sorted(found.scopes))] if found.scopes else []),

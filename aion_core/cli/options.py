@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
+DEFAULT_CONFIG = Path("aion.yaml")
+
 EMULATED = "AWS_ENDPOINT_URL"
 
 _PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL", "AION_PUSH_QUEUE_URL")
@@ -41,12 +43,18 @@ def config(command: Command) -> Command:
     return click.option(
         "--config",
         type=click.Path(path_type=Path),
-        default=Path("aion.yaml"),
+        default=DEFAULT_CONFIG,
         envvar="AION_CONFIG",
         show_default=True,
         show_envvar=True,
         help="The aion.yaml that declares the agents; paths in it are relative to its folder.",
     )(command)
+
+
+def found_config(config: Path) -> Path:
+    """Return the file that --config names, or this folder, to be searched, if the default file is not there."""
+    config = config.expanduser()
+    return Path() if config == DEFAULT_CONFIG and not config.is_file() else config
 
 
 def base_url(command: Command) -> Command:
@@ -85,9 +93,18 @@ class Deployment:
     @functools.cached_property
     def environ(self) -> dict[str, str]:
         """The environment of the deployment's functions, as far as it is known; a server that runs here is found."""
-        if not self.stack and not self.given and not any(os.environ.get(name) for name in (*_PLACES, EMULATED)):
-            return {**self.named_environ, **_of_running()}
-        return self.named_environ
+        return self.named_environ if self._is_named else {**self.named_environ, **_of_running()}
+
+    @functools.cached_property
+    def is_of_development(self) -> bool:
+        """True for the development server that runs here, whose callers are all one owner."""
+        running = None if self._is_named else find_running()
+        return running is not None and bool(running.endpoint)
+
+    @functools.cached_property
+    def _is_named(self) -> bool:
+        """True if an option or the environment names a deployment; asked once, before the environment is changed."""
+        return bool(self.stack or self.given or any(os.environ.get(name) for name in (*_PLACES, EMULATED)))
 
     @functools.cached_property
     def named_environ(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from aion_core.auth.principal import API_KEY_ISSUER, Principal
 def owner(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command the options that name an owner, and hand it the `owner`, "" where none is named."""
 
-    @click.option("--owner", help="Whose tasks, as logs, bells and this command print it.")
+    @click.option("--owner", help="Whose tasks, as logs, dead letters and this command print it.")
     @click.option("--subject", help="Instead of --owner: the subject of the token, or the principal of the API key.")
     @click.option(
         "--issuer",

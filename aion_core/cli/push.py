@@ -42,9 +42,12 @@ def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment,
     """Print the push configs whose notifications fail, were given up, or whose receivers are gone."""
     if bool(owner) != bool(agent) or (context_id and not owner):
         raise click.UsageError("Tasks are listed by owner and agent (and context): say both, or none for all of them.")
-    for delivery in asyncio.run(_listed(_operator(deployment), owner, agent, context_id)):
-        if everything or _state(delivery) != "well":
-            click.echo("\t".join([delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]))
+    found = asyncio.run(_listed(_operator(deployment), owner, agent, context_id))
+    shown = [delivery for delivery in found if everything or _state(delivery) != "well"]
+    for delivery in shown:
+        click.echo("\t".join([delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]))
+    if not shown:
+        click.echo("No push configs." if everything else "No push configs with failures.", err=True)
 
 
 @push.command(short_help="Print how far a task's webhooks have come.")

@@ -137,22 +137,25 @@ async def see(operator: "Operator", head: Head, *, content: bool) -> Seen:
 
 async def listed(
     operator: "Operator", owner: str, agent: str, context_id: str, state: str | None, limit: int
-) -> list[Head]:
-    """Return the heads of an owner's tasks, the newest first; without an owner, of all that a scan finds."""
+) -> tuple[list[Head], int]:
+    """Return the heads of an owner's tasks, the newest first, without an owner of all that a scan finds, and their number.
+
+    The heads are at most `limit`; the number counts all.
+    """
     wanted = _state(state) if state else None
     if not owner:
-        found = []
+        found, number = [], 0
         async for head in operator.inspection.tasks():
             if wanted in (None, head.state) and agent in ("", head.context.agent):
-                found.append(head)
-                if len(found) == limit:
-                    break
-        return found
-    places = await operator.task_list.page(
-        TaskFilter(owner, agent, context_id or None, wanted), after=None, limit=limit
-    )
+                number += 1
+                if number <= limit:
+                    found.append(head)
+        return found, number
+    tasks = TaskFilter(owner, agent, context_id or None, wanted)
+    places = await operator.task_list.page(tasks, after=None, limit=limit)
+    number = len(places) if len(places) < limit else await operator.task_list.count(tasks)
     heads = [await operator.tasks.head(TaskKey(owner, place.task_id)) for place in places]
-    return [head for head in heads if head is not None]
+    return [head for head in heads if head is not None], number
 
 
 def _state(name: str) -> TaskState:

@@ -30,7 +30,8 @@ STATES = (
 _scan = click.option(
     "--scan",
     is_flag=True,
-    help="Read the whole table, where no owner is known: it costs what it holds, and takes its time.",
+    help="Read the whole table if no owner is known: it costs what it holds, and takes its time. The default beside a "
+    "running `aion dev`.",
 )
 
 
@@ -38,7 +39,8 @@ _scan = click.option(
 def tasks() -> None:
     """Look at tasks, and cancel them.
 
-    A task's key holds its owner: name it by --owner, or by --subject and --issuer. Logs and bells print owners.
+    A task is stored under its owner: name the owner by --owner, or by --subject and --issuer. Logs and dead letters
+    print owners. Beside a running `aion dev` no owner is needed.
     """
 
 
@@ -47,6 +49,7 @@ def tasks() -> None:
     short_help="Print tasks and how they stand.",
     epilog="""\b
 Examples:
+  aion tasks list
   aion tasks list --overdue --stack aion-prod
   aion tasks list --subject alice@example.com --agent helper --stack aion-prod
   aion tasks list --owner principal:5f… --agent helper --context c-1 --state working
@@ -56,7 +59,7 @@ Examples:
 @click.option("--agent", default="", help="With this agent; needed beside an owner.")
 @click.option("--context", "context_id", default="", help="In this context of the owner and agent.")
 @click.option("--state", type=click.Choice(STATES), metavar="STATE", help=f"In this state: {', '.join(STATES)}.")
-@click.option("--overdue", is_flag=True, help="Those of contexts that the index calls overdue, whosever they are.")
+@click.option("--overdue", is_flag=True, help="Tasks of every owner whose timer has expired.")
 @_scan
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many.")
 @options.as_json
@@ -73,45 +76,50 @@ def list_tasks(
     scan: bool,
     as_json: bool,
 ) -> None:
-    """Print tasks: id, state, since when, owner, agent and context; the newest first, where an owner is named.
+    """Print tasks: id, state, since when, owner, agent and context; the newest first if an owner is named.
 
-    Without --scan the table's indexes are asked, which need an owner and an agent, or --overdue.
+    A deployment needs an owner and an agent, or --overdue, or --scan.
     """
+    scan = scan or (not owner and not overdue and deployment.is_of_development)
     if sum([bool(owner), overdue, scan]) != 1:
         raise click.UsageError("Say whose tasks (--owner or --subject), or --overdue, or --scan for the whole table.")
     if owner and not agent:
         raise click.UsageError("Tasks are listed by owner and agent: say --agent too.")
     if context_id and not owner:
         raise click.UsageError("A context is an owner's: say whose.")
-    heads = asyncio.run(
-        _overdue(_operator(deployment), limit)
-        if overdue
-        else listed(_operator(deployment), owner, agent, context_id, state, limit)
-    )
+    if overdue:
+        heads = asyncio.run(_overdue(_operator(deployment), limit))
+        number = len(heads)
+    else:
+        heads, number = asyncio.run(listed(_operator(deployment), owner, agent, context_id, state, limit))
     if as_json:
         click.echo(json.dumps([_document(head) for head in heads], indent=2))
         return
     for head in heads:
         click.echo("\t".join(_document(head).values()))
     if not heads:
-        click.echo("There is none.", err=True)
+        click.echo("No tasks.", err=True)
+    elif number > limit:
+        click.echo(f"{limit} of {number} shown; --limit shows more.", err=True)
 
 
 @tasks.command(
     short_help="Print all that is known of a task.",
     epilog="""\b
 Examples:
+  aion tasks show 0199f0a2-…
   aion tasks show 0199f0a2-… --subject alice@example.com --stack aion-prod
   aion tasks show 0199f0a2-… --scan --content""",
 )
 @click.argument("task_id")
 @named_owner
 @_scan
-@click.option("--content", is_flag=True, help="Print what the events hold, too: what people and agents have said.")
+@click.option("--content", is_flag=True, help="Print what the events hold, too: messages of people and agents.")
 @options.as_json
 @options.deployment
 def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, content: bool, as_json: bool) -> None:
-    """Print how the task TASK_ID stands: its events, the lease and the line of its context, what is due, who listens."""
+    """Print the task TASK_ID: its state and events, its context's lease and queue of turns, its timers and webhooks."""
+    scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
     found = asyncio.run(_seen(operator, task_id, owner, scan=scan, content=content))
     if as_json:
@@ -133,10 +141,11 @@ Examples:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.deployment
 def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes: bool) -> None:
-    """End the task TASK_ID as canceled, as its client could: whatever it is at, and for good.
+    """End the task TASK_ID as canceled, as its client could.
 
-    Whoever runs it stops within seconds, and what it says after this is refused. What waits behind it goes on.
+    Its worker stops within seconds. The next turn of its context begins.
     """
+    scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
     heads = asyncio.run(_heads(operator, task_id, owner, scan=scan))
     for head in heads:

@@ -1,7 +1,7 @@
 """Greeting of the development server, printed once it answers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from aion_core.agents.config import AgentConfig, default_agent
 
@@ -15,8 +15,12 @@ def greeting(
     credentials: str = "",
     *,
     failed: Mapping[str, str] | None = None,
+    per_turn: Collection[str] = (),
 ) -> str:
-    """Return where each agent answers, and what to say to the one at the root; `failed` ones do not answer."""
+    """Return where each agent answers, and what to say to the one at the root; `failed` ones do not answer.
+
+    `per_turn` are the agents whose factory is called for each turn.
+    """
     failed, lines = failed or {}, []
     at_root = default_agent(agents)
     answering = [agent_id for agent_id in agents if agent_id not in failed]
@@ -29,6 +33,8 @@ def greeting(
         if agent_id == at_root:
             places.insert(0, f"{base_url}/")
         lines.append(f"{name} answers at {' and '.join(places)}")
+        if agent_id in per_turn:
+            lines.append(f"{name}: its factory is called for each turn, and has not been called yet")
     if not answering:
         waits = f"The server at {base_url}/ waits for an edit; until then its tasks fail."
         return "\n".join([*lines, waits, where, "", STOPS])

@@ -1,5 +1,6 @@
 """Log lines for a person: time of day, what happened, ids; tracebacks with the frames of the author's code."""
 
+import contextlib
 import logging
 import re
 import sys
@@ -21,6 +22,9 @@ _RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32
 _NODE = re.compile(r"During task with name '(?P<node>[^']*)' and id '[^']*'")
 """The note that LangGraph adds to what a node raises."""
 
+_SHOWN_MARK = "_aion_shown"
+"""Attribute of an error whose traceback has been printed."""
+
 _SHOWN = ("agent", "task_id", "context_id")
 """The labels of a record that a person looks for."""
 
@@ -32,7 +36,7 @@ def install(*, colour: bool) -> None:
     """Let everything that is logged in this process go to standard error as lines for a person."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines(colour=colour))
-    handler.addFilter(lambda record: record.msg not in _UNSAID)
+    handler.addFilter(lambda record: record.msg not in _UNSAID and not _is_repeated(record))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -71,6 +75,9 @@ class Lines(logging.Formatter):
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return line
+        if _is_shown(error):
+            return f"{line}\n  {self._in(_RED, _last_lines(error)[-1])}  (traceback above)"
+        _mark_shown(error)
         *story, last = story_of(error)
         beneath = "\n".join(f"  {each}" for each in story)
         if not beneath:
@@ -79,6 +86,22 @@ class Lines(logging.Formatter):
 
     def _in(self, colour: str, text: str) -> str:
         return f"{colour}{text}{_RESET}" if self._colour and colour and text else text
+
+
+def _is_repeated(record: logging.LogRecord) -> bool:
+    """Tell whether a framework logs an error again whose traceback has been printed."""
+    error = record.exc_info[1] if record.exc_info else None
+    return error is not None and record.name.startswith("google_adk") and _is_shown(error)
+
+
+def _is_shown(error: BaseException) -> bool:
+    return hasattr(error, _SHOWN_MARK)
+
+
+def _mark_shown(error: BaseException) -> None:
+    # On the error itself: those of Python's own classes take no weak reference.
+    with contextlib.suppress(AttributeError):
+        setattr(error, _SHOWN_MARK, True)
 
 
 def _source(record: logging.LogRecord) -> str:
@@ -95,6 +118,9 @@ def story_of(error: BaseException) -> list[str]:
     chain = list(_chain(error))
     if isinstance(error, AionError) and not any(_is_authors(frame) for each in chain for frame in _frames(each)):
         return _last_lines(error)
+    if any(_is_authors(frame) for each in chain for frame in _frames(each)):
+        # ADK raises errors of its own about an error of the author's: they say nothing more.
+        chain = [each for each in chain if not _is_adks(each)]
     for number, each in enumerate(chain):
         if number:
             lines.append("which led to:")
@@ -111,6 +137,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.append(current)
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return reversed(seen)
+
+
+def _is_adks(error: BaseException) -> bool:
+    return f"{type(error).__module__}.".startswith("google.adk.") and not any(map(_is_authors, _frames(error)))
 
 
 def _frames(error: BaseException) -> list[FrameSummary]:

@@ -70,6 +70,8 @@ class Loaded:
     """By their ids, in the order of the configuration."""
     failures: Mapping[str, str]
     """The agents that cannot be loaded, and why."""
+    per_turn: tuple[str, ...] = ()
+    """The agents whose factory is called for each turn, and has not been called yet."""
     header: str = ""
     """A header with the developer's key."""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -115,6 +115,7 @@ class _Worker:
         for agent_id, agent in agents.items():
             if (failure := _load_agent(agent)) is not None:
                 failures[agent_id] = failure
+        per_turn = tuple(agent_id for agent_id, agent in agents.items() if getattr(agent, "is_per_turn", False))
         # The supervisor reports agents that could not be loaded.
         app.state.agents = {}
         header, names = "", {}
@@ -122,7 +123,7 @@ class _Worker:
             names = self._stack.environment("ApiFunction")
             header = self._key(task) if task.with_key else ""
             self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
-        self._connection.send(Loaded(tuple(agents), failures, header, names))
+        self._connection.send(Loaded(tuple(agents), failures, per_turn, header, names))
         return app
 
     def _key(self, task: Load) -> str:

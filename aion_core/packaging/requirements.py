@@ -96,6 +96,16 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
     return Wanted((), tuple(lines))
 
 
+def check(folder: Path, also: Sequence[str] = ()) -> None:
+    """Raise what a build of the project would raise of its files of requirements: BuildError, or UvMissing.
+
+    No index is asked: versions that do not go together are found by the build.
+    """
+    project = wanted(folder, also)
+    if project.lock:
+        _check_lock(project, _names(_locked(project.lock)))
+
+
 def resolved(
     extras: Sequence[str],
     project: Wanted | None,

@@ -296,7 +296,7 @@ def test_operator_commands_find_the_server(server: Server, project: Path) -> Non
     assert listed.stdout.startswith(f"{task['id']}\tcompleted\t"), listed
     assert listed.stderr == f"Using the development server at {server.url}\n"
     assert run("push", "list").returncode == 0
-    assert "Nothing lies in the dead letter queues." in run("dlq", "list").stderr
+    assert "No messages in the dead letter queues." in run("dlq", "list").stderr
     server.stop()
     assert "Which deployment?" in run("tasks", "list", "--scan").stderr
 

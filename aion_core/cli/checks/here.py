@@ -8,22 +8,29 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from aion_core.agents.config import AgentConfig, Declared, default_agent, read_declared
-from aion_core.agents.environment import local_environment
+from aion_core.agents.discovery import discover
+from aion_core.agents.environment import read_dotenv
+from aion_core.agents.environment_config import variable_name
+from aion_core.agents.factory import PerTurn
 from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
+from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
+from aion_core.packaging.interpreters import interpreter
 from aion_core.ports import Agent
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
 """What the functions run on, by template.yaml."""
+
+_LAMBDA = ".".join(map(str, RUNTIME))
 
 SLOW_SECONDS = 10.0
 """An environment of Lambda has so long to start; then it starts once more, and is paid for."""
@@ -33,7 +40,7 @@ Read = tuple[Declared | None, list[Check]]
 
 def machine(port: int) -> Iterator[Check]:
     """Look at Python, at uv, at AWS credentials, and whether `aion dev` could listen."""
-    yield _python(sys.version_info[:2])
+    yield _python(sys.version_info[:2], interpreter(_LAMBDA))
     if shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"):
         yield ok("uv", "It is there: `sam build` can make the packages.")
     else:
@@ -45,19 +52,20 @@ def machine(port: int) -> Iterator[Check]:
             listener.bind(("127.0.0.1", port))
         except OSError as error:
             said = f"Port {port} of 127.0.0.1 cannot be used ({error.strerror})."
-            yield warning("port", said, "Stop what listens there, or choose another: PORT=8001.")
+            do = "Stop what listens there, or choose another: `aion dev --port 8001` (with make: PORT=8001)."
+            yield warning("port", said, do)
         else:
             yield ok("port", f"Port {port} of 127.0.0.1 is free.")
 
 
-def _python(version: tuple[int, ...]) -> Check:
+def _python(version: tuple[int, ...], of_lambda: str | None) -> Check:
     said = f"Python {version[0]}.{version[1]}."
     if version < OLDEST:
         return failed("python", said, "Python 3.11 or newer is needed.")
-    if version[:2] != RUNTIME:
-        more = "The functions run on 3.13: bytecode of this one is of no use to them."
-        return warning("python", f"{said} {more}", "Build with Python 3.13 for faster cold starts.")
-    return ok("python", said)
+    if of_lambda is None:
+        more = f"No Python {_LAMBDA} was found: packages are built without compiled files and start slower."
+        return warning("python", f"{said} {more}", f"`uv python install {_LAMBDA}` installs one.")
+    return ok("python", f"{said} Packages are compiled with {of_lambda}.")
 
 
 def _credentials() -> Check:
@@ -67,24 +75,29 @@ def _credentials() -> Check:
     config = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
     if named or home.is_file() or config.is_file():
         return ok("credentials", f"AWS credentials are configured ({', '.join(named) or 'in ~/.aws'}).")
-    do = "Nothing, before you deploy: `aws configure sso`, or AWS_PROFILE."
+    do = "Before you deploy, run `aws configure sso`, or set AWS_PROFILE."
     return warning("credentials", "No AWS credentials; `aion dev` and the tests need none.", do)
 
 
 def read(config: Path) -> Read:
-    """Return what the file declares, None where it cannot be read, and the checks of it."""
+    """Return what the file declares, or a folder without one holds, None where it cannot be read, and the checks of it."""
     try:
         declared = read_declared(config)
+        found = discover(config) if config.is_dir() else None
         agents = declared.agents
         default_agent(agents)
     except ConfigurationError as error:
         lines = str(error).splitlines()
-        return None, [failed("aion.yaml", line, "Mend it; docs/aion-yaml.md has each key.") for line in lines]
-    checks = [ok("aion.yaml", f"{config} declares {', '.join(agents)}.")]
+        return None, [failed("aion.yaml", line, _MEND[config.is_dir()]) for line in lines]
+    if found is not None and found.config is None:
+        do = "Run `aion init` before you deploy: it writes an aion.yaml, which names secrets and callers."
+        checks = [warning("aion.yaml", f"There is none in {config.resolve()}. Found there: {found.found}", do)]
+    else:
+        checks = [ok("aion.yaml", f"{found.config if found else config} declares {', '.join(agents)}.")]
     try:
         securities = declared_securities(agents)
     except ConfigurationError as error:
-        return declared, [*checks, failed("security", str(error), "Mend it; see docs/security.md.")]
+        return declared, [*checks, failed("security", str(error), "Mend it in aion.yaml.")]
     if securities:
         schemes = sorted({name for security in securities.values() for name in security.needed})
         checks.append(ok("security", f"Callers are asked for {', '.join(schemes)}."))
@@ -94,24 +107,54 @@ def read(config: Path) -> Read:
     return declared, checks
 
 
+_MEND = {
+    True: "Run `aion dev`, `aion doctor` and `aion card` in the project's folder, or make an agent: `aion new my-agent`.",
+    False: "Mend that line of the file.",
+}
+"""By whether a folder was searched."""
+
+
 def environment(config: Path) -> tuple[Mapping[str, str], list[Check]]:
     """Return the variables that `aion dev` would set for the agents, and what is to be said of them and of secrets."""
     try:
-        declared = read_declared(config) if config.is_file() else Declared({}, None, config.resolve().parent)
+        discovered, declared = discover(config), read_declared(config)
     except ConfigurationError:
         # `read` says it.
         return {}, []
     try:
-        variables, warnings = local_environment(config, os.environ, declared)
+        variables, warnings = agents_variables(discovered, os.environ)
+        dotenv = {name for file in discovered.env_files for name in read_dotenv(file)}
     except ConfigurationError as error:
         return {}, [failed("environment", str(error), "Mend the file, or take it away.")]
-    found = [warning("environment", each, "docs/models.md says where a model's key goes.") for each in warnings]
+    found = [
+        warning("environment", each, "The variable is read from .env here, and from AWS there.") for each in warnings
+    ]
     if open_ := [name for name in declared.environment if _SECRET_NAME.search(name)]:
         said = f"{', '.join(open_)} in aion.environment: whoever reads the package or the repository reads the value."
         found.append(warning("environment", said, "If it is secret, name it under aion.secrets; change the value."))
+    if local := sorted(dotenv - {*declared.environment, *declared.secrets} - _of_this_machine(dotenv)):
+        said = f"{', '.join(local)} {'is' if len(local) == 1 else 'are'} only in .env, which is never deployed."
+        do = "Name it under `secrets` in aion.yaml; under `environment` only if everybody may read its value."
+        found.append(warning("environment", said, do))
     if variables and not found:
-        found.append(ok("environment", f"The agents get {', '.join(variables)} besides this shell's variables."))
+        places = {
+            "from aion.yaml": [name for name in variables if name not in dotenv],
+            "from .env here": [name for name in variables if name in dotenv],
+        }
+        said = ", and ".join(f"{', '.join(names)} {place}" for place, names in places.items() if names)
+        found.append(ok("environment", f"The agents get {said}."))
     return variables, found
+
+
+def _of_this_machine(names: Iterable[str]) -> set[str]:
+    """Return the names that aion.yaml cannot give to agents, such as AWS_PROFILE: they are for this machine alone."""
+    found = set()
+    for name in names:
+        try:
+            variable_name(name)
+        except ValueError:
+            found.add(name)
+    return found
 
 
 _SECRET_NAME = re.compile(
@@ -130,7 +173,7 @@ def load(declared: Declared) -> Iterator[Check]:
     kinds: list[str] = []
 
     def noted(kind: str, make: AdapterFactory, found: Found, config: AgentConfig) -> Agent:
-        kinds.append(kind)
+        kinds.append(PER_TURN if isinstance(found.agent, PerTurn) else kind)
         return make(found, config)
 
     known = memory_adapters(MemoryTaskStore(clock, lease_seconds=30.0), clock)
@@ -156,6 +199,7 @@ def load(declared: Declared) -> Iterator[Check]:
             yield ok(name, said)
 
 
+PER_TURN = "a factory, which is called for each turn and was not called here"
 KINDS = {"langgraph": "a LangGraph graph", "adk": "an ADK agent", "executor": "an AgentExecutor of the a2a-sdk"}
 
 
@@ -165,7 +209,7 @@ def template(project: Path | None) -> Iterator[Check]:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
     if not (project / "infra" / "template_gate.py").is_file():
-        yield ok("template", f"{project / 'template.yaml'} is there; `sam validate --lint` checks it.")
+        yield ok("template", f"{project / 'template.yaml'} is there; doctor does not check it.")
         return
     command = [sys.executable, "-m", "infra.template_gate"]
     ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - our own words
@@ -181,12 +225,34 @@ def template(project: Path | None) -> Iterator[Check]:
 def package(config: Path) -> Iterator[Check]:
     """Look at the files that a package of this project would hold, and at those that it leaves out."""
     try:
+        from aion_core.packaging.requirements import check
+        from aion_core.packaging.run import BuildError
         from aion_core.packaging.selection import select
+        from aion_core.packaging.uv import UvMissing
     except ModuleNotFoundError as error:
         yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")
         return
-    folder = config.resolve().parent
-    selection = select(folder)
+    folder = config.resolve() if config.is_dir() else config.resolve().parent
+    try:
+        also = discover(config).requirements
+    except ConfigurationError:
+        # `read` says it.
+        also = ()
+    try:
+        check(folder, also)
+    except BuildError as error:
+        yield failed("dependencies", f"{error}.", "Mend it: `aion build` and `aion deploy` stop there.")
+    except UvMissing as error:
+        yield warning("dependencies", f"uv.lock was not compared with pyproject.toml: {error}", "Install uv.")
+    try:
+        selection = select(folder)
+    except BuildError as error:
+        yield failed("package", f"{error}.", "`aion build` and `aion deploy` stop there.")
+        return
+    for name in selection.credentials:
+        yield warning(
+            "package", f"{name} has the name of a file with credentials.", "If it has some, name it in .aionignore."
+        )
     if selection.private_keys:
         said = f"{', '.join(selection.private_keys)} looks like a private key."
         yield failed(

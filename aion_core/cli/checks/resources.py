@@ -100,7 +100,7 @@ async def _queue(sqs: "Calls", name: str, url: str) -> Check:
         dead = await queue_state(sqs, await letters.url())
     except ConfigurationError as error:
         return failed(name, str(error), DEPLOY)
-    said = f"{state.waiting} bells wait, {state.in_flight} are being answered, {dead.waiting} lie in its dead letters."
+    said = f"{state.waiting} messages wait, {state.in_flight} are in flight, {dead.waiting} lie in its dead letters."
     if dead.waiting:
         word = "task" if name == "task queue" else "push"
         return warning(name, said, f"See `aion dlq list --queue {word}`, and docs/runbook.md.")

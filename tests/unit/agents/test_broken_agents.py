@@ -1,6 +1,7 @@
 """Broken agents: the one screen that each gives says what is wrong, where, and what to do."""
 
 import asyncio
+import io
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,9 @@ class Speaks(BaseAgent):
     async def _run_async_impl(self, ctx):
         yield
 """
-IN_ENV = "Put {}=… into .env beside aion.yaml, or set it under `environment` in aion.yaml."
+IN_ENV = (
+    "Put {}=… into .env beside aion.yaml for this machine, and name its secret under `secrets` in aion.yaml for AWS."
+)
 ENDS = 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
 
 
@@ -73,6 +76,13 @@ BROKEN = {
         "agent.py, line 1",
         "Run `aion add cowsay`. The package may have another name than the module: look it up on pypi.org.",
         "import cowsay",
+    ),
+    "missing package of another name": agent(
+        "import bs4\n",
+        IMPORT + "ModuleNotFoundError: No module named 'bs4'",
+        "agent.py, line 1",
+        "Run `aion add beautifulsoup4`, the package of the module bs4.",
+        "import bs4",
     ),
     "typo in a neighbour's name": agent(
         "import tols\n",
@@ -139,6 +149,28 @@ BROKEN = {
         IN_ENV.format("MY_API_KEY"),
         "KEY = os.environ['MY_API_KEY']",
         settings_of_test="import os\nKEY = os.environ['MY_API_KEY']\n",
+    ),
+    "missing variable without a secret": agent(
+        "import os\nos.environ['MODEL_OF_TEST']\n",
+        IMPORT + "KeyError: 'MODEL_OF_TEST'",
+        "agent.py, line 2",
+        "Put MODEL_OF_TEST=… into .env beside aion.yaml for this machine, and set it under `environment` in aion.yaml for AWS.",
+        "os.environ['MODEL_OF_TEST']",
+    ),
+    "input at import": agent(
+        "def main():\n    return input('Your name? ')\nname = main()\n",
+        IMPORT + "EOFError: EOF when reading a line",
+        "agent.py, line 2",
+        "Remove input(): a server has no terminal.",
+        "return input('Your name? ')",
+    ),
+    "number": agent(
+        "graph = 7\n",
+        "agent.py:graph is an int, which is no agent",
+        "agent.py, line 1",
+        "aion runs a LangGraph StateGraph, a compiled graph,",
+        "graph = 7",
+        "agent.py:graph",
     ),
     "missing key of a dict": agent(
         "MODELS = {}\nMODELS['MY_API_KEY']\n",
@@ -322,6 +354,8 @@ BROKEN = {
 def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in ("MY_API_KEY", "ACME_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    # As a server's process has it.
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
     with isolated_imports(tmp_path):
         yield
 
@@ -459,6 +493,14 @@ async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> N
     await asyncio.to_thread(made(tmp_path, "agent.py").load)
 
 
+@pytest.mark.parametrize(("parameters", "is_per_turn"), [("config", True), ("", False)])
+def test_loader_tells_factory_per_turn(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
+    written(tmp_path, {"agent.py": f"{GRAPH}def make({parameters}):\n    return builder.compile()\n"})
+    agent = made(tmp_path, "agent.py:make")
+    agent.load()
+    assert agent.is_per_turn is is_per_turn
+
+
 async def test_asyncio_run_within_the_loop_is_explained(tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": SERVED["asyncio.run at import"]})
     with pytest.raises(AgentLoadError) as failed:
@@ -471,6 +513,98 @@ async def test_asyncio_run_within_the_loop_is_explained(tmp_path: Path) -> None:
 def test_file_named_like_a_module_is_served(name: str, tmp_path: Path) -> None:
     written(tmp_path, {name: f"{GRAPH}graph = builder.compile()\n"})
     made(tmp_path, name).load()
+
+
+# ── Packages that are not installed ───────────────────────────────────────────────────────────────────────────────────
+
+NAMED = {
+    "pyproject.toml": '[project]\nname = "mine"\nversion = "0"\ndependencies = ["Tabulate_Of.Test>=1"]\n',
+    "requirements.txt": "# tools\ntabulate-of-test==1.0\n",
+    "langgraph.json": '{"graphs": {"a": "./agent.py:graph"}, "dependencies": [".", "tabulate-of-test>=1"]}',
+}
+BY_UVX = {
+    "pyproject.toml": "Start it in the project's: `uv run aion dev` (after `uv add 'aion-lambda[langgraph,adk]'` and ",
+    "requirements.txt": "`uvx --with-requirements requirements.txt --from 'aion-lambda[langgraph,adk,local]' aion dev`.",
+    "langgraph.json": "`uvx --with 'tabulate-of-test>=1' --from 'aion-lambda[langgraph,adk,local]' aion dev`.",
+}
+ELSEWHERE = {
+    "pyproject.toml": "Run `uv sync`, then `uv run aion dev`.",
+    "requirements.txt": "Run `pip install -r requirements.txt` there.",
+    "langgraph.json": "Run `pip install 'tabulate-of-test>=1'` there.",
+}
+
+
+def remedy(folder: Path) -> str:
+    with pytest.raises(AgentLoadError) as failed:
+        made(folder, "agent.py").load()
+    return failed.value.do
+
+
+@pytest.mark.parametrize("file", NAMED)
+def test_named_package_is_missed_by_uvx(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/home/me/.cache/uv/archive-v0/x7")
+    written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
+    do = remedy(tmp_path)
+    assert do.startswith(f"{file} names tabulate-of-test, but aion runs in an environment of its own (uvx)")
+    assert BY_UVX[file] in do
+
+
+@pytest.mark.parametrize("file", NAMED)
+def test_named_package_is_not_installed_here(file: str, tmp_path: Path) -> None:
+    written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
+    do = remedy(tmp_path)
+    assert do.startswith(f"{file} names tabulate-of-test, but the environment that runs aion ({sys.prefix}) ")
+    assert do.endswith(ELSEWHERE[file])
+
+
+def test_project_with_aion_is_started_by_uv_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tool").mkdir()
+    written(tmp_path, {"tool/uv-receipt.toml": "", "agent.py": "import tabulate_of_test\n"})
+    named = NAMED["pyproject.toml"].replace('["Tab', '["aion-lambda[langgraph]", "Tab')
+    (tmp_path / "pyproject.toml").write_text(named)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "tool"))
+    assert "`uv run aion dev`, or `uvx --with-editable . --from" in remedy(tmp_path)
+
+
+FRAMEWORKS = {
+    "import langchain_core.messages": (
+        "langchain_core",
+        "This is a LangGraph agent: install aion-lambda[langgraph,local]",
+    ),
+    "from langgraph.graph import StateGraph": ("langgraph", "This is a LangGraph agent"),
+    "from google.adk.agents import Agent": (
+        "google.adk",
+        "This is an ADK agent: install aion-lambda[adk,local], as in ",
+    ),
+    "from google import genai": ("google.genai", "This is an ADK agent: install aion-lambda[adk,local]"),
+}
+
+
+@pytest.mark.parametrize("line", FRAMEWORKS)
+def test_missing_framework_names_its_extra(line: str, tmp_path: Path) -> None:
+    """In a process of its own, where the framework cannot be imported."""
+    module, do = FRAMEWORKS[line]
+    written(tmp_path, {"agent.py": f"{line}\n"})
+    hidden = f"""
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
+class Hides(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hides())
+from aion_core.agents.finding import find
+from aion_core.errors import AgentLoadError
+try:
+    find("agent.py", Path({str(tmp_path)!r}))
+except AgentLoadError as error:
+    print(error.do)
+"""
+    ran = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith(do)
 
 
 def test_mended_agent_loads_without_a_restart(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.discovery import discover
+from aion_core.agents.discovery import discover, project_above
 from aion_core.cli.dev import _listen, agents_variables, find_template
+from aion_core.errors import ConfigurationError
 from aion_core.shipped import shipped
+from tests.support import operating
 
 GRAPH = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compile()\n"
 
@@ -20,6 +22,23 @@ def test_connections_send_each_chunk_at_once() -> None:
             accepted, _ = listener.accept()
             with accepted:
                 assert accepted.proto == socket.IPPROTO_TCP
+
+
+def test_taken_port_names_the_option() -> None:
+    named = pytest.raises(ConfigurationError, match=r"`aion dev --port 8001` \(with make")
+    with operating.taken_port() as port, named, _listen(port):
+        pass
+
+
+@pytest.mark.parametrize("above", ["", ".git", "pyproject.toml"])
+def test_project_above_ends_at_its_own_project(above: str, tmp_path: Path) -> None:
+    (tmp_path / "aion.yaml").write_text("")
+    folder = tmp_path / "one" / "two"
+    folder.mkdir(parents=True)
+    if above:
+        (tmp_path / "one" / above).write_text("")
+    assert project_above(folder) == (None if above else tmp_path)
+    assert project_above(tmp_path) is None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from aion_core.aws.health import INDEXES
 from aion_core.aws.shape import ENDS
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.bootstrap import build_app
+from aion_core.cli.checks.here import _python as python_check
 from aion_core.local.stack import LocalStack
 from aion_core.settings import Settings
 from aion_core.template.reader import Place, Template
@@ -57,6 +58,7 @@ def test_here_each_agent_is_loaded_in_turn_and_its_framework_named(run: Run, tmp
     assert code == 0
     assert "is a LangGraph graph, loaded in" in said["agent helper"]["said"]
     assert said["port"]["status"] == "warning"
+    assert "`aion dev --port 8001`" in said["port"]["do"]
     ran = run("--config", config, "--no-template", "--port", 0)
     assert ran.stdout.splitlines()[-1].endswith(", 0 FAILED.")
     assert "noise" not in ran.stdout
@@ -321,9 +323,91 @@ def test_here_each_variable_of_the_agents_is_told(run: Run, tmp_path: Path, monk
     said = looked(run, "--config", config, "--no-template")[1]
     assert said["environment"]["status"] == "ok"
     assert said["environment"]["said"] == (
-        "The agents get DOCTORS_MODEL, DOCTORS_KEY, DOCTORS_TOKEN besides this shell's variables."
+        "The agents get DOCTORS_MODEL from aion.yaml, and DOCTORS_KEY, DOCTORS_TOKEN from .env here."
     )
     assert not {"DOCTORS_MODEL", "DOCTORS_KEY"} & os.environ.keys()
+
+
+def test_doctor_names_variables_that_only_dotenv_has(run: Run, tmp_path: Path) -> None:
+    text = "aion: {environment: {MODEL: m}, secrets: {KNOWN_KEY: k}, agents: {helper: {path: fine_agent.py}}}"
+    config = written(tmp_path, text, fine_agent=AGENT)
+    (tmp_path / ".env").write_text("MODEL=n\nKNOWN_KEY=k\nMY_KEY=hunter2\nAWS_PROFILE=me\nOTHER=x\n")
+    said = looked(run, "--config", config, "--no-template")[1]["environment"]
+    assert said["status"] == "warning"
+    assert said["said"] == "MY_KEY, OTHER are only in .env, which is never deployed."
+    assert said["do"].startswith("Name it under `secrets` in aion.yaml")
+
+
+def test_doctor_and_card_find_agent_without_yaml(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "found_of_doctor.py").write_text(AGENT)
+    (tmp_path / ".env").write_text("MY_KEY=k\n")
+    monkeypatch.chdir(tmp_path)
+    code, said = looked(run, "--no-template")
+    assert code == 0
+    assert said["aion.yaml"]["said"] == f"There is none in {tmp_path}. Found there: found_of_doctor.py: graph."
+    assert said["aion.yaml"]["do"].startswith("Run `aion init` before you deploy")
+    assert said["environment"]["said"] == "MY_KEY is only in .env, which is never deployed."
+    assert said["agent found_of_doctor"]["status"] == "ok"
+    assert f"1 files of {tmp_path} go into a package" in said["package"]["said"]
+    shown = operating.runs({})("card", "show")
+    assert json.loads(shown.stdout)["name"] == "found_of_doctor"
+
+
+def test_doctor_in_a_subfolder_names_the_project(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, OPEN)
+    (tmp_path / "notes").mkdir()
+    monkeypatch.chdir(tmp_path / "notes")
+    code, said = looked(run, "--no-template")
+    assert code == 1
+    assert said["aion.yaml"]["said"] == (
+        f"{tmp_path / 'notes'} has no agent. aion.yaml is in {tmp_path}: run it there, or `aion dev ..`."
+    )
+    assert operating.refusal(operating.runs({})("build")) == f"aion.yaml is in {tmp_path}: run `aion build` there."
+
+
+@pytest.mark.parametrize(("found", "status"), [("/usr/bin/python3.13", "ok"), (None, "warning")])
+def test_doctor_warns_only_without_lambdas_python(found: str | None, status: str) -> None:
+    check = python_check((3, 11), found)
+    assert check.status == status
+    assert ("No Python 3.13 was found" in check.said) is (found is None)
+
+
+UNBUILDABLE = {
+    "poetry": (
+        {"pyproject.toml": b"[tool.poetry]\nname = 'x'\n"},
+        "pyproject.toml has its dependencies in [tool.poetry]",
+    ),
+    "no text": ({"requirements.txt": b"caf\xe9\n"}, "is no UTF-8 text"),
+    "no TOML": ({"pyproject.toml": b"[project\n"}, "is not TOML"),
+    "old lock": (
+        {
+            "pyproject.toml": b"[project]\nname = 'x'\nversion = '0'\ndependencies = ['httpx']\n",
+            "uv.lock": b'version = 1\nrequires-python = ">=3.11"\n[[package]]\nname = "x"\nversion = "0"\n'
+            b'source = { virtual = "." }\n',
+        },
+        "uv.lock does not have httpx, which pyproject.toml names: run `uv lock`",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNBUILDABLE)
+def test_doctor_fails_where_a_build_would(case: str, run: Run, tmp_path: Path) -> None:
+    files, words = UNBUILDABLE[case]
+    config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    code, said = looked(run, "--config", config, "--no-template")
+    assert code == 1
+    assert said["dependencies"]["status"] == "FAILED"
+    assert words in said["dependencies"]["said"]
+
+
+def test_doctor_does_not_call_factory_per_turn(run: Run, tmp_path: Path) -> None:
+    factory = "def make(config):\n    raise ValueError('of a turn')\n"
+    config = written(tmp_path, OPEN.replace("agent.py", "factory_agent.py:make"), factory_agent=factory)
+    code, said = looked(run, "--config", config, "--no-template")
+    assert code == 0
+    assert "is a factory, which is called for each turn and was not called here" in said["agent helper"]["said"]
 
 
 def test_here_a_secret_in_plain_environment_is_told(run: Run, tmp_path: Path) -> None:

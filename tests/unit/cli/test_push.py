@@ -56,6 +56,12 @@ async def three(push: Pushes) -> None:
                 await push.configs.settle(claim, cursor=2, delivered=True)
 
 
+def test_empty_list_is_one_sentence(run: Run) -> None:
+    listed = run("list", "--owner", "nobody", "--agent", "echo")
+    assert (listed.stdout, listed.stderr) == ("", "No push configs with failures.\n")
+    assert run("list", "--owner", "nobody", "--agent", "echo", "--all").stderr == "No push configs.\n"
+
+
 def test_what_is_wrong_is_listed(run: Run, push: Pushes) -> None:
     listed = [line for line in run("list").stdout.splitlines() if line.startswith(task_id(push) + "\t")]
     assert [line.split("\t")[1:] for line in sorted(listed)] == [

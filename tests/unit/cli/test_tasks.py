@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.aws import keys
+from aion_core.dev.place import DataFolder, Running
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
 from aion_core.web.tenants import owner_in
@@ -86,6 +89,37 @@ def test_a_scan_finds_a_task_whosever_it_is(run: Run, chat: Conversation) -> Non
     listed = run("list", "--scan", "--state", "working", "--limit", "1000").stdout.splitlines()
     assert [line.split("\t")[0] for line in listed if chat.context.owner == line.split("\t")[3]] == [task_id]
     assert "no task t-never;" in refusal(run("show", "t-never", "--scan"))
+
+
+def test_development_server_needs_no_owner(
+    chat: Conversation, moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_id = f"t-{chat.context.owner}"
+    asyncio.run(chat.starts("m-1", task_id=task_id))
+    (tmp_path / ".aion").mkdir()
+    environment = moto.environment("ApiFunction")
+    DataFolder(tmp_path / ".aion").announce(Running(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, environment))
+    monkeypatch.chdir(tmp_path)
+    run = operating.runs({})
+    assert task_id in run("tasks", "list", "--limit", "1000").stdout
+    assert f"owner       {chat.context.owner}" in run("tasks", "show", task_id).stdout
+    assert f"The task {task_id} is canceled." in run("tasks", "cancel", task_id, "--yes").stdout
+
+
+def test_list_tells_how_many_it_leaves_out(run: Run, chat: Conversation) -> None:
+    async def three() -> None:
+        for number in range(3):
+            await chat.ends(await chat.starts(f"m-{number}"))
+            chat.clock.move(1)
+
+    asyncio.run(three())
+    owner = ("--owner", chat.context.owner, "--agent", "echo")
+    assert run("list", *owner, "--limit", "2").stderr == "2 of 3 shown; --limit shows more.\n"
+    assert run("list", *owner, "--limit", "3").stderr == ""
+    assert run("list", *owner, "--state", "failed").stderr == "No tasks.\n"
+    scanned = run("list", "--scan", "--limit", "1")
+    assert len(scanned.stdout.splitlines()) == 1
+    assert scanned.stderr.startswith("1 of ")
 
 
 def test_a_task_is_shown_with_its_log_its_lease_its_line_and_what_is_due(run: Run, chat: Conversation) -> None:

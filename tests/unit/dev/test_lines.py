@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aion_core import log
-from aion_core.dev.lines import Lines, story_of
+from aion_core.dev.lines import Lines, install, story_of
 from aion_core.errors import StoreUnavailable
 
 
@@ -65,6 +65,38 @@ def test_causes_come_first(tmp_path: Path) -> None:
         story.index(each) for each in ("ZeroDivisionError: division by zero", "which led to:", "ValueError: no")
     )
     assert division < led_to < value
+
+
+def test_traceback_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """ADK logs an error at each node that it passes, and the runner logs it once more."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    try:
+        install(colour=False)
+        error = raised("def model():\n    raise ValueError('no model')\nmodel()\n", tmp_path / "agent.py")
+        for name, words in (
+            ("google_adk.node", "Node failed"),
+            ("google_adk.runners", "Root failed"),
+            ("aion_core.tasks.runner", "The agent failed."),
+        ):
+            logging.getLogger(name).error(words, exc_info=error)
+    finally:
+        root.handlers[:] = before
+    said = capsys.readouterr().err
+    assert "Root failed" not in said
+    assert said.count(f'File "{tmp_path / "agent.py"}", line 2, in model') == 1
+    assert said.splitlines()[-1] == "  ValueError: no model  (traceback above)"
+
+
+def test_adks_own_errors_are_left_out(tmp_path: Path) -> None:
+    code = (
+        "class DynamicNodeFailError(Exception): __module__ = 'google.adk.workflow._errors'\n"
+        "try:\n    raise ValueError('mine')\nexcept ValueError as error:\n    mine = error\n"
+        "mine.__cause__ = DynamicNodeFailError('node failed')\nraise mine\n"
+    )
+    story = story_of(raised(code, tmp_path / "agent.py"))
+    assert story[-1] == "ValueError: mine"
+    assert not [line for line in story if "DynamicNodeFailError" in line or line == "which led to:"]
 
 
 def test_node_of_the_error_is_named(tmp_path: Path) -> None:
