@@ -27,7 +27,7 @@ def settled(
             return dict.fromkeys(agent_ids, BY_IAM)
         raise ConfigurationError(
             "aion.yaml declares no `security`, and nothing else would ask callers who they are. Declare it "
-            "(docs/security.md), or deploy with ApiAuthorizer and FunctionUrlAuth asking for AWS_IAM."
+            "there, or deploy with ApiAuthorizer and FunctionUrlAuth asking for AWS_IAM."
         )
     for agent_id, security in securities.items():
         _check(agent_id, security, set(fronts))

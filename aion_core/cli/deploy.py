@@ -152,7 +152,7 @@ def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> No
     if "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")) and not declared:
         raise ConfigurationError(
             "ApiAuthorizer=NONE leaves it to aion.yaml who may call, and aion.yaml declares nobody: the function would not "
-            "start. Declare it (docs/security.md), or deploy with --parameter ApiAuthorizer=AWS_IAM."
+            "start. Declare it under `security` in aion.yaml, or deploy with --parameter ApiAuthorizer=AWS_IAM."
         )
 
 

@@ -157,7 +157,7 @@ def _add_files(planned: Plan, target: Path) -> None:
     for lost in missing([agent.file for agent in planned.agents], planned.roots, places):
         raise BuildError(
             f"{planned.place(lost.file)} imports {lost.name}, which is not in the package: "
-            f"`aion add` brings a dependency into pyproject.toml or requirements.txt (docs/packages.md)"
+            f"`aion add` brings a dependency into pyproject.toml or requirements.txt"
         )
     keep_services(target, SERVICES)
     tops = {place.split("/")[0] for place, _ in planned.files}

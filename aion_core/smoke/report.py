@@ -25,7 +25,7 @@ CHECKS: dict[str, Callable[..., Awaitable[str]]] = {
 }
 TEXT = "Say hello, and count from one to twenty in words, slowly, one to a line."
 HINTS = {
-    401: "TOKEN=…, API_KEY=… or BASIC=… has to be what the agent's card asks for; see docs/security.md",
+    401: "TOKEN=…, API_KEY=… or BASIC=… has to be what the agent's card asks for",
     403: "whoever asks may not: is it signed, and may the signer call it?",
     404: "nothing is there: does the URL hold the stage (/dev), and is AGENT in aion.yaml?",
     429: "more was asked for than aion.limits of aion.yaml allows",

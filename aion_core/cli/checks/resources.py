@@ -15,7 +15,7 @@ from aion_core.errors import AionError, ConfigurationError, StoreError
 if TYPE_CHECKING:
     from aion_core.aws.client import Calls
 
-DEPLOY = "Deploy the template again; docs/deploy.md says how."
+DEPLOY = "Deploy the template again, with `aion deploy`."
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
 
@@ -103,7 +103,7 @@ async def _queue(sqs: "Calls", name: str, url: str) -> Check:
     said = f"{state.waiting} messages wait, {state.in_flight} are in flight, {dead.waiting} lie in its dead letters."
     if dead.waiting:
         word = "task" if name == "task queue" else "push"
-        return warning(name, said, f"See `aion dlq list --queue {word}`, and docs/runbook.md.")
+        return warning(name, said, f"See `aion dlq list --queue {word}`.")
     return ok(name, said)
 
 
@@ -149,7 +149,7 @@ async def _agent_secret(
     except StoreError as error:
         if is_forbidden(error):
             return warning(name, f"{source}: {sentence(error)}", "Ask as somebody who may look at it.")
-        do = "Create it in this region, or mend its name in aion.yaml; docs/models.md says how."
+        do = "Create it in this region, or mend its name in aion.yaml."
         return failed(name, f"{source}: {sentence(error)}", do)
     if not any(fnmatchcase(arn, given) for given in environ.get("AION_AGENT_SECRETS", "").split(",")):
         # The key's ARN has the place of all the rest.

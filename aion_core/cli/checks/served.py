@@ -63,7 +63,9 @@ def _clock(answer: httpx.Response, now: datetime) -> Check:
     try:
         there = parsedate_to_datetime(answer.headers["date"])
     except (KeyError, ValueError):
-        return warning("clock", "The answer has no Date to compare with.", "Nothing.")
+        return warning(
+            "clock", "The answer has no Date to compare with.", "Compare the clocks yourself, if signatures fail."
+        )
     skew = abs((now - there).total_seconds())
     said = f"This machine's clock and the server's are {skew:.0f} s apart."
     do = "Set this machine's clock (NTP): signatures and tokens depend on it."
@@ -125,7 +127,9 @@ async def _asked(client: httpx.AsyncClient, url: str, *, signs: bool) -> Check:
     if answer.status_code == 200 and _is_unknown(answer):
         if urlsplit(url).hostname in LOCAL:
             return ok("callers", "Nobody is asked who they are, on this machine.")
-        return failed("callers", "Nobody is asked who they are.", "Declare who may call, at once: docs/security.md.")
+        return failed(
+            "callers", "Nobody is asked who they are.", "Declare who may call, at once: `security` in aion.yaml."
+        )
     return warning("callers", f"The answer is {answer.status_code}.", "See the function's log.")
 
 
