@@ -63,8 +63,8 @@ def _serve(connection: Connection, task: EmulatorTask) -> None:
     # A supervisor that is gone closes its end.
     with contextlib.suppress(EOFError, OSError):
         connection.send(EmulatorReady(stack.template.place, tuple(notes)))
-        while isinstance(connection.recv(), ReleaseMessages):
-            stack.emulator.release_messages()
+        while isinstance(message := connection.recv(), ReleaseMessages):
+            stack.emulator.release_messages(message.receiver)
     saver.stop()
 
 

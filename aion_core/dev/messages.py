@@ -40,7 +40,9 @@ class EmulatorFailed:
 
 @dataclass(frozen=True)
 class ReleaseMessages:
-    """Ask the emulator to show messages again that a process received which has died."""
+    """Ask the emulator to show messages again that a worker received which has ended."""
+
+    receiver: str
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Load:
     environment: Mapping[str, str]
     """Variables that win over those of the template."""
     colour: bool
+    receiver: str
+    """The worker's name in what it receives from queues."""
     with_key: bool
     """True to create an API key for the developer, if callers need one."""
 
@@ -101,3 +105,8 @@ class Stop:
 
     has_successor: bool
     """True if another worker resumes its turns: streams then get a little longer to end by themselves."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The worker has begun to stop: its event loop is not blocked."""

@@ -59,10 +59,7 @@ class DataFolder:
     def taken(self) -> Iterator[None]:
         """Make the folder and hold its lock; raises ConfigurationError where another server has it."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            ignore = self.path / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n", encoding="utf-8")
+            self._make()
             lock = (self.path / _LOCK).open("w")
         except OSError as error:
             raise ConfigurationError(
@@ -74,10 +71,15 @@ class DataFolder:
             try:
                 yield
             finally:
-                (self.path / STATE).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    (self.path / STATE).unlink(missing_ok=True)
 
     def announce(self, running: Running) -> None:
-        """Write where the server is reached, for this user's commands only: it holds the emulator's credentials."""
+        """Write where the server is reached, for this user's commands only: it holds the emulator's credentials.
+
+        The folder is made again where it was removed. Raises OSError.
+        """
+        self._make()
         temporary = self.path / f"{STATE}.new"
         said = {
             "pid": running.pid,
@@ -89,6 +91,12 @@ class DataFolder:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(said, file, indent=1)
         temporary.replace(self.path / STATE)
+
+    def _make(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        ignore = self.path / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
 
     def _taken(self) -> str:
         running = Running.read(self.path)

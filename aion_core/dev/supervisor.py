@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from aion_core.dev.messages import (
     EmulatorFailed,
     EmulatorReady,
     EmulatorTask,
+    Ending,
     Load,
     Loaded,
     LoadFailed,
@@ -30,10 +31,12 @@ from aion_core.dev.messages import (
     Stop,
 )
 from aion_core.dev.place import DataFolder, Running
+from aion_core.dev.worker_process import WorkerProcess, run_forkserver, workers_context
 from aion_core.errors import ConfigurationError
 from aion_core.template.names import Place
 
 PRELOADED = ("aion_core.dev.uncollected", "aion_core.dev.worker", "aion_core.dev.preloaded")
+_SIGHUP = getattr(signal, "SIGHUP", None)
 FRAMEWORKS = {"langgraph": "aion_core.agents.langgraph.agent", "adk": "aion_core.agents.adk.agent"}
 """Modules of each framework that a worker preloads."""
 
@@ -41,8 +44,12 @@ NOTICE_SECONDS = 1.0
 """After so long a start says what it does."""
 END_SECONDS, EMULATOR_END_SECONDS = 8.0, 15.0
 """Seconds that a worker gets to end, and the emulator to write its snapshot, before a kill."""
-RESTART_SECONDS = 1.0
-"""Seconds between a worker's death and the start of the next one."""
+RETIRE_SECONDS = 30.0
+"""Seconds for a worker with a successor to hand its turns on, once it has begun to."""
+RESTART_SECONDS, LONGEST_RESTART_SECONDS = 1.0, 30.0
+"""Seconds between a worker's death and the start of the next one: at first, and at most, since each failure doubles them."""
+SLOW_SECONDS = 10.0
+"""After so long the loading of edited code is reported."""
 
 
 @dataclass(frozen=True)
@@ -74,45 +81,15 @@ class DevServer:
         return bool(self.watched)
 
 
-@dataclass
-class _Worker:
-    """A worker's process, as the supervisor knows it."""
-
-    connection: Connection
-    why: str
-    """Name of the edited file; "" for the first worker."""
-    began: float = field(default_factory=time.monotonic)
-    process: Any = None
-    started: threading.Event = field(default_factory=threading.Event)
-    loaded: Loaded | None = None
-    kill_at: float = float("inf")
-
-    def say(self, message: object) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.send(message)
-
-    def kill(self) -> None:
-        """End the process at once; one that is not there yet ends when it finds nobody to talk to."""
-        if self.started.is_set() and self.process is not None:
-            with contextlib.suppress(OSError, AttributeError):
-                self.process.kill()
-        self.connection.close()
-
-    @property
-    def answers(self) -> set[str]:
-        """The agents that it has loaded."""
-        return set(self.loaded.agents) - set(self.loaded.failures) if self.loaded else set()
-
-
 class Supervisor:
     """Runs one development server, until it is told to stop."""
 
     def __init__(self, server: DevServer, listener: socket.socket) -> None:
         self._server, self._listener = server, listener
-        self._workers_context = _workers_context([*PRELOADED, *(FRAMEWORKS[name] for name in server.frameworks)])
-        self._current: _Worker | None = None
-        self._candidate: _Worker | None = None
-        self._retiring: list[_Worker] = []
+        self._workers_context = workers_context([*PRELOADED, *(FRAMEWORKS[name] for name in server.frameworks)])
+        self._current: WorkerProcess | None = None
+        self._candidate: WorkerProcess | None = None
+        self._retiring: list[WorkerProcess] = []
         self._emulator: tuple[Any, Connection] | None = None
         self._place: Place | None = None
         self._edited: set[str] = set()
@@ -124,6 +101,7 @@ class Supervisor:
         self._began = time.monotonic()
         self._notice = ""
         self._restart_at = float("inf")
+        self._restart_seconds = RESTART_SECONDS
         self._greeted = False
         self._watcher: Any = None
         self._warned: set[str] = set()
@@ -148,9 +126,7 @@ class Supervisor:
             if self._server.template is not None:
                 self._start_emulator(self._server.template)
             if self._workers_context.get_start_method() == "forkserver":
-                from multiprocessing.forkserver import ensure_running
-
-                ensure_running()
+                run_forkserver()
         self._begin("")
         if self._server.reloads:
             from aion_core.dev.watching import Watcher
@@ -170,33 +146,15 @@ class Supervisor:
     def _begin(self, why: str) -> None:
         """Start a worker; it loads the agents as soon as the emulator is there."""
         if self._candidate is not None:
-            self._candidate.kill()
-        ours, theirs = self._workers_context.Pipe()
-        started = _Worker(ours, why)
-        self._candidate = started
-
-        def start() -> None:
-            # It waits for the frameworks to be imported, the first time.
-            try:
-                process = self._workers_context.Process(
-                    target=processes.worker, args=(self._listener, theirs), name="worker"
-                )
-                process.start()
-                started.process = process
-            except Exception as error:
-                print(f"A worker cannot be started: {error}", file=sys.stderr)
-            finally:
-                theirs.close()
-                started.started.set()
-
-        threading.Thread(target=start, name="start", daemon=True).start()
+            self._kill(self._candidate)
+        self._candidate = started = WorkerProcess.start(self._workers_context, self._listener, why)
         if self._place is not None or self._server.template is None:
             self._load(started)
 
-    def _load(self, candidate: _Worker) -> None:
+    def _load(self, candidate: WorkerProcess) -> None:
         try:
             variables, warnings = self._server.variables()
-        except ConfigurationError as error:
+        except (ConfigurationError, OSError) as error:
             if self._current is None and not self._greeted:
                 raise
             self._refuse(candidate, [str(error)])
@@ -215,6 +173,7 @@ class Supervisor:
                 variables,
                 self._server.environment,
                 colour=coloured(),
+                receiver=candidate.name,
                 with_key=self._server.with_key and self._current is None,
             )
         )
@@ -240,8 +199,14 @@ class Supervisor:
         now = time.monotonic()
         for each in list(self._retiring):
             if now > each.kill_at:
-                each.kill()
                 self._retiring.remove(each)
+                self._kill(each)
+                print(
+                    f"{_now()}  The process of the old code did not end, and was killed: an agent blocks it. Its turns "
+                    "go on in the new code when their leases end.",
+                    file=sys.stderr,
+                    flush=True,
+                )
         with self._edits:
             edited, self._edited = self._edited, set()
         if edited:
@@ -252,7 +217,7 @@ class Supervisor:
             self._begin("")
         self._say_what_takes_long(now)
 
-    def _workers(self) -> list[_Worker]:
+    def _workers(self) -> list[WorkerProcess]:
         return [each for each in (self._current, self._candidate, *self._retiring) if each is not None]
 
     def _seconds(self) -> float | None:
@@ -260,6 +225,8 @@ class Supervisor:
         times = [self._restart_at, *(each.kill_at for each in self._retiring)]
         if not self._greeted:
             times.append(time.monotonic() + 0.5)
+        elif self._candidate is not None and not self._candidate.told_slow:
+            times.append(self._candidate.began + SLOW_SECONDS)
         first = min(times)
         return None if first == float("inf") else max(0.0, first - time.monotonic())
 
@@ -277,7 +244,7 @@ class Supervisor:
         except (EOFError, OSError) as error:
             raise ConfigurationError("The emulated AWS has ended: its process was killed.") from error
 
-    def _hear(self, each: _Worker) -> None:
+    def _hear(self, each: WorkerProcess) -> None:
         try:
             message = each.connection.recv()
         except (EOFError, OSError):
@@ -293,8 +260,11 @@ class Supervisor:
                 self._refuse(each, [reason])
             case Serving():
                 self._serves(each)
+            case Ending():
+                if each in self._retiring:
+                    each.kill_at = time.monotonic() + RETIRE_SECONDS
 
-    def _loaded(self, each: _Worker, loaded: Loaded) -> None:
+    def _loaded(self, each: WorkerProcess, loaded: Loaded) -> None:
         lost = sorted(set(loaded.failures) & self._current.answers) if self._current is not None else []
         if lost:
             self._refuse(each, [loaded.failures[agent_id] for agent_id in lost])
@@ -307,16 +277,16 @@ class Supervisor:
             return
         each.say(Serve())
 
-    def _refuse(self, each: _Worker, reasons: Iterable[str]) -> None:
+    def _refuse(self, each: WorkerProcess, reasons: Iterable[str]) -> None:
         """Go on with the code as it was."""
         for reason in reasons:
             print(f"{reason}\n", file=sys.stderr)
         after = f" after an edit of {each.why}" if each.why else ""
-        print(f"{_now()}  Not reloaded{after}. The server goes on with the code as it was.", file=sys.stderr)
-        each.kill()
         self._candidate = None
+        self._kill(each)
+        print(f"{_now()}  Not reloaded{after}. {self._what_follows()}", file=sys.stderr, flush=True)
 
-    def _serves(self, each: _Worker) -> None:
+    def _serves(self, each: WorkerProcess) -> None:
         old, self._current, self._candidate = self._current, each, None
         if old is not None:
             old.say(Stop(has_successor=True))
@@ -324,7 +294,8 @@ class Supervisor:
             self._retiring.append(old)
         assert each.loaded is not None  # noqa: S101  # it serves what it has loaded
         endpoint = self._place.endpoint if self._place is not None else ""
-        self._server.folder.announce(Running(os.getpid(), self._server.base_url, endpoint, each.loaded.environment))
+        self._restart_seconds = RESTART_SECONDS
+        self._announce(Running(os.getpid(), self._server.base_url, endpoint, each.loaded.environment))
         if not self._greeted:
             self._greeted = True
             print(self._server.greet(each.loaded, endpoint), flush=True)
@@ -335,30 +306,63 @@ class Supervisor:
             took = time.monotonic() - each.began
             print(f"{_now()}  Reloaded{after} ({took:.1f} s).", file=sys.stderr, flush=True)
 
-    def _ended(self, each: _Worker) -> None:
+    def _ended(self, each: WorkerProcess) -> None:
         """See to the end of a worker's process."""
-        each.connection.close()
         if each in self._retiring:
             self._retiring.remove(each)
+            self._kill(each)
             return
-        code = _exit_code(each)
+        code = each.exit_code()
+        self._kill(each)
         if each is self._candidate:
             self._candidate = None
             if self._current is None and not self._greeted:
                 raise ConfigurationError(f"The agents cannot be served: their process has ended ({code}).")
-            print(f"{_now()}  Not reloaded: the new code has ended its process ({code}).", file=sys.stderr)
+            print(
+                f"{_now()}  Not reloaded: the new code has ended its process ({code}). {self._what_follows()}",
+                file=sys.stderr,
+                flush=True,
+            )
             return
         self._current = None
-        print(f"{_now()}  The agents' process has ended ({code}). It is started again.", file=sys.stderr)
+        print(f"{_now()}  The agents' process has ended ({code}). It is started again.", file=sys.stderr, flush=True)
+        if self._candidate is None:
+            self._restart_at = time.monotonic() + self._restart_seconds
+
+    def _what_follows(self) -> str:
+        """Return what the server does after a candidate failed; without a worker, another one is started later."""
+        if self._current is not None:
+            return "The server goes on with the code as it was."
+        seconds, self._restart_seconds = self._restart_seconds, min(2 * self._restart_seconds, LONGEST_RESTART_SECONDS)
+        self._restart_at = time.monotonic() + seconds
+        return f"Nothing answers now: it is tried again in {seconds:.0f} s, and after an edit."
+
+    def _kill(self, each: WorkerProcess) -> None:
+        """End the worker, if it has not ended, and let others receive the messages that it had."""
+        each.kill()
         if self._emulator is not None:
             with contextlib.suppress(OSError):
-                self._emulator[1].send(ReleaseMessages())
-        if self._candidate is None:
-            self._restart_at = time.monotonic() + RESTART_SECONDS
+                self._emulator[1].send(ReleaseMessages(each.name))
+
+    def _announce(self, running: Running) -> None:
+        """Write where the server is reached; it serves without that as well."""
+        try:
+            self._server.folder.announce(running)
+        except OSError as error:
+            print(
+                f"{self._server.folder.path} cannot be written ({error.strerror}): other commands do not find this server.",
+                file=sys.stderr,
+            )
 
     # --- What is told ---
 
     def _say_what_takes_long(self, now: float) -> None:
+        slow = self._candidate
+        if self._greeted and slow is not None and not slow.told_slow and now >= slow.began + SLOW_SECONDS:
+            slow.told_slow = True
+            serves = "the old code serves" if self._current is not None else "nothing answers until then"
+            what = f"{slow.why} is" if slow.why else "The agents are"
+            print(f"{_now()}  {what} still being loaded ({SLOW_SECONDS:.0f} s); {serves}.", file=sys.stderr, flush=True)
         if self._greeted or self._code is not None or now - self._began < NOTICE_SECONDS:
             return
         if self._candidate is not None and self._candidate.loaded is not None:
@@ -389,7 +393,9 @@ class Supervisor:
             self._stops += 1
             self._wake_up()
 
-        before = {number: signal.signal(number, stop) for number in ENDING}
+        # nohup has SIGHUP ignored, and that stays.
+        heard = [number for number in ENDING if number != _SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, stop) for number in heard}
         try:
             yield
         finally:
@@ -406,7 +412,7 @@ class Supervisor:
         if self._watcher is not None:
             self._watcher.stop()
         if self._candidate is not None:
-            self._candidate.kill()
+            self._kill(self._candidate)
             self._candidate = None
         if self._current is not None:
             self._current.say(Stop(has_successor=False))
@@ -425,8 +431,9 @@ class Supervisor:
                         each.connection.recv()
                         continue
                     self._retiring.remove(each)
+                    self._kill(each)
         for each in self._retiring:
-            each.kill()
+            self._kill(each)
         if self._emulator is not None:
             process, connection = self._emulator
             connection.close()
@@ -441,15 +448,6 @@ def coloured() -> bool:
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _workers_context(preloaded: Sequence[str]) -> Any:
-    """Return how workers are started: forked from a process that has imported what they all need."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(preloaded))
-    return context
-
-
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
     """Let processes that start now ignore Ctrl-C, which reaches them too, from their first moment."""
@@ -461,18 +459,13 @@ def _interrupts_ignored() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _exit_code(each: _Worker) -> str:
-    each.started.wait(1)
-    if each.process is None:
-        return "it did not start"
-    each.process.join(2)
-    code = each.process.exitcode
-    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-
-
 def _shown(paths: Iterable[str]) -> str:
     """Return the names of edited files, relative to here."""
-    names = sorted({os.path.relpath(path) for path in paths}, key=len)
+    try:
+        names = sorted({os.path.relpath(path) for path in paths}, key=len)
+    except OSError:
+        # The folder from which the server was started is gone.
+        names = sorted(set(paths), key=len)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from aion_core.dev import lines
-from aion_core.dev.messages import ENDING, Load, Loaded, LoadFailed, Serve, Serving, Stop
+from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
 from aion_core.errors import AionError, ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -26,10 +26,13 @@ logger = logging.getLogger(__name__)
 TURN_GRACE, STREAM_GRACE = 0.5, 1.5
 """Seconds for a turn to reach a step boundary, and for a stream to receive the end of its turn from a successor."""
 
-HANDOFF_SECONDS = 3.0
-"""Seconds for turns to be handed off."""
+LEAVE_SECONDS = 1.0
+"""Seconds for a stream to end by itself after that; then it is ended where it is."""
 
-CUT_SECONDS = 5
+HANDOFF_SECONDS, HANDOFF_SECONDS_BESIDE_SUCCESSOR = 3.0, 10.0
+"""Seconds for turns to be handed off. Beside a successor nobody waits for this process, and it may have many."""
+
+CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
 """Seconds from the stop request until a worker cancels whatever still runs."""
 
 
@@ -37,8 +40,13 @@ def main(listener: socket.socket, connection: Connection) -> None:
     """Serve on the listener what the supervisor says; exits with the process."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
+    _own_group()
+    _keep_from_children(listener, connection)
     try:
         _Worker(listener, connection).run()
+    except KeyboardInterrupt:
+        # An agent has set the signal's default handler.
+        os._exit(130)
     except BaseException:
         logging.getLogger(__name__).critical("The development server has failed.", exc_info=True)
         sys.stderr.flush()
@@ -47,6 +55,27 @@ def main(listener: socket.socket, connection: Connection) -> None:
     sys.stderr.flush()
     # A thread of an agent's, or a synchronous node, is not waited for.
     os._exit(0)
+
+
+def _own_group() -> None:
+    """Make this process the leader of a group, which its own children join: the supervisor kills all of them."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
+        # A terminal may stop whoever writes to it from such a group.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+
+
+def _keep_from_children(*held: socket.socket | Connection) -> None:
+    """Close these in each child that an agent forks, which would hold the port and hide this process's end."""
+    if not hasattr(os, "register_at_fork"):
+        return
+
+    def close() -> None:
+        for each in held:
+            with contextlib.suppress(OSError):
+                each.close()
+
+    os.register_at_fork(after_in_child=close)
 
 
 @dataclass
@@ -67,6 +96,9 @@ class _Orders:
                         self.serve.set()
                         self.stop.set_result(stop)
         except (EOFError, OSError):
+            if hasattr(os, "killpg"):
+                # With the children of agents, for which nobody else cares now.
+                os.killpg(0, signal.SIGKILL)
             os._exit(1)
 
 
@@ -103,7 +135,7 @@ class _Worker:
         if task.template is not None and task.place is not None:
             from aion_core.local.stack import LocalStack
 
-            self._stack = LocalStack.at(task.template, task.place)
+            self._stack = LocalStack.at(task.template, task.place, receiver=task.receiver)
             # It may name a profile that is not on this machine, which boto3 would not forgive.
             os.environ.pop("AWS_PROFILE", None)
             os.environ.update(self._stack.environment("ApiFunction"))
@@ -148,9 +180,13 @@ class _Worker:
         self._answer_turns = task_function_on(loop, ends)
         loop.set_exception_handler(_log_unhandled)
         inner = LoopbackOnly(app)
+        streams_end = asyncio.Event()
 
         async def with_end(scope: Any, receive: Any, send: Any) -> None:
-            await inner(scope if scope["type"] == "lifespan" else {**scope, TIME_UP: ends}, receive, send)
+            if scope["type"] == "lifespan":
+                await inner(scope, receive, send)
+            else:
+                await inner({**scope, TIME_UP: ends}, _leaving(receive, streams_end), send)
 
         worker = self
 
@@ -181,18 +217,48 @@ class _Worker:
         if not serving.done():
             # uvicorn's errors about cancelled streams are expected here.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            # The supervisor kills a worker that does not say this: its event loop is blocked.
+            self._connection.send(Ending())
             for poller in self._pollers:
                 poller.stop()
+            successor = stopped.result().has_successor
+            server.config.timeout_graceful_shutdown = CUT_SECONDS_BESIDE_SUCCESSOR if successor else CUT_SECONDS
             server.should_exit = True
             ends.now.set()
-            successor = stopped.result().has_successor
-            loop.call_later(TURN_GRACE + (STREAM_GRACE if successor else 0.0), ends.leave.set)
+            leave = TURN_GRACE + (STREAM_GRACE if successor else 0.0)
+            loop.call_later(leave, ends.leave.set)
+            loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
         await serving
         if self._stack is not None:
-            deadline = time.monotonic() + HANDOFF_SECONDS
+            beside = stopped.done() and stopped.result().has_successor
+            deadline = time.monotonic() + (HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS)
             for poller in self._pollers:
                 # Its turns end on this loop.
                 await asyncio.to_thread(poller.join, deadline, polls=False)
+
+
+def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> Callable[[], Awaitable[Any]]:
+    """Return a `receive` that reports a disconnect once `leaving` is set: a stream then ends, and is not cut.
+
+    The request itself is received as it comes.
+    """
+    whole = False
+
+    async def receive_or_leave() -> Any:
+        nonlocal whole
+        if not whole:
+            message = await receive()
+            whole = not message.get("more_body")
+            return message
+        waiting = [asyncio.ensure_future(receive()), asyncio.ensure_future(leaving.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            return waiting[0].result() if waiting[0].done() else {"type": "http.disconnect"}
+        finally:
+            for each in waiting:
+                each.cancel()
+
+    return receive_or_leave
 
 
 def _load_agent(agent: Any) -> str | None:

@@ -20,6 +20,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import ThreadedWSGIServer
 from werkzeug.test import run_wsgi_app
 
+from aion_core.local.region import RECEIVER
 from aion_core.local.region import REGION as REGION
 from aion_core.local.region import EmulatorError as EmulatorError
 from aion_core.local.transactions import keep_only_what_is_touched
@@ -102,13 +103,18 @@ class Emulator:
         with self._gate.locked():
             yield
 
-    def release_messages(self) -> None:
-        """Make the messages visible again that were received and not deleted: those who received them are gone."""
+    def release_messages(self, receiver: str | None = None) -> None:
+        """Make the messages visible again that were received and not deleted: those who received them are gone.
+
+        With `receiver` only those of that one (see `stack.client_of`), who receives nothing from now on.
+        """
         with self.held():
+            theirs = None if receiver is None else self._gate.dismiss(receiver)
             for queues in get_backend("sqs")[self.account].values():
                 for queue in queues.queues.values():
                     for message in queue.pending_messages:
-                        message.visible_at = 0.0
+                        if theirs is None or message.receipt_handle in theirs:
+                            message.visible_at = 0.0
         self._gate.wake_polls()
 
     @contextmanager
@@ -158,6 +164,8 @@ class _Gate:
         self._sqs = Condition()
         self._others = Lock()
         self._polls_wait = True
+        self._receivers: dict[str, str] = {}
+        self._dismissed: set[str] = set()
         self.writes = 0
         self.waiting = 0
 
@@ -178,6 +186,8 @@ class _Gate:
         if target.startswith("AmazonSQS"):
             with self._sqs:
                 response = self._app(environ, start_response)
+                if target == "AmazonSQS.DeleteMessage":
+                    self._receivers.pop(_receipt(body), None)
                 self._sqs.notify_all()
             return response
         with self._others:
@@ -188,6 +198,14 @@ class _Gate:
         """Let no request in while this lasts."""
         with self._others, self._sqs:
             yield
+
+    def dismiss(self, receiver: str) -> set[str]:
+        """Give this receiver no more messages, and return the receipt handles of what it has; call it while locked."""
+        self._dismissed.add(receiver)
+        handles = {handle for handle, name in self._receivers.items() if name == receiver}
+        for handle in handles:
+            del self._receivers[handle]
+        return handles
 
     def wake_polls(self) -> None:
         """Let polls that wait look for messages again."""
@@ -208,9 +226,11 @@ class _Gate:
         body = json.dumps({**request, "WaitTimeSeconds": 0}).encode()
         environ["CONTENT_LENGTH"] = str(len(body))
         end = time.monotonic() + wait
+        named = RECEIVER.search(environ.get("HTTP_USER_AGENT", ""))
+        receiver = named[1] if named else ""
         with self._sqs:
             while True:
-                if _hung_up(environ):
+                if _hung_up(environ) or receiver in self._dismissed:
                     # Its process has died: a message that it got would be hidden from others until its timeout.
                     start_response("400 Bad Request", [("Content-Type", "text/plain")])
                     return [b""]
@@ -218,7 +238,10 @@ class _Gate:
                 chunks, status, headers = run_wsgi_app(self._app, attempt, buffered=True)
                 answer = b"".join(chunks)
                 # An error is an answer too, which waiting will not change.
-                is_empty = status.startswith("200") and not json.loads(answer).get("Messages")
+                messages = json.loads(answer).get("Messages") or [] if status.startswith("200") else []
+                is_empty = status.startswith("200") and not messages
+                if receiver:
+                    self._receivers.update((message["ReceiptHandle"], receiver) for message in messages)
                 remaining = end - time.monotonic()
                 self.writes += not is_empty
                 if not is_empty or not self._polls_wait or remaining <= 0:
@@ -237,6 +260,14 @@ def _only_reads(environ: "WSGIEnvironment", target: str) -> bool:
     if not target:
         return environ.get("REQUEST_METHOD") in ("GET", "HEAD")
     return target.rpartition(".")[2].startswith(_READS)
+
+
+def _receipt(body: bytes) -> str:
+    """Return the receipt handle of a request; "" where it has none."""
+    try:
+        return str(json.loads(body)["ReceiptHandle"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _hung_up(environ: "WSGIEnvironment") -> bool:

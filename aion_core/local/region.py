@@ -1,6 +1,12 @@
-"""Region of the local AWS, and the error of an emulator that cannot serve: known without importing moto."""
+"""Region of the local AWS, names of receivers, and an emulator's error: known without importing moto."""
+
+import re
 
 REGION = "us-east-1"
+
+RECEIVER_PREFIX = "aion-receiver/"
+"""What a client's User-Agent says before the name of the process that receives messages."""
+RECEIVER = re.compile(rf"\b{RECEIVER_PREFIX}(\w+)")
 
 
 class EmulatorError(Exception):

@@ -58,7 +58,12 @@ class SnapshotFile:
         magic, header, digest, body = _split(content)
         if magic != _MAGIC.strip() or hashlib.sha256(body).hexdigest().encode() != digest:
             raise Unusable("it is broken")
-        written = json.loads(header)
+        try:
+            written = json.loads(header)
+        except ValueError as error:
+            raise Unusable("it is broken") from error
+        if not isinstance(written, dict):
+            raise Unusable("it is broken")
         if written != self._header:
             raise Unusable(_difference(written, self._header))
         try:
@@ -77,6 +82,8 @@ class SnapshotFile:
         digest = hashlib.sha256(body).hexdigest().encode()
         content = b"\n".join([_MAGIC.strip(), json.dumps(self._header).encode(), digest, body])
         temporary = self._path.with_name(f"{self._path.name}.new")
+        # Somebody may have removed the folder since.
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

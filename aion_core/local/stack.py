@@ -25,7 +25,7 @@ from botocore.config import Config
 
 from aion_core.local import resources
 from aion_core.local.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
-from aion_core.local.region import REGION, EmulatorError
+from aion_core.local.region import RECEIVER_PREFIX, REGION, EmulatorError
 from aion_core.template.reader import FUNCTION, Place, Template, TemplateError
 
 if TYPE_CHECKING:
@@ -47,8 +47,11 @@ _session = botocore.session.Session({"profile": (None, None, None, None)})
 _creating_a_client = Lock()
 
 
-def client_of(service: str, endpoint: str) -> Any:
-    """Return a client of what answers there as AWS would, whatever this machine's AWS settings say."""
+def client_of(service: str, endpoint: str, *, receiver: str = "") -> Any:
+    """Return a client of what answers there as AWS would, whatever this machine's AWS settings say.
+
+    `receiver` is the name by which the emulator can release the messages that the client has received.
+    """
     with _creating_a_client:
         return _session.create_client(
             service,
@@ -56,16 +59,21 @@ def client_of(service: str, endpoint: str) -> Any:
             endpoint_url=endpoint,
             aws_access_key_id=SETTINGS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=SETTINGS["AWS_SECRET_ACCESS_KEY"],
-            config=Config(proxies={}, max_pool_connections=50, s3={"addressing_style": "path"}),
+            config=Config(
+                proxies={},
+                max_pool_connections=50,
+                s3={"addressing_style": "path"},
+                user_agent_extra=f"{RECEIVER_PREFIX}{receiver}" if receiver else None,
+            ),
         )
 
 
 class LocalStack:
     """A template's resources in an emulator, from `start` to `stop`; a context manager."""
 
-    def __init__(self, emulator: "Emulator | None", template: Template) -> None:
+    def __init__(self, emulator: "Emulator | None", template: Template, *, receiver: str = "") -> None:
         """Without an `emulator`, that of the template's place is in another process."""
-        self._emulator = emulator
+        self._emulator, self._receiver = emulator, receiver
         self._pollers: list[Poller] = []
         self.template = template
 
@@ -99,9 +107,12 @@ class LocalStack:
         return stack
 
     @classmethod
-    def at(cls, template: str | Path, place: Place) -> Self:
-        """Return the stack whose resources another process has made at this place."""
-        return cls(None, Template(Path(template).resolve(), place))
+    def at(cls, template: str | Path, place: Place, *, receiver: str = "") -> Self:
+        """Return the stack whose resources another process has made at this place.
+
+        `receiver` names this process in what it receives from queues, for `Emulator.release_messages`.
+        """
+        return cls(None, Template(Path(template).resolve(), place), receiver=receiver)
 
     @property
     def endpoint(self) -> str:
@@ -131,7 +142,7 @@ class LocalStack:
 
     def client(self, service: str) -> Any:
         """Return a client of this stack's DynamoDB, SQS or S3."""
-        return client_of(service, self.endpoint)
+        return client_of(service, self.endpoint, receiver=self._receiver)
 
     def poll(
         self,

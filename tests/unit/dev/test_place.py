@@ -1,6 +1,7 @@
 """The folder `.aion`, and how commands find the server that runs there."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,3 +61,22 @@ def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="cannot be written"):
         DataFolder(tmp_path / "file" / ".aion").taken().__enter__()
+
+
+def test_removed_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = DataFolder(tmp_path / ".aion")
+    running = Running(os.getpid(), "http://127.0.0.1:8000")
+    with folder.taken():
+        shutil.rmtree(folder.path)
+        folder.announce(running)
+        assert find_running() == running
+        assert (folder.path / ".gitignore").read_text() == "*\n"
+
+
+def test_file_that_is_a_folder_is_left(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    (tmp_path / "dev.json").mkdir()
+    with folder.taken(), pytest.raises(OSError):
+        folder.announce(Running(os.getpid(), "http://127.0.0.1:8000"))
+    assert (tmp_path / "dev.json").is_dir()

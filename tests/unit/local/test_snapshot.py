@@ -1,14 +1,17 @@
 """Snapshots of the emulator: what they bring back, and which are refused."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from aion_core.local.emulator import Emulator
 from aion_core.local.snapshot import SnapshotFile, Unusable
-from aion_core.local.stack import LocalStack
+from aion_core.local.stack import LocalStack, client_of
 
 ITEM = {"pk": {"S": "a"}, "sk": {"S": "b"}, "bytes": {"B": b"\0\1"}}
 KEY = {"pk": ITEM["pk"], "sk": ITEM["sk"]}
@@ -116,7 +119,6 @@ def test_torn_snapshot_is_refused(tmp_path: Path, length: int) -> None:
 def test_message_is_not_lost_to_a_caller_that_hung_up(tmp_path: Path) -> None:
     """A worker that was killed in a long poll would hide a message until its timeout."""
     import socket
-    import time
 
     with stack_of(tmp_path / "state", "900000000005") as stack:
         queue, sqs = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"], stack.client("sqs")
@@ -153,3 +155,57 @@ def test_emulator_is_held_while_it_is_read(tmp_path: Path) -> None:
         put.join()
         assert isinstance(emulator, Emulator)
         assert stack.client("dynamodb").get_item(TableName=table, Key=KEY)["Item"] == ITEM
+
+
+@pytest.mark.parametrize("header", [b"{rubbish", b"[]", b"1", b"\xff\xfe", b""])
+def test_broken_header_is_refused(tmp_path: Path, header: bytes) -> None:
+    path = tmp_path / "state"
+    with stack_of(path, "900000000006") as stack:
+        write(stack, path)
+        magic, _, rest = path.read_bytes().split(b"\n", 2)
+        path.write_bytes(b"\n".join([magic, header, rest]))
+        with pytest.raises(Unusable, match="broken"):
+            SnapshotFile(path, stack.template).restore(stack.emulator)
+
+
+def test_removed_folder_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "gone" / "state"
+    with stack_of(path, "900000000007") as stack:
+        write(stack, path)
+    assert path.is_file()
+
+
+def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
+    with stack_of(tmp_path / "state", "900000000008") as stack:
+        queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
+        ended, living = (client_of("sqs", stack.endpoint, receiver=name) for name in ("ended", "living"))
+        for body in ("a", "b"):
+            stack.client("sqs").send_message(QueueUrl=queue, MessageBody=body)
+        (first,) = ended.receive_message(QueueUrl=queue, MaxNumberOfMessages=1)["Messages"]
+        (second,) = living.receive_message(QueueUrl=queue, MaxNumberOfMessages=1)["Messages"]
+        stack.emulator.release_messages("ended")
+        again = living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
+        assert [message["MessageId"] for message in again] == [first["MessageId"]]
+        assert second["MessageId"] != first["MessageId"]
+        # Of what the ended one had, the living one has it now.
+        stack.emulator.release_messages("ended")
+        assert "Messages" not in living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+        stack.client("sqs").send_message(QueueUrl=queue, MessageBody="c")
+        with pytest.raises(ClientError):
+            ended.receive_message(QueueUrl=queue)
+        assert living.receive_message(QueueUrl=queue)["Messages"][0]["Body"] == "c"
+
+
+def test_released_receivers_poll_gets_nothing(tmp_path: Path) -> None:
+    """Its process may have died a moment ago with a poll that waits."""
+    with stack_of(tmp_path / "state", "900000000009") as stack, ThreadPoolExecutor() as threads:
+        queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
+        ended = client_of("sqs", stack.endpoint, receiver="ended")
+        poll = threads.submit(ended.receive_message, QueueUrl=queue, WaitTimeSeconds=20)
+        while stack.emulator.polls_waiting == 0:
+            time.sleep(0.01)
+        stack.emulator.release_messages("ended")
+        with pytest.raises(ClientError):
+            poll.result()
+        stack.client("sqs").send_message(QueueUrl=queue, MessageBody="x")
+        assert stack.client("sqs").receive_message(QueueUrl=queue)["Messages"][0]["Body"] == "x"
