@@ -377,7 +377,7 @@ UNBUILDABLE = {
         {"pyproject.toml": b"[tool.poetry]\nname = 'x'\n"},
         "pyproject.toml has its dependencies in [tool.poetry]",
     ),
-    "no text": ({"requirements.txt": b"caf\xe9\n"}, "is no UTF-8 text"),
+    "no text": ({"requirements.txt": b"caf\xe9\n"}, "is not UTF-8"),
     "no TOML": ({"pyproject.toml": b"[project\n"}, "is not TOML"),
     "old lock": (
         {
