@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,13 +129,15 @@ def test_adk_agent_without_another_package_is_one(tmp_path: Path, monkeypatch: p
 
 
 def given(section: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters that the section's commands give."""
+    """Yield the parameters that the section's commands give, and those that it writes into samconfig.toml."""
     for block in blocks(section, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
-            if words[:2] == ["sam", "deploy"]:
-                assert words[2] == "--parameter-overrides"
-                yield from (tuple(word.split("=", 1)) for word in words[3:])  # type: ignore[misc]
+            if words[:2] == ["aion", "deploy"]:
+                assert set(words[2::2]) <= {"--parameter"}
+                yield from (tuple(word.split("=", 1)) for word in words[3::2])  # type: ignore[misc]
+    for block in blocks(section, "toml"):
+        yield from (tuple(word.split("=", 1)) for word in tomllib.loads(block)["parameter_overrides"])  # type: ignore[misc]
 
 
 def test_parameters_of_guide_are_taken() -> None:
@@ -154,9 +157,11 @@ def test_parameters_of_guide_are_taken() -> None:
 @pytest.mark.parametrize("section", ["OpenAI", "Anthropic", "Gemini with an API key"])
 def test_parameter_is_the_arn_of_the_declared_secret(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
-    asked = template_parameters(found, REGION, ACCOUNT)["AgentSecrets"]
-    assert ("AgentSecrets", asked) in list(given(section))
     (source,) = found.secrets.values()
+    asked = template_parameters(found, REGION, ACCOUNT)["AgentSecrets"]
+    assert asked == f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:{source.name}-??????"
+    if section == "OpenAI":
+        assert ("AgentSecrets", asked) in list(given(section))
     assert f"aws secretsmanager create-secret --name {source.name} " in SECTIONS[section]
 
 
@@ -165,7 +170,7 @@ def test_parameter_store_is_the_other_place(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(json.dumps({"aion": {"secrets": dict([named]), "agents": {"a": {"path": "a.py"}}}}))
     asked = template_parameters(read_declared(file), REGION, ACCOUNT)["AgentSecrets"]
-    assert ("AgentSecrets", asked) in list(given("OpenAI"))
+    assert asked == f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter{named[1].removeprefix('ssm:')}"
     assert f"--name {named[1].removeprefix('ssm:')} " in SECTIONS["OpenAI"]
 
 
