@@ -145,8 +145,9 @@ class TaskRunner:
                 end = asyncio.create_task(self._time_ends(turn, time_up))
                 try:
                     await asyncio.wait({work, lost, end}, return_when=asyncio.FIRST_COMPLETED)
-                    if turn.releasing:
-                        # It is this very turn that gives the lease back, and the beat has seen it gone.
+                    if turn.releasing or turn.over:
+                        # It is this very turn that gives the lease back, and the beat has seen it gone; or it is being
+                        # handed on, slowly: cut between its record and its bell it would wait for the sweep.
                         await asyncio.wait({work})
                 finally:
                     lost.cancel()

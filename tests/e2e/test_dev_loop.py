@@ -1,10 +1,13 @@
 """`aion dev` while an author works: edits, failures, restarts, what is left when it ends."""
 
 import asyncio
+import hashlib
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -233,9 +237,11 @@ def test_ctrl_c_during_a_stream_ends_it_cleanly(server: Server, project: Path) -
 
 
 def test_nothing_outlives_a_killed_supervisor(server: Server) -> None:
+    worker = worker_of(server)
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
     assert gone(server.process.pid)
+    assert ended(worker)
 
 
 def test_state_survives_a_restart_until_it_is_forgotten(project: Path) -> None:
@@ -355,3 +361,183 @@ async def test_many_sends_at_once_are_all_answered(count: int) -> None:
         told = "".join(server.printed)
         assert "ERROR" not in told
         assert "lease could not be" not in told
+
+
+def worker_of(server: Server) -> int:
+    return int(text_of(ask(server)).split()[-1])
+
+
+def listens(server: Server) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", urlsplit(server.url).port)) == 0
+
+
+def ended(process: int) -> bool:
+    """Whether the process is gone, or will be in a moment."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_streams_of_several_edits_all_complete(server: Server, project: Path) -> None:
+    """Turns are handed on from worker to worker, and none waits for the sweep."""
+    streams = [Streaming(server, "wait") for _ in range(20)]
+    until(lambda: all(stream.task_id for stream in streams), server)
+    for number in range(3):
+        edit(project, 'VERSION = "', 'VERSION = "x')
+        until(lambda count=number: "".join(server.printed).count("Reloaded after") > count, server)
+    (project / "seen" / "go").touch()
+    for stream in streams:
+        stream.join()
+    assert [stream.error for stream in streams if stream.error] == [], "streams end, and are not cut"
+
+    def state(stream: Streaming) -> Any:
+        return get(server, stream.task_id)["result"]["status"]["state"]
+
+    until(lambda: {state(stream) for stream in streams} == {"TASK_STATE_COMPLETED"}, server)
+    assert " cut" not in "".join(server.printed)
+
+
+def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
+    block = '    if VERSION == "first":\n        import time\n        time.sleep(600)\n'
+    edit(project, "    while", f"{block}    while")
+    folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "10"}
+    with serving(dev(project), **folder) as server:
+        stream = Streaming(server, "hello")
+        until(lambda: "wait" in notes(project), server)
+        edit(project, '"first"\nHERE', '"second"\nHERE')
+        until(lambda: printed(server, "did not end, and was killed"), server)
+        until(lambda: notes(project).count("wait") == 2, server)
+        stream.join()
+
+        def done() -> bool:
+            return get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+        until(done, server)
+
+
+def test_dead_worker_is_replaced_after_a_failed_edit(server: Server, project: Path) -> None:
+    worker = worker_of(server)
+    whole = (project / "agent.py").read_text()
+    hang = "from pathlib import Path\nimport os, time\nPath(__file__).with_name('seen').joinpath('began').touch()\n"
+    hang += "while not Path(__file__).with_name('seen').joinpath('die').exists(): time.sleep(0.02)\nos._exit(3)\n"
+    (project / "agent.py").write_text(hang)
+    until((project / "seen" / "began").exists, server)
+    until(lambda: printed(server, "agent.py is still being loaded (10 s); the old code serves."), server)
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: printed(server, "The agents' process has ended (signal 9)."), server)
+    (project / "seen" / "die").touch()
+    until(
+        lambda: printed(server, "ended its process (exit code 3). Nothing answers now: it is tried again in 1 s"),
+        server,
+    )
+    until(lambda: printed(server, "it is tried again in 2 s"), server)
+    (project / "agent.py").write_text(whole)
+    until(lambda: printed(server, "Reloaded after an edit of"), server)
+    assert worker_of(server) != worker
+
+
+def test_forked_children_end_with_their_worker(server: Server, project: Path) -> None:
+    pool = (
+        "import multiprocessing, time\nfrom pathlib import Path\n"
+        "def idle(place):\n    Path(place).write_text(str(os.getpid()))\n    time.sleep(600)\n"
+        "child = multiprocessing.get_context('fork').Process(target=idle, args=[str(HERE / 'child')])\nchild.start()\n"
+    )
+    file, child = project / "agent.py", project / "seen" / "child"
+    file.write_text(file.read_text() + pool)
+    until(lambda: child.exists() and child.read_text(), server)
+    first = int(child.read_text())
+    until(lambda: printed(server, "Reloaded after an edit of"), server)
+    child.unlink()
+    edit(project, '"first"', '"second"')
+    until(lambda: child.exists() and child.read_text(), server)
+    assert ended(first)
+    until(lambda: "".join(server.printed).count("Reloaded after") == 2, server)
+    descriptors = {os.readlink(each) for each in Path(f"/proc/{child.read_text()}/fd").iterdir() if each.is_symlink()}
+    listener = f"socket:[{inode_of(urlsplit(server.url).port or 0)}]"
+    assert listener not in descriptors, "a child must not hold the port"
+    assert server.stop() == 0
+    assert ended(int(child.read_text()))
+    assert not listens(server)
+
+
+def inode_of(port: int) -> str:
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and fields[1].endswith(f":{port:04X}"):
+            return fields[9]
+    raise AssertionError(f"nothing listens on {port}")
+
+
+def test_removed_data_folder_is_made_again(server: Server, project: Path) -> None:
+    shutil.rmtree(project / ".aion")
+    edit(project, '"first"', '"second"')
+    until(lambda: printed(server, "Reloaded after an edit of"), server)
+    assert text_of(ask(server)).startswith("second ")
+    assert (project / ".aion" / "dev.json").is_file()
+    assert server.stop() == 0
+    assert "Traceback" not in "".join(server.printed)
+
+
+def test_removed_project_does_not_end_the_server(project: Path) -> None:
+    folder = project.parent / "state"
+    with serving(dev(project), AION_DATA_DIR=str(folder)) as server:
+        (project / "aion.yaml").unlink()
+        (project / "agent.py").unlink()
+        until(lambda: printed(server, "The server goes on with the code as it was."), server)
+        shutil.rmtree(project)
+        assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=PATIENCE).status_code == 200
+        assert server.stop() == 0
+        assert "Traceback" not in "".join(server.printed)
+
+
+def test_broken_state_header_is_set_aside(project: Path) -> None:
+    folder = {"AION_DATA_DIR": str(project / ".aion")}
+    (project / ".aion").mkdir()
+    (project / ".aion" / "state").write_bytes(
+        b"aion snapshot\n{rubbish\n" + hashlib.sha256(b"x").hexdigest().encode() + b"\nx"
+    )
+    with serving(dev(project), **folder) as server:
+        assert printed(server, "is not used: it is broken. It is now")
+        assert "Traceback" not in "".join(server.printed)
+
+
+def test_agent_with_default_sigint_ends_quietly(server: Server, project: Path) -> None:
+    edit(
+        project,
+        'VERSION = "first"',
+        'import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nVERSION = "second"',
+    )
+    until(lambda: printed(server, "Reloaded after an edit of"), server)
+    assert server.stop() == 0
+    told = "".join(server.printed)
+    assert "CRITICAL" not in told
+    assert "Traceback" not in told
+
+
+def test_ignored_hangup_stays_ignored(project: Path, tmp_path: Path) -> None:
+    command = ["nohup", *dev(project)]
+    with serving(command, AION_DATA_DIR=str(tmp_path / "state")) as server:
+        os.kill(server.process.pid, signal.SIGHUP)
+        assert text_of(ask(server)).startswith("first ")
+        edit(project, '"first"', '"second"')
+        until(lambda: text_of(ask(server)).startswith("second "), server)
+        assert server.stop() == 0
+
+
+def test_strange_folders_are_served_from(project: Path, tmp_path: Path) -> None:
+    """A long TMPDIR, in which a socket's name would be too long, and a dev.json that is a folder."""
+    long = tmp_path / ("x" * 130)
+    long.mkdir()
+    state = tmp_path / "state"
+    (state / "dev.json").mkdir(parents=True)
+    with serving(dev(project), AION_DATA_DIR=str(state), TMPDIR=str(long)) as server:
+        assert printed(server, "cannot be written")
+        assert text_of(ask(server)).startswith("first ")
+        assert server.stop() == 0
+        assert "Traceback" not in "".join(server.printed)
