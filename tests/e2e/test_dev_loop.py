@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -367,6 +368,10 @@ def worker_of(server: Server) -> int:
     return int(text_of(ask(server)).split()[-1])
 
 
+def reloaded_since(server: Server, before: int) -> bool:
+    return "".join(server.printed).count("Reloaded after") > before
+
+
 def listens(server: Server) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", urlsplit(server.url).port)) == 0
@@ -388,9 +393,10 @@ def test_streams_of_several_edits_all_complete(server: Server, project: Path) ->
     """Turns are handed on from worker to worker, and none waits for the sweep."""
     streams = [Streaming(server, "wait") for _ in range(20)]
     until(lambda: all(stream.task_id for stream in streams), server)
-    for number in range(3):
+    for _ in range(3):
+        before = "".join(server.printed).count("Reloaded after")
         edit(project, 'VERSION = "', 'VERSION = "x')
-        until(lambda count=number: "".join(server.printed).count("Reloaded after") > count, server)
+        until(partial(reloaded_since, server, before), server)
     (project / "seen" / "go").touch()
     for stream in streams:
         stream.join()
@@ -416,7 +422,7 @@ def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
         stream.join()
 
         def done() -> bool:
-            return get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED"
+            return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
         until(done, server)
 
