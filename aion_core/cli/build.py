@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aion_core.agents.discovery import project_above
+from aion_core.dev.place import FOLDER, make_ignored
 from aion_core.errors import ConfigurationError
 
 
@@ -77,7 +78,8 @@ def build(
             if target is not None:
                 shutil.copytree(built.code, target, dirs_exist_ok=True)
             else:
-                _ignored_by_git(zips)
+                if zips.parts[0] == FOLDER:
+                    make_ignored(Path(FOLDER))
                 zips.mkdir(parents=True, exist_ok=True)
                 archive = zips / f"{function}.zip"
                 shutil.copy(built.zip(), archive)
@@ -88,12 +90,3 @@ def build(
     except (BuildError, OSError, TemplateError, UvMissing) as error:
         click.echo(f"aion build: {error}", err=True)
         sys.exit(1)
-
-
-def _ignored_by_git(zips: Path) -> None:
-    """Let git ignore .aion, where the zips are put there."""
-    if zips.parts[0] == ".aion":
-        Path(".aion").mkdir(exist_ok=True)
-        ignore = Path(".aion", ".gitignore")
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")

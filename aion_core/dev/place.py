@@ -49,6 +49,14 @@ def find_running() -> Running | None:
     return next(filter(None, (Running.read(folder / FOLDER) for folder in (here, *here.parents))), None)
 
 
+def make_ignored(folder: Path) -> None:
+    """Make the folder where it is missing, with a .gitignore that keeps all of it out of git; raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+
+
 class DataFolder:
     """A folder that one development server has at a time, from `taken` on until the block ends."""
 
@@ -59,7 +67,7 @@ class DataFolder:
     def taken(self) -> Iterator[None]:
         """Make the folder and hold its lock; raises ConfigurationError where another server has it."""
         try:
-            self._make()
+            make_ignored(self.path)
             lock = (self.path / _LOCK).open("w")
         except OSError as error:
             raise ConfigurationError(
@@ -79,7 +87,7 @@ class DataFolder:
 
         The folder is made again where it was removed. Raises OSError.
         """
-        self._make()
+        make_ignored(self.path)
         temporary = self.path / f"{STATE}.new"
         said = {
             "pid": running.pid,
@@ -91,12 +99,6 @@ class DataFolder:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(said, file, indent=1)
         temporary.replace(self.path / STATE)
-
-    def _make(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        ignore = self.path / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
 
     def _taken(self) -> str:
         running = Running.read(self.path)

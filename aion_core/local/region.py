@@ -5,7 +5,7 @@ import re
 REGION = "us-east-1"
 
 RECEIVER_PREFIX = "aion-receiver/"
-"""What a client's User-Agent says before the name of the process that receives messages."""
+"""Prefix in a client's User-Agent; the name of the receiving process follows."""
 RECEIVER = re.compile(rf"\b{RECEIVER_PREFIX}(\w+)")
 
 

@@ -1,6 +1,7 @@
 """Requirements of a function's package: aion's own extras and the project's dependencies, at locked versions, with hashes."""
 
 import hashlib
+import os
 import re
 import shutil
 import sys
@@ -136,15 +137,16 @@ def resolved(
     # Without a lock the newest version of something may be another one tomorrow.
     is_certain = not project or project.lock is not None or not (project.sources or project.lines)
     if is_certain and kept.is_file():
-        return kept.read_text(encoding="utf-8")
-    text = _compiled(inputs, sources, pins, without, architecture, python, folder)
-    text = "\n".join(_with_local(text, folder))
-    if is_certain:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{id(text)}.part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(kept)
-    return text
+        text = kept.read_text(encoding="utf-8")
+    else:
+        text = _compiled(inputs, sources, pins, without, architecture, python, folder)
+        if is_certain:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            part = kept.with_suffix(f".{os.getpid()}.part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(kept)
+    # Not cached: the code of a folder may change without the lock.
+    return "\n".join(_with_local(text, folder))
 
 
 def required_by(extra: str) -> list[str]:

@@ -15,7 +15,7 @@ class Tool:
     add_tool: str
     """Its command that adds a tool for development."""
     run: str
-    """What goes before a command of the project's environment."""
+    """Prefix of a command that runs in the project's environment."""
     steps: tuple[str, ...]
     """Steps of a GitHub workflow that install the project, as YAML; `{local}` stands for aion-lambda[local]."""
 

@@ -84,7 +84,10 @@ def test_folder_dependency_becomes_a_wheel(tmp_path: Path) -> None:
     sources = '[tool.uv.sources]\nmine = { path = "lib/mine" }\n'
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"mine"') + sources)
     run([find(), "lock", "--quiet", "--project", str(tmp_path)])
-    assert lines_of(tmp_path)["mine"].endswith("-none-any.whl")
+    before = lines_of(tmp_path)["mine"]
+    assert before.endswith("-none-any.whl")
+    (library / "mine" / "__init__.py").write_text("changed = True\n")
+    assert lines_of(tmp_path)["mine"] != before, "the lock is the same, the code is not"
 
 
 def test_git_dependency_is_refused(tmp_path: Path) -> None:
