@@ -35,7 +35,7 @@ from aion_core.aws import items, keys
 from aion_core.aws.client import Calls
 from aion_core.aws.items import Item
 from aion_core.aws.payloads import Payload, Payloads
-from aion_core.aws.shape import THREADS
+from aion_core.ports.schema import THREADS
 from aion_core.aws.threads import StoredCheckpoint, Threads
 from aion_core.checkpointing.serializer import StoredType, serializer
 from aion_core.checkpointing.turn import BeforePut, Fence, LogFirst, running_loop

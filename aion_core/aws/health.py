@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aion_core.aws.client import Calls
-from aion_core.aws.shape import BY_AGENT, BY_CONTEXT, DUE, ENDS
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS
 
 INDEXES = {index.name: (index.partition, index.sort) for index in (DUE, BY_AGENT, BY_CONTEXT)}
 """The keys of the table's indexes."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
 
-from aion_core.aws.shape import ITEMS
+from aion_core.ports.schema import ITEMS
 from aion_core.ports import ContextKey, Cursor, OverduePush, TaskKey
 
 Key = dict[str, Any]

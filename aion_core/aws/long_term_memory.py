@@ -10,7 +10,7 @@ from aion_core.aws import items, keys, writes
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.fenced_writes import FencedWrites
 from aion_core.aws.items import Item
-from aion_core.aws.shape import ENDS
+from aion_core.ports.schema import ENDS
 from aion_core.aws.table import Table
 from aion_core.aws.terms import Retention
 from aion_core.aws.writes import Write

@@ -24,7 +24,7 @@ from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
 from aion_core.aws.session_items import SessionItems, record_of, revision_of
 from aion_core.aws.session_rows import SessionRows
-from aion_core.aws.shape import BY_AGENT, SESSIONS
+from aion_core.ports.schema import BY_AGENT, SESSIONS
 from aion_core.aws.shared_state import SharedState
 from aion_core.aws.table import Table
 from aion_core.aws.writes import FIRST_TIME_IN_ITS_LIFE, Write

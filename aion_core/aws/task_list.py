@@ -11,7 +11,7 @@ from typing import Any
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
-from aion_core.aws.shape import BY_AGENT, BY_CONTEXT, ENDS, STATE
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
 from aion_core.aws.table import Table
 from aion_core.aws.writes import FIRST_TIME, put
 from aion_core.errors import StoreCorrupt

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from aion_core.aws import items, keys
 from aion_core.aws.items import Item
-from aion_core.aws.shape import TASKS
+from aion_core.ports.schema import TASKS
 from aion_core.aws.table import Table
 from aion_core.aws.terms import Terms
 from aion_core.aws.writes import Write, put

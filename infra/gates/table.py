@@ -7,7 +7,7 @@ from aion_core.template.reader import TABLE
 from infra.gates.code import constants, core
 from infra.gates.deployed import Deployed
 
-SHAPE = "aws/shape.py"
+SHAPE = "ports/schema.py"
 """Where aion's code says what it asks for."""
 
 

@@ -10,7 +10,7 @@ TEMPLATE = ROOT / "template.yaml"
 READ = [
     "docs/runbook.md",
     "aion_core/aws/cipher.py",
-    "aion_core/aws/shape.py",
+    "aion_core/ports/schema.py",
     "aion_core/cli/checks/here.py",
     "aion_core/ports/metrics.py",
     "aion_core/ports/webhooks.py",

@@ -154,6 +154,6 @@ def test_the_gate_notices_that_nothing_is_set_aside_though_it_was_asked_for(tmp_
 def test_the_gate_names_the_code_that_it_cannot_read(tmp_path: Path) -> None:
     right = broken(("Description: aion", "Description: it"), tmp_path)
     assert list(problems(right, lint=False)) == []
-    (tmp_path / "aion_core/aws/shape.py").unlink()
+    (tmp_path / "aion_core/ports/schema.py").unlink()
     (problem,) = list(problems(right, lint=False))[-1:]
-    assert problem.endswith("aion_core/aws/shape.py: No such file or directory")
+    assert problem.endswith("aion_core/ports/schema.py: No such file or directory")

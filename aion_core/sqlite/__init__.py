@@ -1,0 +1,1 @@
+"""Adapters over one SQLite file: what `aion dev` stores on this machine."""

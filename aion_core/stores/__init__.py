@@ -1,0 +1,1 @@
+"""Stores of tasks, contexts, push configs, sessions and limits: written once, over the table port."""

@@ -1,0 +1,76 @@
+"""Reads of living items: consistent, in pages, without those whose TTL has passed."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import datetime
+
+from aion_core.ports import Clock
+from aion_core.ports.schema import DUE, ENDS
+from aion_core.ports.table import LAST, Index, Item, Key, Table
+
+
+def milliseconds(at: datetime) -> int:
+    """Return the time as whole milliseconds since 1970."""
+    return int(at.timestamp() * 1000)
+
+
+class Reads:
+    """Reads of one table at this clock's time."""
+
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table, self._clock = table, clock
+
+    async def get(self, key: Key) -> Item | None:
+        """Return the item, None if there is no such item or it has expired."""
+        item = await self._table.get(key)
+        return item if item is not None and self.lives(item) else None
+
+    async def query(self, partition: str, first: str, last: str) -> list[Item]:
+        """Return all living items of the partition between the two sort keys."""
+        return [item async for page in self.pages(partition, first, last) for item in page if self.lives(item)]
+
+    async def pages(
+        self,
+        partition: str,
+        first: str,
+        last: str,
+        *,
+        limit: int | None = None,
+        largest: int | None = None,
+        newest_first: bool = False,
+        keys_only: bool = False,
+    ) -> AsyncGenerator[list[Item], None]:
+        """Yield the items between the two sort keys, expired or not, a request at a time.
+
+        The first page has at most `limit` items; each further one four times as many, up to `largest`.
+        """
+        after = None
+        while True:
+            page = await self._table.query(
+                partition, first, last, newest_first=newest_first, limit=limit, after=after, keys_only=keys_only
+            )
+            yield list(page.items)
+            if page.next is None:
+                return
+            after = page.next
+            if limit is not None:
+                limit = min(limit * 4, largest or limit)
+
+    async def expired_timers(self, shard: str, limit: int) -> list[Item]:
+        """Return the entries of the expired timers of a shard, the longest overdue first; the index may lag."""
+        page = await self._table.query_index(DUE, shard, 0, milliseconds(self._clock.now()), limit=limit)
+        return list(page.items)
+
+    async def all_of_index(self, index: Index, partition: str, *, newest_first: bool = False) -> AsyncIterator[Item]:
+        """Yield every entry of a partition of the index, which may lag."""
+        after = None
+        while True:
+            page = await self._table.query_index(index, partition, "", LAST, newest_first=newest_first, after=after)
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            after = page.next
+
+    def lives(self, item: Item) -> bool:
+        """True unless the item's TTL has passed: DynamoDB deletes expired items late, and one by one."""
+        return ENDS not in item or int(item[ENDS]) > self._clock.now().timestamp()

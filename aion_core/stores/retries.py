@@ -1,0 +1,62 @@
+"""Retries of writes that met another write, or whose answer was lost."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from uuid_utils.compat import uuid7
+
+from aion_core.errors import StoreUnavailable
+from aion_core.ports.table import Table, TokenReused, Write, WriteRefused
+
+TRIES = 8
+"""Attempts against other writers of the same items."""
+
+TRIES_UNHEARD = 3
+"""Attempts without an answer; boto3 makes each of them twice."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[T]):
+    """The writes of a transaction, and the outcome once they are made; without writes, the outcome as it is."""
+
+    outcome: T
+    writes: Sequence[Write] = ()
+
+
+async def jitter(attempt: int) -> None:
+    """Wait before the next attempt: full jitter, growing."""
+    await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
+
+
+async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, busy: str) -> T:
+    """Make the planned transaction; return its outcome.
+
+    `plan` is called with the number of the attempt, from 0: after a refusal or a lost answer it reads again, finds its
+    own earlier write if that was made, and plans anew; what it raises ends the commit. The token stays the same as long
+    as the writes do. Raises StoreUnavailable, with the sentence `busy` after too many refusals.
+    """
+    unheard, token = 0, ""
+    before: Sequence[Write] = ()
+    for attempt in range(TRIES):
+        planned = await plan(attempt)
+        if not planned.writes:
+            return planned.outcome
+        if planned.writes != before:
+            before, token = planned.writes, str(uuid7())
+        try:
+            await table.transact(planned.writes, token=token)
+        except (WriteRefused, TokenReused):
+            pass
+        except StoreUnavailable:
+            unheard += 1
+            if unheard == TRIES_UNHEARD:
+                raise
+        else:
+            return planned.outcome
+        await jitter(attempt)
+    raise StoreUnavailable(busy)
