@@ -314,7 +314,7 @@ def check_transaction(writes: Sequence[Write], token: str) -> None:
         raise _invalid("a transaction writes an item twice")
     for write in writes:
         check_write(write)
-        if isinstance(write, Update) and not any(getattr(write.change, each.name) for each in fields(Change)[:-1]):
+        if isinstance(write, Update) and write.change == Change(only_if=write.only_if):
             raise _invalid("an update of a transaction changes nothing")
 
 
