@@ -8,6 +8,7 @@ from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
 from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.aws.task_store import DynamoDBTaskStore
+from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Clock
 from tests.support.engines import Stack
 
@@ -25,6 +26,11 @@ def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskSt
         table=environment["AION_TABLE"],
         **{"lease_seconds": LEASE_SECONDS, **options},
     )
+
+
+def memory_store(clock: Clock, **options: Any) -> MemoryTaskStore:
+    """A task store in memory."""
+    return MemoryTaskStore(clock, **options)
 
 
 def dynamodb_list(stack: Stack, clock: Clock) -> DynamoDBTaskList:
