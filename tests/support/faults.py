@@ -17,13 +17,15 @@ class Faults:
     def __init__(self, store: TableTaskStore) -> None:
         self._events = store._table._calls._client.meta.events
 
-    def lose_answers(self, operation: str, *, times: int) -> None:
-        """Let the operation be done, and its answer be lost on the way back."""
+    def lose_answers(self, operation: str, *, times: int, then: Callable[[], None] | None = None) -> None:
+        """Let the operation be done, and its answer be lost on the way back; call `then` after the last."""
         left = [times]
 
         def lose(**_: Any) -> None:
             if left[0] > 0:
                 left[0] -= 1
+                if not left[0] and then is not None:
+                    then()
                 raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
 
         self._events.register(f"after-call.dynamodb.{operation}", lose)
