@@ -65,6 +65,7 @@ from aion_core.stores.timers import TimerIndex
 from aion_core.tasks import admission, contexts, heads, ingress, transitions
 from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.contexts import ContextRecord, Times, task_of
+from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.transitions import Ending, Transition
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
@@ -82,11 +83,14 @@ class TableTaskStore:
         lease_seconds: float = 30.0,
         retention: timedelta = timedelta(days=30),
         cipher: Cipher | None = None,
+        notifier: CommitNotifier | None = None,
     ) -> None:
         """Tasks, and all that belongs to them, are stored for `retention` after their last message.
 
-        The `cipher` encrypts push configs that come with messages; without it none can.
+        The `cipher` encrypts push configs that come with messages; without it none can. The `notifier` wakes push
+        delivery after each commit.
         """
+        self._notifier = notifier or CommitNotifier()
         self._table, self._clock = table, clock
         self._lease, self._retention = int(lease_seconds * 1000), int(retention.total_seconds())
         self._reads = Reads(table, clock)
@@ -134,7 +138,10 @@ class TableTaskStore:
                 writes.append((await self._push.register(new.key, new.push, (), after=0, due=False)).write)
             return Plan(created.outcome, writes)
 
-        return await commit(self._table, plan, busy=BUSY)
+        outcome = await commit(self._table, plan, busy=BUSY)
+        if isinstance(outcome, Begun | Waiting):
+            await self._notifier.committed(outcome.head)
+        return outcome
 
     async def _created_before(self, new: NewTask, holder: str | None) -> Begun | Waiting:
         record, head = await self._context(new.context, self._times()), await self._log.head(new.key)
@@ -197,7 +204,10 @@ class TableTaskStore:
                 writes += await self._kept_longer(follow_up, record, times)
             return Plan(taken.outcome, writes)
 
-        return await commit(self._table, plan, busy=BUSY)
+        outcome = await commit(self._table, plan, busy=BUSY)
+        if isinstance(outcome, Begun | Waiting):
+            await self._notifier.committed(outcome.head)
+        return outcome
 
     async def _registered(self, follow_up: FollowUp) -> list[Write]:
         """Return the write of the message's push config, if it has one."""
@@ -265,7 +275,10 @@ class TableTaskStore:
             begun = transitions.begun(context, turn, record, head, queued, holder=holder, times=times)
             return Plan(begun.outcome, await self._writes(context, begun, times))
 
-        return await commit(self._table, plan, busy=BUSY)
+        outcome = await commit(self._table, plan, busy=BUSY)
+        if isinstance(outcome, Begun):
+            await self._notifier.begun(outcome)
+        return outcome
 
     def renew(self, lease: Lease) -> bool:
         """See `ports.TaskStore.renew`."""
@@ -296,7 +309,9 @@ class TableTaskStore:
                 appended = transitions.appended(lease, known, event, key=key)
             return Plan(appended.outcome, await self._writes(lease.context, appended, self._times()))
 
-        return await commit(self._table, plan, busy=BUSY)
+        after = await commit(self._table, plan, busy=BUSY)
+        self._notifier.appended(after, event)
+        return after
 
     async def finish(
         self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
@@ -312,9 +327,9 @@ class TableTaskStore:
                 record = await self._context(lease.context, times)
                 if attempt:
                     if await self._log.holds(head.key, ending.after.generation, ending.token):
-                        return Plan(
-                            transitions.finished_before(ending, record, await self._head_running(lease, record))
-                        )
+                        running = task_of(lease.context, record.running) if record.running is not None else None
+                        next_head = await self._log.head(running) if running is not None else None
+                        return Plan(transitions.finished_before(ending, record, next_head))
                     now = transitions.still_mine(ending.head, await self._log.head(head.key))
                     ending = replace(ending, head=now)
                 finished = await self._finished(ending, record, times)
@@ -323,9 +338,13 @@ class TableTaskStore:
                 writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
             return Plan(finished.outcome, writes)
 
-        return await commit(self._table, plan, busy=BUSY)
+        ended = await commit(self._table, plan, busy=BUSY)
+        await self._notifier.committed(ended.head)
+        if ended.next is not None:
+            await self._notifier.begun(ended.next)
+        return ended
 
-    async def _finished(self, ending: Ending, record: ContextRecord, times: Times, at: datetime) -> Transition[Ended]:
+    async def _finished(self, ending: Ending, record: ContextRecord, times: Times) -> Transition[Ended]:
         turn = transitions.next_turn(ending, record)
         if turn is None or ending.requires_input:
             return transitions.finished_alone(ending)
@@ -351,6 +370,7 @@ class TableTaskStore:
             return Plan(None, [_with_shard(lease.context, change)])
 
         await commit(self._table, plan, busy=BUSY)
+        await self._notifier.settle(task_of(lease.context, lease.turn))
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
         """See `ports.TaskStore.append_deltas`."""
@@ -372,7 +392,9 @@ class TableTaskStore:
                     raise ingress.no_longer_asked()
             return Plan(canceled.outcome, await self._writes(head.context, canceled, times))
 
-        return await commit(self._table, plan, busy=BUSY)
+        ended = await commit(self._table, plan, busy=BUSY)
+        await self._notifier.committed(ended.head)
+        return ended
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

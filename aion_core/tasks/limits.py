@@ -34,9 +34,7 @@ def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
             values={"full_at": at + step, "v": VERSION, "expires": expires},
             only_if=either(Absent("full_at"), AtMost("full_at", at)),
         ),
-        Change(
-            values={"expires": expires}, add={"full_at": step}, only_if=AtMost("full_at", at + MINUTE - step)
-        ),
+        Change(values={"expires": expires}, add={"full_at": step}, only_if=AtMost("full_at", at + MINUTE - step)),
     )
 
 
