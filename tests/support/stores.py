@@ -6,12 +6,23 @@ from typing import Any
 
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.aws.task_store import DynamoDBTaskStore
+from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock
+from aion_core.ports.table import Table
 from tests.support.engines import Stack
 
 LEASE_SECONDS = 30.0
+
+
+def table_of(stack: Stack | None, clock: Clock) -> Table:
+    """The stack's table, over a client of its own; without a stack a new table in memory."""
+    if stack is None:
+        return MemoryTable(clock)
+    dynamodb = Calls("dynamodb", ThreadPoolExecutor(16), client=stack.client("dynamodb"))
+    return DynamoDBTable(dynamodb, name=stack.environment("ApiFunction")["AION_TABLE"])
 
 
 def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
