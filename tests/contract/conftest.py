@@ -6,12 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from aion_core.local.stack import LocalStack
-from aion_core.memory.task_store import MemoryTaskStore
 from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
+from tests.support.stores import table_of, task_store
 
 _ran: Counter[tuple[str, str]] = Counter()
 
@@ -67,9 +66,7 @@ def endpoint(moto: LocalStack) -> Iterator[Stack]:
 @pytest.fixture
 def chat(adapter: Stack | None, clock: ManualClock) -> Conversation:
     """A context of a store: in memory, and on each engine."""
-    if adapter is None:
-        return Conversation(MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS), clock)
-    return Conversation(dynamodb_store(adapter, clock), clock)
+    return Conversation(task_store(table_of(adapter, clock), clock, stack=adapter), clock)
 
 
 @pytest.hookimpl(wrapper=True)

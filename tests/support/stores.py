@@ -1,4 +1,4 @@
-"""Task stores to test with: memory, and DynamoDB on the embedded stack."""
+"""Tables and task stores to test with: in memory, and in DynamoDB on a stack."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +9,12 @@ from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.aws.task_store import DynamoDBTaskStore
+from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.table import MemoryTable
 from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Clock, PushBells, TaskStore
+from aion_core.ports import Blobs, Clock, PushBells, TaskStore
 from aion_core.ports.table import Table
+from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.ringing import RingingStore
 from tests.support.engines import Stack
 
@@ -25,6 +27,15 @@ def table_of(stack: Stack | None, clock: Clock) -> Table:
         return MemoryTable(clock)
     dynamodb = Calls("dynamodb", ThreadPoolExecutor(16), client=stack.client("dynamodb"))
     return DynamoDBTable(dynamodb, name=stack.environment("ApiFunction")["AION_TABLE"])
+
+
+def task_store(table: Table, clock: Clock, *, stack: Stack | None = None, **options: Any) -> TableTaskStore:
+    """A task store over the table; its blobs are in the stack's bucket, or in memory."""
+    blobs: Blobs = MemoryBlobs()
+    if stack is not None:
+        s3 = Calls("s3", ThreadPoolExecutor(16), client=stack.client("s3"))
+        blobs = S3Blobs(s3, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
+    return TableTaskStore(table, blobs, clock, **{"lease_seconds": LEASE_SECONDS, **options})
 
 
 def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
