@@ -22,7 +22,7 @@ from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.faults import events_of
-from tests.support.stores import new_owner, table_of, task_store
+from tests.support.stores import new_owner, store_of, table_of
 
 START = datetime(2026, 1, 1, microsecond=500_000, tzinfo=UTC)
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
@@ -85,7 +85,7 @@ def kept(adapter: Stack | None, clock: ManualClock) -> Kept:
 
 def on_table(stack: Stack | None, clock: ManualClock) -> Kept:
     table = table_of(stack, clock)
-    return Kept(task_store(table, clock, stack=stack), TableTaskList(table, clock), table)
+    return Kept(store_of(table, stack, clock), TableTaskList(table, clock), table)
 
 
 # ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────

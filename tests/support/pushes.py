@@ -4,17 +4,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from aion_core.memory.cipher import MemoryCipher
 from aion_core.ports import Claim, Delivery, OverduePush, PushConfig, PushConfigs, TaskKey
 from aion_core.ports.table import Table
 from aion_core.stores.push_configs import TablePushConfigs
 from tests.support.clock import ManualClock
 from tests.support.conversation import MANY, Conversation
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, table_of, task_store
-
-CIPHER = MemoryCipher()
-"""One key for all stores of a test run: what one has sealed another opens."""
+from tests.support.stores import CIPHER, LEASE_SECONDS, store_of, table_of
 
 
 def a_config(config_id: str = "p-1", **said: Any) -> PushConfig:
@@ -77,5 +73,5 @@ def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None
     """A context in the stack's table, or in memory; the context of `like` as another process has it."""
     table = like.table if like and stack is None else table_of(stack, clock)
     configs = TablePushConfigs(table, CIPHER, clock, lease_seconds=LEASE_SECONDS)
-    store = task_store(table, clock, stack=stack, cipher=CIPHER)
+    store = store_of(table, stack, clock)
     return Pushes(Conversation(store, clock, like.chat.context if like else None), configs, clock, table)
