@@ -60,9 +60,9 @@ def canceled(reasons: Sequence[str]) -> Exception:
     listed = f"TransactionCanceledException: {', '.join(reasons)}"
     if THROTTLED in reasons or CAPACITY_EXCEEDED in reasons:
         return StoreUnavailable(listed)
-    if CONDITION_FAILED in reasons or CONFLICT in reasons:
-        return WriteRefused(tuple(reasons))
-    return StoreError(listed)
+    if INVALID in reasons:
+        return StoreError(listed)
+    return WriteRefused(tuple(reasons))
 
 
 # ── Values ────────────────────────────────────────────────────────────────────────────────────────────────────────────
