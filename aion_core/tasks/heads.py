@@ -1,0 +1,65 @@
+"""The changes of a task's head: what a commit expects of it, and how it moves on. Pure."""
+
+from aion_core.ports import Head
+from aion_core.ports.table import Absent, Change, Condition, Equals, Exists, OneOf, both, either
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import lifecycle
+
+
+def _in(states: frozenset[TaskState]) -> Condition:
+    return OneOf("state", tuple(sorted(TaskState.Name(state) for state in states)))
+
+
+IS_RUNNING = _in(lifecycle.RUNNING)
+HAS_NOT_ENDED = _in(lifecycle.RUNNING | lifecycle.INTERRUPTED)
+
+
+def subscribers_as_read(head: Head) -> Condition:
+    """Return the condition that nobody has subscribed since the head was read: a commit has to know all subscribers."""
+    return either(Absent("push_epoch"), Equals("push_epoch", head.push_epoch))
+
+
+def as_read(head: Head, *, fence: bool = True) -> Condition:
+    """Return the condition that the task has not gone on since the head was read; nor its lease, with `fence`."""
+    mine = (Equals("fence", head.fence),) if fence else ()
+    return both(Equals("generation", head.generation), *mine, subscribers_as_read(head))
+
+
+def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = True) -> Change:
+    """Move the head on by the events between; `expires` stores it for longer."""
+    values = {
+        "generation": after.generation,
+        "state": TaskState.Name(after.state),
+        "timestamp": int(after.timestamp.timestamp() * 1000),
+        "fence": after.fence,
+    }
+    if after.push_epoch != head.push_epoch:
+        values |= subscribers(after)
+    if expires is not None:
+        values["expires"] = expires
+    return Change(values, only_if=as_read(head, fence=fence))
+
+
+def fenced(fence: int) -> Change:
+    """Refuse the writes of earlier holders: the task's turn has a new one."""
+    return Change({"fence": fence}, only_if=HAS_NOT_ENDED)
+
+
+def subscribers(head: Head) -> dict[str, str | int]:
+    """Return the attributes on subscribers by push notifications; empty without any."""
+    if head.push_events is None:
+        return {}
+    return {"push_epoch": head.push_epoch, "push_events": head.push_events.value}
+
+
+def subscribed(head: Head, after: Head, *, while_running: bool = False) -> Change:
+    """Note a subscriber, of a task that exists, or, `while_running`, has not come to an end or an interrupt."""
+    exists = IS_RUNNING if while_running else Exists()
+    return Change(subscribers(after), only_if=both(exists, subscribers_as_read(head)))
+
+
+def without_subscribers(head: Head, after: Head) -> Change:
+    """Note that nobody subscribes any more, unless somebody has subscribed meanwhile."""
+    return Change(
+        {"push_epoch": after.push_epoch}, remove=("push_events",), only_if=Equals("push_epoch", head.push_epoch)
+    )
