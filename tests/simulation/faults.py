@@ -39,7 +39,8 @@ class Fault(StrEnum):
     REDRIVEN = "redriven"  # 12
     PURGED = "purged"  # 13
     LOST = "lost"  # 13, of one message
-    THROTTLED = "throttled"  # 14, also as a cancellation reason: nothing was done
+    THROTTLED = "throttled"  # 14: nothing was done
+    THROTTLED_REASON = "one throttled"  # 14, as the cancellation reason of one write of the transaction
     BURST = "burst"  # 14
     CONFLICT = "conflict"  # 16: TransactionConflict; the reason of one write of the transaction
     ANSWER_LOST = "answer lost"  # 17
@@ -80,6 +81,8 @@ def applies(fault: Fault, kind: str) -> bool:
             return kind == "bell.ring"
         case Fault.THROTTLED:
             return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, "bell.ring", "agent.checkpoint", "agent.read")
+        case Fault.HALF_MADE | Fault.THROTTLED_REASON:
+            return method in TRANSACTIONS
         case Fault.BURST | Fault.SKEWED:
             return reads or writes
         case Fault.CONFLICT:
@@ -88,8 +91,6 @@ def applies(fault: Fault, kind: str) -> bool:
             return writes or kind in (*BLOB_WRITES, "bell.ring", "agent.checkpoint")
         case Fault.STALE:
             return method in INDEX
-        case Fault.HALF_MADE:
-            return method in TRANSACTIONS
         case Fault.BLOB_GONE:
             return kind in BLOB_READS
         case Fault.SLOW:
@@ -99,6 +100,11 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.CLIENT_SLOW:
             return kind == "sse.write"
     return False
+
+
+def is_request(kind: str) -> bool:
+    """True if the side effect is a request to the table."""
+    return kind not in WITHOUT_TABLE
 
 
 WHY_NOT: Mapping[Fault, str] = {
@@ -119,6 +125,7 @@ WHY_NOT: Mapping[Fault, str] = {
     Fault.PURGED: "only a queue is purged",
     Fault.LOST: "only a message is lost; of an answer it is `answer lost`",
     Fault.THROTTLED: "clients and the agent's own side effects are not throttled",
+    Fault.THROTTLED_REASON: "only a transaction has cancellation reasons",
     Fault.BURST: "it is one of the table, for all processes",
     Fault.CONFLICT: "only writes conflict with transactions",
     Fault.ANSWER_LOST: "a read without an answer is `throttled`",
@@ -197,13 +204,17 @@ AMOUNTS: Mapping[Fault, Sequence[float]] = {
     Fault.REDRIVEN: (60.0, 3600.0),
     Fault.BURST: (0.5, 3.0, 12.0, 40.0),
     Fault.CONFLICT: (0.0, 1.0, 2.0, 3.0),
-    Fault.STALE: (1.0, 90.0),
-    Fault.HALF_MADE: (0.02, 0.2),
+    Fault.THROTTLED_REASON: (0.0, 1.0, 2.0, 3.0),
+    Fault.STALE: (1.0, 2.0),
+    Fault.HALF_MADE: (0.005, 0.05),
     Fault.SLOW: (0.3, 2.5, 6.0),
     Fault.CLIENT_SLOW: (0.5, 20.0),
     Fault.SKEWED: (-600.0, -60.0, 60.0, 600.0),
 }
-"""How much there may be of a fault: seconds, except that a doubled one has repeats and a conflict the place of a write."""
+"""How much there may be of a fault: seconds; of a doubled one repeats, of a refused write its place in the transaction.
+
+A stale index shows entries as they were (1), or both as they were and as they are (2).
+"""
 
 
 def amount_of(fault: Fault, random: Random) -> float:
