@@ -6,11 +6,10 @@ Items carry `v`, the version of their shape; this code reads `contexts.VERSION` 
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import ContextKey, Cursor, Delta, DeltaBatch, Head, PushEvents, TaskKey
+from aion_core.ports import Cursor, Delta, DeltaBatch, Head
 from aion_core.ports.schema import BY_AGENT, BY_CONTEXT
 from aion_core.ports.table import SORT, Item
 from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
@@ -47,21 +46,6 @@ def head_item(head: Head) -> Item:
 def listing_at(head: Head) -> str:
     """Return the task's place in the lists of tasks."""
     return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
-
-
-def head_of(key: TaskKey, item: Item) -> Head:
-    """Return the head that the item holds; raises StoreCorrupt."""
-    with readable("The head of a task"):
-        return Head(
-            key=key,
-            context=ContextKey(key.owner, item["agent"], item["context_id"]),
-            state=cast("TaskState", TaskState.Value(item["state"])),
-            timestamp=datetime.fromtimestamp(item["timestamp"] / 1000, UTC),
-            generation=item["generation"],
-            fence=item["fence"],
-            push_epoch=item.get("push_epoch", 0),
-            push_events=PushEvents(item["push_events"]) if "push_events" in item else None,
-        )
 
 
 def event_bytes(event: Event) -> bytes:

@@ -16,6 +16,7 @@ from aion_core.protocol.types import Message, Task
 from aion_core.stores import items, keys
 from aion_core.stores.reads import Reads
 from aion_core.tasks.contexts import VERSION, Times
+from aion_core.tasks.heads import head_of
 from aion_core.tasks.transitions import NewEvent, QueuedMessage
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class TaskLog:
     async def head(self, key: TaskKey) -> Head | None:
         """See `ports.TaskStore.head`."""
         item = await self._reads.get(keys.head_key(key))
-        return items.head_of(key, item) if item is not None else None
+        return head_of(key, item) if item is not None else None
 
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
         """See `ports.TaskStore.log`."""
@@ -60,7 +61,7 @@ class TaskLog:
         if not found or found[-1][SORT] != keys.HEAD:
             return None
         rows = {item[SORT]: item for item in found[:-1]}
-        return await self._log_of(key, items.head_of(key, found[-1]), after, rows)
+        return await self._log_of(key, head_of(key, found[-1]), after, rows)
 
     async def _log_from_snapshot(self, key: TaskKey) -> Log | None:
         """Return the log from the newest snapshot on, or from the first event; read backwards, as snapshots are near."""
@@ -81,7 +82,7 @@ class TaskLog:
                     if head is None:
                         if sort != keys.HEAD:
                             return None
-                        head = items.head_of(key, item)
+                        head = head_of(key, item)
                         continue
                     rows[sort] = item
                     generation = keys.snapshot_of(sort)

@@ -55,10 +55,9 @@ def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | Busy | 
     return None
 
 
-def check_room(record: ContextRecord) -> None:
-    """Raise ContextBusy if the queue of the context is full."""
-    if len(record.waiting) >= MAX_WAITING:
-        raise ingress.too_many_wait()
+def is_full(record: ContextRecord) -> bool:
+    """True if no further turn may wait in the context."""
+    return len(record.waiting) >= MAX_WAITING
 
 
 def created(

@@ -1,9 +1,30 @@
-"""The changes of a task's head: what a commit expects of it, and how it moves on. Pure."""
+"""A task's head: read from its item, and its changes, with what a commit expects of it. Pure."""
 
-from aion_core.ports import Head
-from aion_core.ports.table import Absent, Change, Condition, Equals, Exists, OneOf, both, either
+from datetime import UTC, datetime
+from typing import cast
+
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import ContextKey, Head, PushEvents, TaskKey
+from aion_core.ports.table import Absent, Change, Condition, Equals, Exists, Item, OneOf, both, either
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
+
+
+def head_of(key: TaskKey, item: Item) -> Head:
+    """Return the head that the item holds; raises StoreCorrupt."""
+    try:
+        return Head(
+            key=key,
+            context=ContextKey(key.owner, item["agent"], item["context_id"]),
+            state=cast("TaskState", TaskState.Value(item["state"])),
+            timestamp=datetime.fromtimestamp(item["timestamp"] / 1000, UTC),
+            generation=item["generation"],
+            fence=item["fence"],
+            push_epoch=item.get("push_epoch", 0),
+            push_events=PushEvents(item["push_events"]) if "push_events" in item else None,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise StoreCorrupt("The head of a task cannot be read.") from error
 
 
 def _in(states: frozenset[TaskState]) -> Condition:

@@ -7,7 +7,6 @@ it, or reads again and decides again.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from aion_core.errors import LeaseLost, MoreAsked
@@ -111,10 +110,9 @@ def begun(
     *,
     holder: str,
     times: Times,
-    at: datetime,
 ) -> Transition[Begun]:
     """Begin the turn; `queued` is its message, where that waited for a task that was running."""
-    lease, head_move, events = _beginning(context, turn, record, head, queued, holder=holder, at=at)
+    lease, head_move, events = _beginning(context, turn, record, head, queued, holder=holder, times=times)
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     return Transition(
         Begun(lease, head_move.after),
@@ -133,13 +131,13 @@ def _beginning(
     queued: QueuedMessage | None,
     *,
     holder: str,
-    at: datetime,
+    times: Times,
 ) -> tuple[Lease, HeadMove, tuple[NewEvent, ...]]:
     lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
     if turn.asked:
         return lease, HeadMove(heads.fenced(lease.fence), replace(head, fence=lease.fence)), ()
     queued = queued or QueuedMessage()
-    event = ingress.at_work(head, at)
+    event = ingress.at_work(head, contexts.moment(times.now))
     after = replace(lifecycle.advance(head, event), fence=lease.fence)
     lease = replace(lease, turn=replace(lease.turn, asked=after.generation))
     taken_in = new_event(after, after, event, asked=queued.message, request=queued.request)
@@ -243,7 +241,6 @@ def finished(
     queued: QueuedMessage | None,
     *,
     times: Times,
-    at: datetime,
 ) -> Transition[Ended]:
     """End the turn before another one, which the same holder begins, or leaves to somebody else."""
     lease, head, after = ending.lease, ending.head, ending.after
@@ -255,7 +252,7 @@ def finished(
     if not ending.go_on or next_head is None:
         return Transition(Ended(after, waiting=True), contexts.left(record, times), (move,), (row,))
     next_lease, next_move, events = _beginning(
-        lease.context, turn, record, next_head, queued, holder=lease.holder, at=at
+        lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
     )
     # An item is written once in a transaction: one head moves over both events at a time.
     moves = (HeadMove(heads.moved(head, next_move.after), next_move.after),) if same else (move, next_move)
