@@ -13,10 +13,9 @@ TABLE_WRITES = ("transact", "write", "write_blocking")
 TRANSACTIONS = ("transact",)
 INDEX = ("query_index",)
 BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
-AGENT = ("agent.effect", "agent.checkpoint", "agent.read")
 TO_CLIENT = ("sse.write", "answer.write")
 QUEUE = ("bell.ring", "queue.receive", "queue.delete")
-WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, *AGENT, "webhook.post", "invoke")
+WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke")
 """The kinds of side effect that are no request to the table; "invoke" is the start of an invocation."""
 
 
@@ -63,14 +62,14 @@ def applies(fault: Fault, kind: str) -> bool:
             return kind not in ("invoke", "queue.receive")
         case Fault.CRASH_AFTER:
             return writes or kind in (
-                *BLOB_WRITES, "bell.ring", "queue.delete", *TO_CLIENT, "agent.effect", "agent.checkpoint", "webhook.post"
+                *BLOB_WRITES, "bell.ring", "queue.delete", *TO_CLIENT, "agent.effect", "webhook.post"
             )  # fmt: skip
         case Fault.CRASH_IN_FLIGHT:
-            return writes or kind in (*BLOB_WRITES, "bell.ring", "agent.checkpoint", "webhook.post")
+            return writes or kind in (*BLOB_WRITES, "bell.ring", "webhook.post")
         case Fault.KILLED_SOON | Fault.TIME_IS_SHORT:
             return kind == "invoke"
         case Fault.DOUBLED:
-            return writes or kind in (*BLOB_WRITES, "bell.ring", "agent.checkpoint", "queue.receive")
+            return writes or kind in (*BLOB_WRITES, "bell.ring", "queue.receive")
         case Fault.LATE:
             return kind in ("bell.ring", "queue.receive")
         case Fault.SEEN_AGAIN | Fault.POISONED | Fault.HANDLER_FAILS | Fault.REDRIVEN:
@@ -80,7 +79,7 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.LOST:
             return kind == "bell.ring"
         case Fault.THROTTLED:
-            return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, "bell.ring", "agent.checkpoint", "agent.read")
+            return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, "bell.ring")
         case Fault.HALF_MADE | Fault.THROTTLED_REASON:
             return method in TRANSACTIONS
         case Fault.BURST | Fault.SKEWED:
@@ -88,13 +87,13 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.CONFLICT:
             return writes
         case Fault.ANSWER_LOST | Fault.ARRIVES_LATE:
-            return writes or kind in (*BLOB_WRITES, "bell.ring", "agent.checkpoint")
+            return writes or kind in (*BLOB_WRITES, "bell.ring")
         case Fault.STALE:
             return method in INDEX
         case Fault.BLOB_GONE:
             return kind in BLOB_READS
         case Fault.SLOW:
-            return reads or writes or kind in ("bell.ring", "agent.checkpoint", "webhook.post")
+            return reads or writes or kind in ("bell.ring", "webhook.post")
         case Fault.CLIENT_LEAVES:
             return kind in TO_CLIENT
         case Fault.CLIENT_SLOW:

@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -34,6 +35,16 @@ OPERATION: ContextVar[Operation] = ContextVar("operation", default=Operation())
 """The call of a store that is being made."""
 
 
+@contextmanager
+def operation(name: str, method: str, *arguments: Any) -> Iterator[None]:
+    """Let the requests within carry this operation's name."""
+    token = OPERATION.set(Operation(name, method, arguments))
+    try:
+        yield
+    finally:
+        OPERATION.reset(token)
+
+
 class Operations:
     """A store of one process; its requests to the table carry the name of the operation."""
 
@@ -51,30 +62,28 @@ class Operations:
         method, renamed = getattr(self._store, name), self._names.get(name, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            operation = Operation(renamed, name, arguments, options)
+            made = Operation(renamed, name, arguments, options)
             if inspect.iscoroutinefunction(method):
-                return self._made(operation, method)
-            token = OPERATION.set(operation)
+                return self._made(made, method)
+            token = OPERATION.set(made)
             try:
-                result = method(*arguments, **options)
+                return method(*arguments, **options)
             finally:
                 OPERATION.reset(token)
-            self._tell(operation, result)
-            return result
 
         setattr(self, name, call)
         return call
 
-    async def _made(self, operation: Operation, method: Callable[..., Awaitable[Any]]) -> Any:
-        token = OPERATION.set(operation)
+    async def _made(self, made: Operation, method: Callable[..., Awaitable[Any]]) -> Any:
+        token = OPERATION.set(made)
         try:
-            result = await method(*operation.arguments, **operation.options)
+            result = await method(*made.arguments, **made.options)
         except BaseException as error:
-            self._tell(operation, error)
+            self._tell(made, error)
             raise
         finally:
             OPERATION.reset(token)
-        self._tell(operation, result)
+        self._tell(made, result)
         return result
 
 
@@ -112,26 +121,28 @@ class SimTable:
 
     def get_blocking(self, key: Key) -> Item | None:
         """See `ports.table.Table.get_blocking`."""
-        return blocking(lambda: self._request("get_blocking", key))  # type: ignore[no-any-return]
+        made = OPERATION.get()
+        return blocking(lambda: self._request("get_blocking", key, made=made))  # type: ignore[no-any-return]
 
     def write_blocking(self, write: SingleWrite) -> None:
         """See `ports.table.Table.write_blocking`."""
-        blocking(lambda: self._request("write_blocking", write))
+        made = OPERATION.get()
+        blocking(lambda: self._request("write_blocking", write, made=made))
 
-    async def _request(self, method: str, *arguments: Any, **options: Any) -> Any:
-        operation, world = OPERATION.get(), self._world
+    async def _request(self, method: str, *arguments: Any, made: Operation | None = None, **options: Any) -> Any:
+        world, made = self._world, made or OPERATION.get()
         writes = arguments[0] if method == "transact" else arguments[:1] if "write" in method else ()
 
         async def make() -> Any:
             at, result = world.loop.time(), getattr(world.table, method)(*arguments, **options)
             if inspect.iscoroutine(result):
                 result = await result
-            if writes:
+            if writes and world.is_made_now(options.get("token", "")):
                 # Visible from the first write on: queries return the parts of a transaction that is being made.
-                world.watch.committed(self._process, operation, writes, at)
+                world.watch.committed(self._process, made, writes, at)
             return result
 
-        return await self._process.effect(f"{operation.name}.{method}", make)
+        return await self._process.effect(f"{made.name}.{method}", make)
 
 
 class SimFaults(Faults):
@@ -219,7 +230,6 @@ class Beside:
             while self._asked is not None:
                 asked, self._asked = self._asked, None
                 try:
-                    # With the thread's context: it names the operation.
                     self._answer, self._failed = await asked(), None
                 except Exception as error:
                     self._answer, self._failed = None, error

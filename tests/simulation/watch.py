@@ -38,6 +38,9 @@ class Watch:
         if lease is not None and operation.method in ("append", "finish", "pause"):
             newest = self._history.fence(lease.context)
             self._history.writes.append(Write(at, process.name, operation.method, lease.context, lease.fence, newest))
+        if operation.method == "checkpoint":
+            turn, state = operation.arguments
+            self._world.agent_did(process, turn, "finished", state.position - 1)
         tasks: dict[TaskKey, None] = {}
         for write in writes:
             if isinstance(write, Check):
