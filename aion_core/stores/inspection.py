@@ -7,10 +7,10 @@ from datetime import datetime
 from aion_core.ports import Clock, ContextKey, Delivery, Head, TaskKey
 from aion_core.ports.schema import ENDS
 from aion_core.ports.table import PARTITION, SORT, Item, Table
-from aion_core.stores import items, keys
+from aion_core.stores import keys
 from aion_core.stores.push_configs import delivery_of
 from aion_core.stores.reads import Reads
-from aion_core.tasks import deliveries
+from aion_core.tasks import deliveries, heads
 from aion_core.tasks.contexts import ContextRecord, moment, record_of
 
 HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
@@ -49,7 +49,7 @@ class Inspection:
         """Yield the heads of all tasks, or of those with this id, of any owner; scans the whole table."""
         async for item in self._scan(HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
-                yield items.head_of(keys.task_of(keys.key_of(item)), item)
+                yield heads.head_of(keys.task_of(keys.key_of(item)), item)
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
         """Yield the delivery of each push config of the tasks with this id, or of all; scans the whole table."""

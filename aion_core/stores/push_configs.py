@@ -152,7 +152,7 @@ class TablePushConfigs:
             stored = deliveries.find(known, config.id)
             if stored is not None and stored.revision in mine:
                 return Plan(stored)  # an earlier attempt, whose answer was lost
-            head = items.head_of(task, item)
+            head = heads.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
             subscribed = heads.subscribed(head, pushed.listening(head, config))

@@ -10,7 +10,7 @@ from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
+from tests.support.stores import store_of, table_of
 
 _ran: Counter[tuple[str, str]] = Counter()
 
@@ -66,9 +66,7 @@ def endpoint(moto: LocalStack) -> Iterator[Stack]:
 @pytest.fixture
 def chat(adapter: Stack | None, clock: ManualClock) -> Conversation:
     """A context of a store: in memory, and on each engine."""
-    if adapter is None:
-        return Conversation(MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS), clock)
-    return Conversation(dynamodb_store(adapter, clock), clock)
+    return Conversation(store_of(table_of(adapter, clock), adapter, clock), clock)
 
 
 @pytest.hookimpl(wrapper=True)
