@@ -10,13 +10,12 @@ import pytest
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.local.stack import LocalStack
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports.table import Table
 from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 from tests.support.tokens import StrictTokens
 
 _ran: Counter[tuple[str, str]] = Counter()
