@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, cast
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports.table import (
     CONDITION_FAILED,
-    CONFLICT,
     FINE,
     PARTITION,
     SORT,

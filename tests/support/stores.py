@@ -7,17 +7,22 @@ from typing import Any
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
+from aion_core.clock import SystemClock
+from aion_core.local.stack import LocalStack
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock
+from aion_core.ports.table import Table
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from tests.support.engines import Stack
+from tests.support.strict import StrictTokens, refuse_empty_keys
 
 LEASE_SECONDS = 30.0
 CIPHER = MemoryCipher()
+"""One key for all stores of a test run: each decrypts what another has encrypted."""
 
 
 class MemoryTaskStore(TableTaskStore):
@@ -42,9 +47,13 @@ class MemoryPushConfigs(TablePushConfigs):
         super().__init__(store.table, CIPHER, clock, **options)
 
 
-def dynamodb_table(stack: Stack, *, workers: int = 16) -> DynamoDBTable:
-    """The stack's table; the tests keep apart by their owners."""
-    calls = Calls("dynamodb", ThreadPoolExecutor(workers), client=stack.client("dynamodb"))
+def dynamodb_table(stack: Stack, *, workers: int = 16, clock: Clock | None = None) -> DynamoDBTable:
+    """The stack's table; the tests keep apart by their owners. Tokens are forgotten by the clock on moto."""
+    client = stack.client("dynamodb")
+    refuse_empty_keys(client)
+    if isinstance(stack, LocalStack):
+        StrictTokens(client, clock or SystemClock())
+    calls = Calls("dynamodb", ThreadPoolExecutor(workers), client=client)
     return DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
 
 
@@ -54,10 +63,20 @@ def stack_blobs(stack: Stack) -> S3Blobs:
     return S3Blobs(calls, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
 
 
+def table_of(stack: Stack | None, clock: Clock) -> Table:
+    """The stack's table, over a client of its own; without a stack a new table in memory."""
+    return MemoryTable(clock) if stack is None else dynamodb_table(stack)
+
+
+def store_of(table: Table, stack: Stack | None, clock: Clock, **options: Any) -> TableTaskStore:
+    """A task store over the table; its blobs are in the stack's bucket, or in memory."""
+    blobs = MemoryBlobs() if stack is None else stack_blobs(stack)
+    return TableTaskStore(table, blobs, clock, **{"lease_seconds": LEASE_SECONDS, "cipher": CIPHER, **options})
+
+
 def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> TableTaskStore:
     """A task store on the stack's table."""
-    table = dynamodb_table(stack)
-    return TableTaskStore(table, stack_blobs(stack), clock, **{"lease_seconds": LEASE_SECONDS, **options})
+    return store_of(dynamodb_table(stack), stack, clock, **options)
 
 
 def dynamodb_list(stack: Stack, clock: Clock) -> TableTaskList:
