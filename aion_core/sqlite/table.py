@@ -22,9 +22,9 @@ from aion_core.ports.table import (
     Item,
     Key,
     Page,
-    Put,
     SingleWrite,
     TokenReused,
+    Update,
     Write,
 )
 from aion_core.ports.table_semantics import (
@@ -114,7 +114,8 @@ class SQLiteTable:
         def work(connection: sqlite3.Connection) -> Page:
             rows = connection.execute(f"SELECT item FROM items WHERE pk = ? AND {span}", (partition, *values))  # noqa: S608
             page, is_cut = first_page(map(_unpacked, rows), limit)
-            items = [{PARTITION: item[PARTITION], SORT: item[SORT]} for item in page] if keys_only else page
+            shown = (PARTITION, SORT, ENDS)
+            items = [{name: item[name] for name in shown if name in item} for item in page] if keys_only else page
             return Page(items, len(items), (page[-1][SORT],) if is_cut else None)
 
         return await self._database.read(work)
@@ -173,9 +174,8 @@ class SQLiteTable:
         """See `ports.table.Table.write`."""
         check_write(write)
         [(before, after)] = await self._database.write(lambda connection: self._make(connection, [write]))
-        if not returning or isinstance(write, Put):
-            return None
-        return before if isinstance(write, Delete) else after
+        returned = after if isinstance(write, Update) else before if isinstance(write, Delete) else None
+        return returned if returning else None
 
     def write_blocking(self, write: SingleWrite) -> None:
         """See `ports.table.Table.write_blocking`."""

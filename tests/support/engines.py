@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -24,7 +23,7 @@ DEFAULT = ("moto", "ministack")
 FASTEST = "ministack"
 """It takes a third of the time that moto takes, and refuses more of what DynamoDB refuses."""
 
-LOCAL = ("memory", "sqlite") if find_spec("aion_core.sqlite.table") else ("memory",)
+LOCAL = ("memory", "sqlite")
 """The tables that need no engine."""
 
 
