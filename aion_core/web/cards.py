@@ -24,7 +24,7 @@ from aion_core import __version__
 from aion_core.protocol.card import KEYS_PATH, card_v03, document, document_v1, written
 from aion_core.protocol.types import AgentCard
 from aion_core.web.errors import rest_error_body
-from aion_core.web.front import front_of
+from aion_core.web.request_context import front_of
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.showing import ADDRESSES, Showing
 

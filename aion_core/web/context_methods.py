@@ -15,8 +15,8 @@ from aion_core.errors import InvalidMessage
 from aion_core.protocol.limits import ID_RULE, is_id
 from aion_core.tasks.call import Call
 from aion_core.tasks.conversations import Conversation, Conversations
+from aion_core.web.request_context import V03, V1
 from aion_core.web.rpc import OwnMethod
-from aion_core.web.versions import V03, V1
 
 DEFAULT_CONTEXTS, MAX_CONTEXTS = 50, 100
 """How many contexts are listed at once where nothing is said, and at the most."""

@@ -13,12 +13,9 @@ from starlette.types import Receive, Scope, Send
 from aion_core.protocol.errors import MethodNotAllowedError
 from aion_core.protocol.types import AgentCard
 from aion_core.web.body import JSON, BodyRefused, StrictRequest
-from aion_core.web.calls import CallContextBuilder
 from aion_core.web.errors import A2A_JSON, rest_error
-from aion_core.web.extensions import check_required, negotiate
+from aion_core.web.request_context import CallContextBuilder, check_required, is_tenant, negotiate, settle_version
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.tenants import is_tenant
-from aion_core.web.versions import settle_version
 
 Paths = Mapping[str, Mapping[str, str]]
 """Each path's operations, by HTTP method. The first path that fits is the one that is meant."""

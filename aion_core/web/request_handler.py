@@ -27,13 +27,8 @@ from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import TaskService
 from aion_core.web.extended_card import ExtendedCard
-from aion_core.web.stream_limits import StreamLimits
-
-CALL = "aion.call"
-"""Where a ServerCallContext's state holds the `Call`."""
-
-SPOKEN = "aion.version"
-"""Where it holds the protocol version of the request."""
+from aion_core.web.limits import StreamLimits
+from aion_core.web.request_context import CALL, SPOKEN
 
 
 class AionRequestHandler(RequestHandler):

@@ -14,9 +14,8 @@ from aion_core.web.errors import A2A_JSON, rest_error
 from aion_core.web.http_binding import HttpBinding, Paths, body_of
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.params import read_params, read_query
+from aion_core.web.request_context import V1, tenant_of
 from aion_core.web.sse import REST_V1, open_stream
-from aion_core.web.tenants import tenant_of
-from aion_core.web.versions import V1
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 

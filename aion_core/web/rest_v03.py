@@ -28,10 +28,10 @@ from aion_core.web.body import StrictRequest
 from aion_core.web.errors import v03_rest_error, v03_rest_error_body
 from aion_core.web.http_binding import HttpBinding, Paths, body_of
 from aion_core.web.params import read_params, read_query
+from aion_core.web.request_context import V03
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import Dialect, open_stream, v03_event
 from aion_core.web.v03 import core_request, read_v03
-from aion_core.web.versions import V03
 
 _TASK = "/v1/tasks/{id}"
 _CONFIGS = f"{_TASK}/pushNotificationConfigs"

@@ -16,16 +16,22 @@ from starlette.routing import Route
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.call import Call
 from aion_core.web.body import BodyRefused, StrictRequest, is_text
-from aion_core.web.calls import CallContextBuilder
 from aion_core.web.errors import error_body, rpc_error
-from aion_core.web.extensions import check_required, negotiate
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.params import read_params
-from aion_core.web.request_handler import CALL, AionRequestHandler, wire_errors
+from aion_core.web.request_context import (
+    CALL,
+    V03,
+    V1,
+    CallContextBuilder,
+    check_required,
+    negotiate,
+    settle_version,
+    tenant_of,
+)
+from aion_core.web.request_handler import AionRequestHandler, wire_errors
 from aion_core.web.rpc_v03 import EXTENDED_CARD, V03Adapter
 from aion_core.web.sse import RequestId, jsonrpc_v1, open_stream
-from aion_core.web.tenants import tenant_of
-from aion_core.web.versions import V03, V1, settle_version
 
 
 @dataclass(frozen=True, slots=True)

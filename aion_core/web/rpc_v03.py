@@ -10,13 +10,12 @@ from a2a.utils.errors import InvalidParamsError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from aion_core.web.calls import CallContextBuilder
 from aion_core.web.cards import Handler03
 from aion_core.web.errors import rpc_error
+from aion_core.web.request_context import V03, VERSION, CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import RequestId, jsonrpc_v03, open_stream
 from aion_core.web.v03 import core_request, read_v03
-from aion_core.web.versions import V03, VERSION
 
 # The SDK's dispatcher imports this adapter; imported the other way round the two make a circle.
 from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter  # isort: skip

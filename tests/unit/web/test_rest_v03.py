@@ -20,9 +20,9 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
-from aion_core.web.calls import CallContextBuilder
+from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.resting import RestsBeforeItReturns
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
 from tests.support.asgi import ask
