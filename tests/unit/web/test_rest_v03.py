@@ -240,7 +240,7 @@ CONFIG = {
 )
 async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, Any]) -> None:
     """R92."""
-    from aion_core.web.rest_v03 import RestV03
+    from aion_core.web.v03 import RestV03
 
     made = parts(talking(1))
     handler = KeepsConfigs(made.service, made.lister, made.card)
