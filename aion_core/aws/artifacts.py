@@ -13,9 +13,9 @@ from google.adk.errors.input_validation_error import InputValidationError
 
 from aion_core.aws import keys
 from aion_core.aws.client import TRIES, Calls, Missing, Refused, let_others_write
-from aion_core.ports.schema import ARTIFACTS, KEPT
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock
+from aion_core.ports.schema import ARTIFACTS, KEPT
 from aion_core.sessions.artifacts import About, Place, StoredArtifacts
 
 LONGEST_NAME, MOST_METADATA = 800, 1800

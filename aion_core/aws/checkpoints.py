@@ -35,12 +35,12 @@ from aion_core.aws import items, keys
 from aion_core.aws.client import Calls
 from aion_core.aws.items import Item
 from aion_core.aws.payloads import Payload, Payloads
-from aion_core.ports.schema import THREADS
 from aion_core.aws.threads import StoredCheckpoint, Threads
 from aion_core.checkpointing.serializer import StoredType, serializer
 from aion_core.checkpointing.turn import BeforePut, Fence, LogFirst, running_loop
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
+from aion_core.ports.schema import THREADS
 
 WRITES_A_PAGE = 100
 """How many writes of a task one item takes: an update expression may be 4 KB long. More are more items, at once."""

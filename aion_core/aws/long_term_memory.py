@@ -10,12 +10,12 @@ from aion_core.aws import items, keys, writes
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.fenced_writes import FencedWrites
 from aion_core.aws.items import Item
-from aion_core.ports.schema import ENDS
 from aion_core.aws.table import Table
 from aion_core.aws.terms import Retention
 from aion_core.aws.writes import Write
 from aion_core.checkpointing.turn import Fence
 from aion_core.ports import Clock, MemoryItem, MemoryScope, MemoryWrite, Namespace
+from aion_core.ports.schema import ENDS
 
 FIRST_PAGE, LARGEST_PAGE = 32, 256
 """Page size of a search: LangGraph asks for ten by default, a filter may look through all."""

@@ -12,9 +12,9 @@ from datetime import timedelta
 from aion_core.aws import items, keys
 from aion_core.aws.items import Item
 from aion_core.aws.payloads import FAST_BYTES, Payload, Payloads
-from aion_core.ports.schema import BY_AGENT, RETENTIONS, SESSIONS
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cipher, Clock
+from aion_core.ports.schema import BY_AGENT, RETENTIONS, SESSIONS
 from aion_core.sessions.service import Revision, SessionKey, SessionRecord
 
 _KEPT = "kept"

@@ -24,12 +24,12 @@ from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
 from aion_core.aws.session_items import SessionItems, record_of, revision_of
 from aion_core.aws.session_rows import SessionRows
-from aion_core.ports.schema import BY_AGENT, SESSIONS
 from aion_core.aws.shared_state import SharedState
 from aion_core.aws.table import Table
 from aion_core.aws.writes import FIRST_TIME_IN_ITS_LIFE, Write
 from aion_core.checkpointing.turn import Fence
 from aion_core.ports import Blobs, Cipher, Clock
+from aion_core.ports.schema import BY_AGENT, SESSIONS
 from aion_core.sessions.service import Revision, SessionKey, SessionRecord, StoredSessions, not_found, stale
 from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import event_bytes, event_of, mapping_of, value_bytes

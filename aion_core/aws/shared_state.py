@@ -8,11 +8,11 @@ from typing import Any
 from aion_core.aws import items, keys, writes
 from aion_core.aws.items import Item
 from aion_core.aws.session_items import SessionItems, blob_of
-from aion_core.ports.schema import KEPT
 from aion_core.aws.table import Table
 from aion_core.aws.writes import Write
 from aion_core.errors import StoreCorrupt, StoreError
 from aion_core.ports import Blobs
+from aion_core.ports.schema import KEPT
 from aion_core.sessions.service import SessionKey
 from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import value_bytes, value_of
