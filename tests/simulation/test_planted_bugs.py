@@ -14,7 +14,7 @@ from aion_core.push.tries import Tries
 from aion_core.tasks import contexts, deliveries, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.intake import Intake
-from aion_core.tasks.ringing import RingingStore
+from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
@@ -303,7 +303,7 @@ BUGS = [
     bug(
         "forgets the bell of a notification",
         "I16 I16C",
-        Edit(RingingStore, "_ring_beside", "if head.key not in self._ringing:", "if False:"),
+        Edit(CommitNotifier, "_enqueue_beside", "if head.key not in self._enqueuing:", "if False:"),
         scenarios=TOLD,
     ),
     bug(

@@ -8,7 +8,9 @@ from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
 from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.aws.task_store import DynamoDBTaskStore
-from aion_core.ports import Clock
+from aion_core.memory.task_store import MemoryTaskStore
+from aion_core.ports import Clock, PushBells, TaskStore
+from aion_core.tasks.ringing import RingingStore
 from tests.support.engines import Stack
 
 LEASE_SECONDS = 30.0
@@ -25,6 +27,16 @@ def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskSt
         table=environment["AION_TABLE"],
         **{"lease_seconds": LEASE_SECONDS, **options},
     )
+
+
+def memory_store(clock: Clock, **options: Any) -> MemoryTaskStore:
+    """A task store in memory."""
+    return MemoryTaskStore(clock, **options)
+
+
+def notifying_store(clock: Clock, bells: PushBells) -> TaskStore:
+    """A task store in memory that wakes push delivery after each commit."""
+    return RingingStore(memory_store(clock), bells)
 
 
 def dynamodb_list(stack: Stack, clock: Clock) -> DynamoDBTaskList:
