@@ -6,12 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from aion_core.local.stack import LocalStack
-from aion_core.memory.task_store import MemoryTaskStore
 from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 _ran: Counter[tuple[str, str]] = Counter()
 

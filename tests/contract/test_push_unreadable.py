@@ -11,8 +11,6 @@ from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.aws import keys
 from aion_core.memory.queues import MemoryPushBells
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, Delivered, Delivery, Outcome, PushBell, PushVersion
 from aion_core.push import schedule
 from aion_core.push.configs import PushRegistry
@@ -25,6 +23,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED
 from tests.support.engines import Stack
 from tests.support.pushes import Pushes, a_config
+from tests.support.stores import MemoryTaskList, MemoryTaskStore
 
 pytestmark = pytest.mark.long
 

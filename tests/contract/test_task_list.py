@@ -11,18 +11,23 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from aion_core.aws import keys, task_list
-from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
+from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks import ingress, lifecycle
 from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_list, dynamodb_store, new_owner
+from tests.support.stores import (
+    LEASE_SECONDS,
+    MemoryTaskList,
+    MemoryTaskStore,
+    dynamodb_list,
+    dynamodb_store,
+    new_owner,
+)
 
 START = datetime(2026, 1, 1, microsecond=500_000, tzinfo=UTC)
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
@@ -250,8 +255,8 @@ async def test_no_query_asks_from_later_to_earlier(stack: Stack, clock: ManualCl
         values = params["ExpressionAttributeValues"]
         asked.append((values[":first"]["S"], values[":last"]["S"]))
 
-    assert isinstance(kept.tasks, DynamoDBTaskList)
-    kept.tasks._dynamodb._client.meta.events.register("before-parameter-build.dynamodb.Query", bounds)
+    assert isinstance(kept.tasks, TableTaskList)
+    kept.tasks._table._calls._client.meta.events.register("before-parameter-build.dynamodb.Query", bounds)
     assert await kept.ids(replace(kept.mine, since=at(2)), after=Place(at(1), "t-1")) == []
     assert await kept.ids(after=Place(datetime(1960, 1, 1, tzinfo=UTC), "t-1")) == []
     assert len(asked) == 2
@@ -307,7 +312,7 @@ async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: Stack, cloc
         if not others:
             others.append(asyncio.run(other.secret()))
 
-    mine._dynamodb._client.meta.events.register("before-call.dynamodb.PutItem", meanwhile)
+    mine._table._calls._client.meta.events.register("before-call.dynamodb.PutItem", meanwhile)
     assert [await mine.secret()] == others == [kept()]
 
 
@@ -321,7 +326,7 @@ async def test_a_secret_whose_making_went_unheard_is_read(stack: Stack, clock: M
             lost.append(True)
             raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
 
-    mine._dynamodb._client.meta.events.register("after-call.dynamodb.PutItem", lose)
+    mine._table._calls._client.meta.events.register("after-call.dynamodb.PutItem", lose)
     with pytest.raises(StoreUnavailable):
         await mine.secret()
     assert await mine.secret() == kept()
@@ -356,10 +361,10 @@ class Lag:
     """Lets the list's index stand still: while it does, a query that was made before gets the answer that it got."""
 
     def __init__(self, tasks: TaskList) -> None:
-        assert isinstance(tasks, DynamoDBTaskList)
+        assert isinstance(tasks, TableTaskList)
         self.stands_still = False
         self._answers: dict[bytes, Any] = {}
-        events = tasks._dynamodb._client.meta.events
+        events = tasks._table._calls._client.meta.events
         events.register("before-call.dynamodb.Query", self._before)
         events.register("after-call.dynamodb.Query", self._after)
 
@@ -478,6 +483,6 @@ async def test_an_entry_at_both_places_is_one_task(stack: Stack, clock: ManualCl
         if len(parsed.get("Items", ())) == 3:
             parsed["Items"].append({**parsed["Items"][0], "listing_at": {"S": old}})
 
-    assert isinstance(kept.tasks, DynamoDBTaskList)
-    kept.tasks._dynamodb._client.meta.events.register("after-call.dynamodb.Query", both)
+    assert isinstance(kept.tasks, TableTaskList)
+    kept.tasks._table._calls._client.meta.events.register("after-call.dynamodb.Query", both)
     assert await kept.ids() == ["t-0", "t-2", "t-1"]

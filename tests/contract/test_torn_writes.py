@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import boto3
 import pytest
+from aion_core.aws.checkpoints import DynamoDBSaver
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,7 +21,6 @@ from langgraph.graph import START, StateGraph, add_messages
 from langgraph.types import Command, Interrupt, Send, StateSnapshot, interrupt
 
 from aion_core.aws import keys
-from aion_core.aws.checkpoints import DynamoDBSaver
 from aion_core.aws.client import Calls
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock

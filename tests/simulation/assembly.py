@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Bell, Notification, PushBell, PushConfig, TaskKey, WebhookRequest
 from aion_core.protocol.types import Message
 from aion_core.push.delivery import PushDelivery
@@ -23,6 +22,7 @@ from aion_core.tasks.time_up import TimeUp
 from aion_core.tasks.worker import Worker
 from tests.simulation.agents import ScriptedAgent
 from tests.simulation.heartbeat import SimHeartbeat
+from tests.support.stores import MemoryTaskStore
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process

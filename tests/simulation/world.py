@@ -10,8 +10,6 @@ from random import Random
 from typing import Any
 
 from aion_core.errors import AionError, LeaseLost, StoreUnavailable
-from aion_core.memory.push_configs import MemoryPushConfigs
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import (
     Asked,
     Begun,
@@ -38,6 +36,7 @@ from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, Si
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import BellQueue, Letter
 from tests.simulation.receivers import Answer, Receiver, fine
+from tests.support.stores import MemoryPushConfigs, MemoryTaskStore
 
 LEASE_SECONDS, SWEEP_SECONDS = 30.0, 60.0
 AGENT = "agent"

@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from aion_core.aws.task_store import DynamoDBTaskStore
+from aion_core.stores.task_store import TableTaskStore
 
 TRANSACT, UPDATE = "TransactWriteItems", "UpdateItem"
 
@@ -14,8 +14,8 @@ TRANSACT, UPDATE = "TransactWriteItems", "UpdateItem"
 class Faults:
     """What goes wrong with the writes of one store."""
 
-    def __init__(self, store: DynamoDBTaskStore) -> None:
-        self._events = store._dynamodb._client.meta.events
+    def __init__(self, store: TableTaskStore) -> None:
+        self._events = store._table._calls._client.meta.events
 
     def lose_answers(self, operation: str, *, times: int) -> None:
         """Let the operation be done, and its answer be lost on the way back."""

@@ -6,10 +6,9 @@ from typing import Any, Protocol
 from aion_core.aws.client import Calls
 from aion_core.aws.long_term_memory import DynamoDBLongTermMemory
 from aion_core.memory.long_term_memory import MemoryLongTermMemory, MemoryRecords
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Clock, LongTermMemory, TaskStore
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 
 class Memories(Protocol):

@@ -1,22 +1,23 @@
 """Push configs to test with, beside the task store that they belong to: memory, and DynamoDB on the embedded stack."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from aion_core.aws.client import Calls
-from aion_core.aws.push_configs import DynamoDBPushConfigs
-from aion_core.memory.cipher import MemoryCipher
-from aion_core.memory.push_configs import MemoryPushConfigs
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Claim, Delivery, OverduePush, PushConfig, PushConfigs, TaskKey
+from aion_core.stores.push_configs import TablePushConfigs
 from tests.support.clock import ManualClock
 from tests.support.conversation import MANY, Conversation
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
+from tests.support.stores import (
+    CIPHER,
+    LEASE_SECONDS,
+    MemoryPushConfigs,
+    MemoryTaskStore,
+    dynamodb_store,
+    dynamodb_table,
+)
 
-CIPHER = MemoryCipher()
 """One key for all stores of a test run: what one has sealed another opens."""
 
 
@@ -83,8 +84,6 @@ def in_memory(clock: ManualClock) -> Pushes:
 
 def on_dynamodb(stack: Stack, clock: ManualClock, like: Pushes | None = None) -> Pushes:
     """A context on the stack; the same one as `like`, in another process so to speak."""
-    environment = stack.environment("ApiFunction")
-    dynamodb = Calls("dynamodb", ThreadPoolExecutor(8), client=stack.client("dynamodb"))
-    configs = DynamoDBPushConfigs(dynamodb, CIPHER, clock, table=environment["AION_TABLE"], lease_seconds=LEASE_SECONDS)
+    configs = TablePushConfigs(dynamodb_table(stack, workers=8), CIPHER, clock, lease_seconds=LEASE_SECONDS)
     store = dynamodb_store(stack, clock, cipher=CIPHER)
     return Pushes(Conversation(store, clock, like.chat.context if like else None), configs, clock)

@@ -6,22 +6,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from aion_core.aws.checkpoints import DynamoDBSaver
 from botocore.exceptions import EndpointConnectionError
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.aws.blobs import S3Blobs
-from aion_core.aws.checkpoints import DynamoDBSaver
 from aion_core.aws.client import Calls
 from aion_core.checkpointing.turn import Fence
 from aion_core.memory.checkpoints import MemorySaver
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, Clock, ContextKey, TaskStore
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks import ingress
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store, new_owner
 
 
 class Savers(Protocol):

@@ -14,11 +14,10 @@ from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
 from aion_core.aws.sessions import DynamoDBSessions
 from aion_core.memory.sessions import MemorySessionRecords, MemorySessions
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Clock, TaskStore
 from aion_core.sessions.service import StoredSessions
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 
 class SessionPlace(Protocol):
