@@ -153,7 +153,7 @@ class MemoryTable:
             sorts = self._sorts.get(partition, [])
             keys = [Key(partition, sort) for sort in sorts[bisect_left(sorts, first) : bisect_right(sorts, last)]]
             found, following = self._page(keys, self._items.__getitem__, after, limit, newest_first)
-            items = [self._shown(self._items[key], (PARTITION, SORT) if keys_only else ()) for key in found]
+            items = [self._shown(self._items[key], (PARTITION, SORT, ENDS) if keys_only else ()) for key in found]
             return Page(items, len(items), following)
 
     async def query_index(

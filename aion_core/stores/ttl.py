@@ -28,6 +28,6 @@ class Ttl:
         """Return the TTL of an item that is written now and is kept for one retention, or for so many."""
         return self.after(retentions * self._retention)
 
-    def attributes(self) -> Item:
-        """Return the attributes that every item with a TTL has: its version and its TTL after one retention."""
-        return {"v": VERSION, ENDS: self.end()}
+    def attributes(self, retentions: float = 1) -> Item:
+        """Return the attributes that every item with a TTL has: its version and its TTL."""
+        return {"v": VERSION, ENDS: self.end(retentions)}
