@@ -1,12 +1,16 @@
 """The stores of a deployment over its table, and the queues that wake its functions: on AWS, in a file, in memory."""
 
+import contextlib
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
+from aion_core.errors import ConfigurationError
 from aion_core.ports import (
     ApiKeys,
     Bells,
@@ -28,6 +32,10 @@ from aion_core.tasks.notifications import CommitNotifier
 
 if TYPE_CHECKING:
     from aion_core.agents.loader import AdapterFactory
+
+
+KEY_FILE, KEY_BYTES = "key", 32
+"""The file beside the SQLite file with the key that encrypts ADK's sessions and push configs, and its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,7 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
 
 
 def _in_a_file(settings: Settings, clock: Clock) -> Resources:
-    from aion_core.memory.cipher import LocalCipher
+    from aion_core.memory.cipher import MemoryCipher
     from aion_core.sqlite.blobs import SQLiteBlobs
     from aion_core.sqlite.database import Database
     from aion_core.sqlite.queues import SQLiteBells, SQLitePushBells, SQLiteQueue
@@ -147,19 +155,37 @@ def _in_a_file(settings: Settings, clock: Clock) -> Resources:
         SQLiteBlobs(database),
         SQLiteBells(SQLiteQueue(database, "task", clock)),
         SQLitePushBells(SQLiteQueue(database, "push", clock)),
-        LocalCipher.of_file(key_file(settings.sqlite_file)),
+        MemoryCipher(local_key(settings.sqlite_file.with_name(KEY_FILE))),
     )
 
 
-def key_file(database: Path) -> Path:
-    """Return the file beside the database with the key of its encrypted items."""
-    return database.with_name("key")
+def local_key(file: Path) -> bytes:
+    """Return the key in this file; it is made with a new one, for this user only, if it is not there.
+
+    Raises ConfigurationError.
+    """
+    new = file.with_name(f"{file.name}.{uuid4().hex}")
+    try:
+        if not file.exists():
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as made:
+                made.write(os.urandom(KEY_BYTES))
+            # Whole or not at all: another process may be doing the same.
+            with contextlib.suppress(FileExistsError):
+                os.link(new, file)
+            new.unlink()
+        key = file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read or made ({error.strerror}).") from error
+    if len(key) != KEY_BYTES:
+        raise ConfigurationError(f"{file} is no key of aion's. Start with --fresh, or put the file back.")
+    return key
 
 
 def _in_memory(settings: Settings, clock: Clock) -> Resources:
     from aion_core.memory.blobs import MemoryBlobs
-    from aion_core.memory.cipher import LocalCipher
+    from aion_core.memory.cipher import MemoryCipher
     from aion_core.memory.queues import MemoryBells, MemoryPushBells
     from aion_core.memory.table import MemoryTable
 
-    return Resources(MemoryTable(clock), MemoryBlobs(), MemoryBells(clock), MemoryPushBells(clock), LocalCipher())
+    return Resources(MemoryTable(clock), MemoryBlobs(), MemoryBells(clock), MemoryPushBells(clock), MemoryCipher())

@@ -2,18 +2,32 @@
 
 import asyncio
 import logging
+import os
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import NamedTuple
 
 from aion_core.errors import StoreError
 from aion_core.ports import Bell, Clock, PushBell
-from aion_core.ports.bells import LONGEST_DELAY, DeadLetter, body_of, push_body_of
-from aion_core.sqlite.messages import Message, MessageFile
+from aion_core.ports.bells import LONGEST_DELAY, DeadLetter, bell_of, body_of, push_bell_of, push_body_of
+from aion_core.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
+
+VERSION = 1
+"""Version of the file's schema."""
+
+_SCHEMA = """
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, sent_at INTEGER NOT NULL,
+    visible_at INTEGER NOT NULL, receives INTEGER NOT NULL, receiver TEXT NOT NULL, parked INTEGER NOT NULL
+);
+CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
+"""
+
+_MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
 
 MAX_RECEIVES = 5
 """Receives until a message is parked, as in the template's queues."""
@@ -25,77 +39,146 @@ RETRY_SECONDS = 1.0
 """Seconds until a message that could not be handled is visible again; each further receive doubles them."""
 
 POLL_SECONDS = 0.2
-"""Seconds until a message is noticed that another process has sent."""
+"""Seconds until a consumer notices a message that another process has sent."""
 
-T = TypeVar("T")
+DELIVERIES_AT_ONCE = 16
+
+
+class Message(NamedTuple):
+    """A message as it was received, or parked."""
+
+    id: int
+    body: str
+    sent_at: int
+    """In milliseconds."""
+    receives: int
+    """How many times it was received; a later receive makes this one invalid."""
+
+
+def open_queues(file: Path) -> Database:
+    """Open the file of the queues, and create it if there is none."""
+    return Database(file, _SCHEMA, version=VERSION)
+
+
+def release_messages(file: Path, receiver: str = "") -> None:
+    """Make the messages visible that the process of this name received, or any: it has ended; blocking."""
+    change = "UPDATE messages SET visible_at = 0, receiver = '' WHERE receiver != ''"
+    database = open_queues(file)
+    try:
+        database.write_blocking(
+            lambda connection: (
+                connection.execute(f"{change} AND receiver = ?", (receiver,))
+                if receiver
+                else connection.execute(change)
+            )
+        )
+    finally:
+        database.close()
 
 
 class SQLiteQueue:
-    """One queue of the file, by the clock; its methods do not block the event loop."""
+    """One queue: delay, visibility timeout, and a limited number of receives. Several processes may use it at once.
 
-    def __init__(self, file: MessageFile, name: str, clock: Clock, *, max_receives: int = MAX_RECEIVES) -> None:
-        self._file, self.name, self.clock, self._max_receives = file, name, clock, max_receives
-        # A thread of its own: abandoned synchronous nodes may occupy the default executor.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"queue-{name}")
+    It is `ports.DeadLetters` of its parked messages too. Every method raises StoreError.
+    """
+
+    def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
+        """`receiver` names this process in what it receives, for `release_messages`: its id by default."""
+        self._database, self.name, self.clock = database, name, clock
+        self._receiver = receiver or str(os.getpid())
         self.sent: Callable[[], None] = lambda: None
         """Is called, by any thread, when this process has sent a message."""
 
     async def send(self, body: str, *, delay: float = 0.0) -> None:
-        """Send a message that is visible after so many seconds."""
-        await self._call(self.send_blocking, body, delay=delay)
+        """Send a message that is visible after so many seconds, at most 900."""
+        await self._database.write(self._insert(body, delay))
+        self.sent()
 
     def send_blocking(self, body: str, *, delay: float = 0.0) -> None:
         """Do as `send` in the calling thread."""
-        now = self._now()
-        self._file.send(
-            self.name, body, now=now, visible_at=now + round(min(max(delay, 0.0), float(LONGEST_DELAY)) * 1000)
-        )
+        self._database.write_blocking(self._insert(body, delay))
         self.sent()
+
+    def _insert(self, body: str, delay: float) -> Callable[[sqlite3.Connection], object]:
+        now = self._now()
+        visible_at = now + round(min(max(delay, 0.0), LONGEST_DELAY) * 1000)
+        columns = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked)"
+        values = (self.name, body, now, visible_at)
+        return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
 
     async def receive(self, limit: int) -> list[Message]:
         """Return the oldest visible messages and hide them; one that was received too often is parked and logged."""
-        received, parked = await self._call(
-            self._file.receive,
-            self.name,
-            now=self._now(),
-            visible_at=self._now() + round(VISIBILITY_SECONDS * 1000),
-            limit=limit,
-            max_receives=self._max_receives,
-        )
-        for message in parked:
-            logger.error(
-                "A message of the %s queue could not be handled %d times, and is parked: see `aion dlq list`. %s",
-                self.name,
-                message.receives,
-                message.body,
-            )
+        # A write would keep others waiting, and the queue is empty most times.
+        if await self.seconds_to_next() != 0.0:
+            return []
+        now = self._now()
+
+        def work(connection: sqlite3.Connection) -> list[Message]:
+            oldest = f"{_MESSAGE} WHERE queue = ? AND parked = 0 AND visible_at <= ? ORDER BY visible_at, id LIMIT ?"
+            found = [Message(*row) for row in connection.execute(oldest, (self.name, now, limit))]
+            for message in found:
+                is_parked = message.receives >= MAX_RECEIVES
+                connection.execute(
+                    "UPDATE messages SET parked = ?, receives = ?, visible_at = ?, receiver = ? WHERE id = ?",
+                    (
+                        is_parked,
+                        message.receives + (not is_parked),
+                        self._hidden_until(),
+                        "" if is_parked else self._receiver,
+                        message.id,
+                    ),
+                )
+            return found
+
+        found = await self._database.write(work)
+        received = [
+            message._replace(receives=message.receives + 1) for message in found if message.receives < MAX_RECEIVES
+        ]
+        for message in found:
+            if message.receives >= MAX_RECEIVES:
+                logger.error(
+                    "A message of the %s queue could not be handled %d times, and is parked; `aion dlq list` shows it.",
+                    self.name,
+                    message.receives,
+                )
         return received
-
-    async def prolong(self, messages: Sequence[Message]) -> None:
-        """Hide messages that are still being handled for the visibility timeout from now on."""
-        await self._call(self._file.hide, messages, visible_at=self._now() + round(VISIBILITY_SECONDS * 1000))
-
-    async def retry(self, message: Message) -> None:
-        """Let the message be visible again after a while; it could not be handled."""
-        seconds = RETRY_SECONDS * 2 ** (message.receives - 1)
-        await self._call(self._file.hide, [message], visible_at=self._now() + round(seconds * 1000))
-
-    async def delete(self, message: Message) -> None:
-        """Delete the message: it has been handled."""
-        await self._call(self._file.delete, message)
 
     async def seconds_to_next(self) -> float | None:
         """Return the seconds until a message is visible, None without one."""
-        at = await self._call(self._file.next_at, self.name)
+        statement = "SELECT min(visible_at) FROM messages WHERE queue = ? AND parked = 0"
+        [(at,)] = await self._database.read(lambda connection: connection.execute(statement, (self.name,)).fetchall())
         return None if at is None else max(0, at - self._now()) / 1000
 
-    # ── Dead letters: see `ports.DeadLetters` ─────────────────────────────────────────────────────────────────────────
+    async def prolong(self, messages: Sequence[Message]) -> None:
+        """Hide messages that are still being handled for the visibility timeout from now on."""
+        await self._hide(messages, self._hidden_until())
+
+    async def retry(self, message: Message) -> None:
+        """Let the message be visible again after a while; it could not be handled."""
+        await self._hide([message], self._now() + round(RETRY_SECONDS * 2 ** (message.receives - 1) * 1000))
+
+    async def _hide(self, messages: Sequence[Message], until: int) -> None:
+        values = [(until, message.id, message.receives) for message in messages]
+        change = "UPDATE messages SET visible_at = ? WHERE id = ? AND receives = ?"
+        await self._database.write(lambda connection: connection.executemany(change, values))
+
+    async def delete(self, message: Message) -> None:
+        """Delete the message, unless it was received again: it has been handled."""
+        values = message.id, message.receives
+        statement = "DELETE FROM messages WHERE id = ? AND receives = ?"
+        await self._database.write(lambda connection: connection.execute(statement, values))
+
+    # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def read(self, limit: int) -> list[DeadLetter]:
-        """See `ports.DeadLetters.read`; nothing is hidden."""
+        """See `ports.DeadLetters.read`; nothing is hidden from others."""
+        statement = f"{_MESSAGE} WHERE queue = ? AND parked = 1 ORDER BY sent_at, id LIMIT ?"
+        rows = await self._database.read(
+            lambda connection: connection.execute(statement, (self.name, limit)).fetchall()
+        )
         return [
             DeadLetter(str(message.id), message.body, datetime.fromtimestamp(message.sent_at / 1000, UTC))
-            for message in await self._call(self._file.parked, self.name, limit)
+            for message in map(Message._make, rows)
         ]
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
@@ -103,51 +186,70 @@ class SQLiteQueue:
 
     async def send_again(self, letter: DeadLetter) -> None:
         """See `ports.DeadLetters.send_again`."""
-        await self._call(self._file.send_again, int(letter.id), now=self._now())
+        values = self._now(), int(letter.id)
+        change = "UPDATE messages SET parked = 0, receives = 0, visible_at = ? WHERE id = ? AND parked = 1"
+        await self._database.write(lambda connection: connection.execute(change, values))
 
     async def drop(self, letter: DeadLetter) -> None:
         """See `ports.DeadLetters.drop`."""
-        await self._call(self._file.drop, int(letter.id))
+        statement = "DELETE FROM messages WHERE id = ? AND parked = 1"
+        await self._database.write(lambda connection: connection.execute(statement, (int(letter.id),)))
+
+    def _hidden_until(self) -> int:
+        return self._now() + round(VISIBILITY_SECONDS * 1000)
 
     def _now(self) -> int:
         return int(self.clock.now().timestamp() * 1000)
-
-    async def _call(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, partial(function, *arguments, **options))
 
 
 class SQLiteBells:
     """`ports.Bells` on one queue."""
 
-    def __init__(self, queue: SQLiteQueue) -> None:
-        self.queue = queue
+    def __init__(self, queue: SQLiteQueue, *, at_once: int) -> None:
+        """`at_once`: how many turns run at once in this process."""
+        self._queue, self._at_once = queue, at_once
 
     async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
         """See `ports.Bells.ring`."""
-        await self.queue.send(body_of(bell), delay=delay)
+        await self._queue.send(body_of(bell), delay=delay)
 
     def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
         """See `ports.Bells.ring_from_thread`."""
-        self.queue.send_blocking(body_of(bell), delay=delay)
+        self._queue.send_blocking(body_of(bell), delay=delay)
+
+    def answered_by(self, handle: Callable[[Bell], Awaitable[None]]) -> "Sequence[Consumer]":
+        """Return the consumer that hands each message to this function, while it runs."""
+
+        async def handle_text(body: str) -> None:
+            await handle(bell_of(body))
+
+        return [Consumer(self._queue, handle_text, at_once=self._at_once)]
 
 
 class SQLitePushBells:
     """`ports.PushBells` on one queue."""
 
     def __init__(self, queue: SQLiteQueue) -> None:
-        self.queue = queue
+        self._queue = queue
 
     async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
         """See `ports.PushBells.ring`."""
-        await self.queue.send(push_body_of(bell), delay=delay)
+        await self._queue.send(push_body_of(bell), delay=delay)
+
+    def answered_by(self, handle: Callable[[PushBell], Awaitable[None]]) -> "Sequence[Consumer]":
+        """Return the consumer that hands each message to this function, while it runs."""
+
+        async def handle_text(body: str) -> None:
+            await handle(push_bell_of(body))
+
+        return [Consumer(self._queue, handle_text, at_once=DELIVERIES_AT_ONCE)]
 
 
 class Consumer:
     """Hands each message of a queue to a function, several at once.
 
     A message is deleted when the function returns. It is visible again later when the function raises, and when this
-    process ends before it has returned.
+    process ends before the function has returned.
     """
 
     def __init__(self, queue: SQLiteQueue, handle: Callable[[str], Awaitable[None]], *, at_once: int) -> None:
@@ -163,7 +265,7 @@ class Consumer:
         loop = asyncio.get_running_loop()
 
         def notice() -> None:
-            # The loop of a server that has ended takes no more.
+            # A thread of an agent's may send when the server has ended.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._noticed.set)
 
@@ -173,8 +275,7 @@ class Consumer:
             seconds = POLL_SECONDS
             try:
                 await self.receive()
-                to_next = await self._queue.seconds_to_next() if len(self._handling) < self._at_once else None
-                if to_next is not None:
+                if len(self._handling) < self._at_once and (to_next := await self._queue.seconds_to_next()) is not None:
                     seconds = min(seconds, to_next)
             except StoreError as error:
                 logger.error("The %s queue cannot be read: %s", self._queue.name, error)
@@ -182,12 +283,13 @@ class Consumer:
             await self._sleep(seconds)
 
     async def receive(self) -> int:
-        """Receive as many messages as may be handled at once beside those that are; return how many that were."""
-        await self._prolong()
+        """Receive as many messages as may be handled beside those that are; return how many that were."""
+        now = self._queue.clock.now()
+        if self._handling and (now - self._prolonged_at).total_seconds() >= VISIBILITY_SECONDS / 3:
+            self._prolonged_at = now
+            await self._queue.prolong(list(self._handling.values()))
         free = self._at_once - len(self._handling)
-        if self._stopped or free <= 0:
-            return 0
-        received = await self._queue.receive(free)
+        received = await self._queue.receive(free) if free > 0 and not self._stopped else []
         for message in received:
             task = asyncio.create_task(self._work(message))
             self._handling[task] = message
@@ -205,13 +307,12 @@ class Consumer:
             await asyncio.wait(self._handling)
 
     async def _work(self, message: Message) -> None:
+        settle = self._queue.delete
         try:
             await self._handle(message.body)
         except Exception:  # whatever it was, the message was not handled
             logger.exception("A message of the %s queue was not handled.", self._queue.name)
             settle = self._queue.retry
-        else:
-            settle = self._queue.delete
         try:
             await settle(message)
         except StoreError as error:
@@ -221,17 +322,14 @@ class Consumer:
         del self._handling[task]
         self._noticed.set()
 
-    async def _prolong(self) -> None:
-        now = self._queue.clock.now()
-        if self._handling and (now - self._prolonged_at).total_seconds() >= VISIBILITY_SECONDS / 3:
-            self._prolonged_at = now
-            await self._queue.prolong(list(self._handling.values()))
-
     async def _sleep(self, seconds: float) -> None:
-        sleeping = asyncio.ensure_future(self._queue.clock.sleep(seconds))
-        noticed = asyncio.ensure_future(self._noticed.wait())
+        """Sleep, or return earlier when a message was sent here, or a place is free."""
+        waiting = [
+            asyncio.ensure_future(self._queue.clock.sleep(seconds)),
+            asyncio.ensure_future(self._noticed.wait()),
+        ]
         try:
-            await asyncio.wait({sleeping, noticed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sleeping.cancel()
-            noticed.cancel()
+            for each in waiting:
+                each.cancel()

@@ -14,8 +14,16 @@ import pytest
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Bell, ContextKey
 from aion_core.ports.bells import bell_of
-from aion_core.sqlite.messages import MessageFile
-from aion_core.sqlite.queues import MAX_RECEIVES, VISIBILITY_SECONDS, Consumer, SQLiteBells, SQLiteQueue
+from aion_core.sqlite.database import Database
+from aion_core.sqlite.queues import (
+    MAX_RECEIVES,
+    VISIBILITY_SECONDS,
+    Consumer,
+    SQLiteBells,
+    SQLiteQueue,
+    open_queues,
+    release_messages,
+)
 from tests.support.clock import ManualClock
 
 BELL = Bell(ContextKey("owner", "echo", "c-1"), 1)
@@ -25,9 +33,9 @@ class Process:
     """What one process has of the file: a queue, and a consumer whose handler fails or waits when told to."""
 
     def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
-        self.file = MessageFile(path, receiver=receiver)
-        self.queue = SQLiteQueue(self.file, "task", clock)
-        self.bells = SQLiteBells(self.queue)
+        self.file = open_queues(path)
+        self.queue = SQLiteQueue(self.file, "task", clock, receiver=receiver)
+        self.bells = SQLiteBells(self.queue, at_once=at_once)
         self.consumer = Consumer(self.queue, self._handle, at_once=at_once)
         self.handled: list[Bell] = []
         self.failures = 0
@@ -171,15 +179,13 @@ async def test_messages_of_ended_process_are_released_at_once(path: Path, one: P
     other.go.clear()
     await other.bells.ring(Bell(BELL.context, 3))
     await other.consumer.receive()
-    supervisor = MessageFile(path)
-    supervisor.release("one")
+    release_messages(path, "one")
     third = Process(path, other.queue.clock, "third")  # type: ignore[arg-type]
     await third.turn()
     assert sorted(bell.fence for bell in third.handled) == [1, 2], "the message of a living process stays its own"
-    supervisor.release()
+    release_messages(path)
     await third.turn()
     assert sorted(bell.fence for bell in third.handled) == [1, 2, 3]
-    supervisor.close()
     third.file.close()
 
 
@@ -187,23 +193,26 @@ async def test_killed_process_loses_no_message(path: Path, one: Process) -> None
     for fence in range(20):
         await one.bells.ring(Bell(BELL.context, fence))
     program = (
-        "import sys\nfrom pathlib import Path\nfrom aion_core.sqlite.messages import MessageFile\n"
-        "file = MessageFile(Path(sys.argv[1]), receiver='killed')\n"
-        "now = 4_000_000_000_000\n"
-        "messages, _ = file.receive('task', now=now, visible_at=now + 60_000, limit=20, max_receives=5)\n"
-        "for message in messages[:5]:\n    file.delete(message)\n"
-        "file._connection.execute('BEGIN IMMEDIATE')\n"
-        "file._connection.execute('DELETE FROM messages')\n"
-        "print('received', flush=True)\nsys.stdin.read()\n"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom aion_core.clock import SystemClock\n"
+        "from aion_core.sqlite.queues import SQLiteQueue, open_queues\n"
+        "async def main():\n"
+        "    database = open_queues(Path(sys.argv[1]))\n"
+        "    queue = SQLiteQueue(database, 'task', SystemClock(), receiver='killed')\n"
+        "    messages = await queue.receive(20)\n"
+        "    for message in messages[:5]:\n        await queue.delete(message)\n"
+        "    with database.writing() as connection:\n"
+        "        connection.execute('DELETE FROM messages')\n"
+        "        print(len(messages), flush=True)\n        sys.stdin.read()\n"
+        "asyncio.run(main())\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "received\n"
+    assert process.stdout.readline() == "20\n"
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    MessageFile(path).release("killed")
+    release_messages(path, "killed")
     while await one.turn():
         pass
     assert sorted(bell.fence for bell in one.handled) == list(range(5, 20))
@@ -287,13 +296,24 @@ async def test_messages_outlive_their_process(path: Path, clock: ManualClock) ->
     second.file.close()
 
 
-async def test_closed_file_raises_unavailable(one: Process) -> None:
-    one.file.close()
-    with pytest.raises(StoreUnavailable):
-        await one.bells.ring(BELL)
+async def test_busy_file_raises_unavailable(path: Path, one: Process, clock: ManualClock) -> None:
+    impatient = SQLiteQueue(Database(path, "", version=1, busy_seconds=0.05), "task", clock)
+    with one.file.writing(), pytest.raises(StoreUnavailable):
+        impatient.send_blocking("{}")
 
 
-def test_file_that_is_no_database_raises_unavailable(tmp_path: Path) -> None:
-    (tmp_path / "aion.db").write_bytes(b"not a database" * 100)
-    with pytest.raises(Exception, match="file is not a database"):
-        MessageFile(tmp_path / "aion.db")
+async def test_consumer_outlives_a_file_that_cannot_be_read(
+    one: Process, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with one.file.writing() as connection:
+        connection.execute("ALTER TABLE messages RENAME TO gone")
+    running = asyncio.create_task(one.consumer.run())
+    while "cannot be read" not in caplog.text:
+        await asyncio.sleep(0)
+    with one.file.writing() as connection:
+        connection.execute("ALTER TABLE gone RENAME TO messages")
+    await one.bells.ring(BELL)
+    while not one.handled:
+        await asyncio.sleep(0)
+    one.consumer.stop()
+    await running
