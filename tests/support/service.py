@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from aion_core.memory.checkpoints import MemorySaver
+from aion_core.memory.long_term_memory import MemoryLongTermMemory, MemoryRecords
 from fastapi import FastAPI
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -13,8 +15,6 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.checkpointing.store import OwnersStore
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
-from aion_core.memory.checkpoints import MemorySaver
-from aion_core.memory.long_term_memory import MemoryLongTermMemory, MemoryRecords
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
 from aion_core.ports import (
     Agent,
