@@ -9,9 +9,7 @@ from aion_core.ports.schema import BY_AGENT
 from aion_core.ports.table import Absent, Delete, Item, Put, Table, WriteRefused
 from aion_core.stores import keys
 from aion_core.stores.reads import Reads, milliseconds
-
-VERSION = 2
-"""Version of the items' layout."""
+from aion_core.tasks.contexts import VERSION
 
 
 class TableApiKeys:

@@ -23,17 +23,14 @@ from aion_core.ports import (
 )
 from aion_core.ports.table import Change, Delete, Exists, Item, Put, Table, Update, WriteRefused
 from aion_core.push import schedule
-from aion_core.stores import keys
+from aion_core.stores import items, keys
 from aion_core.stores.reads import Reads
 from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter
-from aion_core.stores.timers import TimerIndex
+from aion_core.stores.timers import PUSHES, TimerIndex, times_of
 from aion_core.tasks import deliveries, heads, pushed, timers
 from aion_core.tasks.contexts import moment
 
 logger = logging.getLogger(__name__)
-
-VERSION = 2
-"""Version of the items' layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class PushItems:
 
     async def known(self, task: TaskKey) -> list[Delivery]:
         """Return the deliveries of the task's configs, sorted by id."""
-        return [_delivery(task, item) for item in await self.rows(task)]
+        return [delivery_of(task, item) for item in await self.rows(task)]
 
     async def rows(self, task: TaskKey) -> list[Item]:
         """Return the items of the task's configs."""
@@ -71,37 +68,39 @@ class PushItems:
         """
         pushed.check_room([delivery.config_id for delivery in known], config)
         before = deliveries.find(known, config.id)
-        due_at = moment(timers.lease_end(self._clock.now(), self._lease)) if due else None
+        times = times_of(self._clock, self._lease, self._retention)
+        due_at = moment(times.lease_until) if due else None
         delivery = revised(deliveries.registered(task, config.id, before, after=after, due_at=due_at))
         sealed = await self._seal(task, config)
         key = keys.push_key(task, config.id)
         if before is not None:
             return Registered(Update(key, self.change(before, delivery, sealed=sealed)), delivery)
         attributes = deliveries.attributes_of(delivery, keys.push_due_shard(task))
-        return Registered(
-            Put(key, {**attributes, "sealed": sealed, "v": VERSION, "expires": self._expires()}), delivery
-        )
+        return Registered(Put(key, {**attributes, "sealed": sealed, **times.ttl}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a config's item from one state of its delivery to another."""
-        # An event's subscribers are stored as long as its task, and until they have received it.
-        return deliveries.change(before, after, keys.push_due_shard(after.task), expires=self._expires(), **more)
+        # A subscriber is stored as long as its task, and until it has received the events.
+        expires = times_of(self._clock, self._lease, self._retention).expires
+        return deliveries.change(before, after, keys.push_due_shard(after.task), expires=expires, **more)
 
     async def open(self, task: TaskKey, item: Item) -> PushConfig:
-        """Return the config that the item holds; raises StoreCorrupt if it cannot be decrypted."""
+        """Return the config that the item holds; raises StoreCorrupt."""
         config_id = keys.push_config_of(item["sk"])
-        fields = json.loads(await self._with_cipher().open(item["sealed"], about=_about(task, config_id)))
-        return PushConfig(
-            config_id,
-            fields["url"],
-            token=fields["token"],
-            scheme=fields["scheme"],
-            credentials=fields["credentials"],
-            secrets=tuple(fields["secrets"]),
-            older_until=datetime.fromisoformat(fields["older_until"]) if fields.get("older_until") else None,
-            version=PushVersion(fields["version"]),
-            events=PushEvents(fields["events"]),
-        )
+        opened = await self._with_cipher().open(item["sealed"], about=_about(task, config_id))
+        with items.readable("A push config"):
+            fields = json.loads(opened)
+            return PushConfig(
+                config_id,
+                fields["url"],
+                token=fields["token"],
+                scheme=fields["scheme"],
+                credentials=fields["credentials"],
+                secrets=tuple(fields["secrets"]),
+                older_until=datetime.fromisoformat(fields["older_until"]) if fields.get("older_until") else None,
+                version=PushVersion(fields["version"]),
+                events=PushEvents(fields["events"]),
+            )
 
     async def _seal(self, task: TaskKey, config: PushConfig) -> bytes:
         # The URL too: its query may hold a secret.
@@ -122,9 +121,6 @@ class PushItems:
             raise ConfigurationError("Push configs are encrypted, and AION_KMS_KEY, the key for it, is missing.")
         return self._cipher
 
-    def _expires(self) -> int:
-        return int((self._clock.now() + self._retention).timestamp())
-
 
 class TablePushConfigs:
     """`ports.PushConfigs` in one table."""
@@ -141,8 +137,7 @@ class TablePushConfigs:
         """The options are the task store's; without a `cipher` no config can be stored or read."""
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
         self._items = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        shards = [keys.push_due_partition(shard) for shard in range(keys.DUE_SHARDS)]
-        self._timers = TimerIndex(table, clock, shards, lease_seconds=lease_seconds)
+        self._timers = TimerIndex(table, clock, PUSHES, lease_seconds=lease_seconds)
 
     # ── For clients ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -302,8 +297,10 @@ def revised(delivery: Delivery) -> Delivery:
     return replace(delivery, revision=str(uuid7()))
 
 
-def _delivery(task: TaskKey, item: Item) -> Delivery:
-    return deliveries.delivery_of(task, keys.push_config_of(item["sk"]), item)
+def delivery_of(task: TaskKey, item: Item) -> Delivery:
+    """Return the delivery that the item holds; raises StoreCorrupt."""
+    with items.readable("The delivery of a push config"):
+        return deliveries.delivery_of(task, keys.push_config_of(item["sk"]), item)
 
 
 def _about(task: TaskKey, config_id: str) -> str:

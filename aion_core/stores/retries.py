@@ -45,12 +45,12 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, bus
     unheard, token = 0, ""
     before: Sequence[Write] = ()
     for attempt in range(TRIES):
-        planned = await plan(attempt)
-        if not planned.writes:
-            return planned.outcome
-        if planned.writes != before:
-            before, token = planned.writes, str(uuid7())
         try:
+            planned = await plan(attempt)
+            if not planned.writes:
+                return planned.outcome
+            if planned.writes != before:
+                before, token = planned.writes, str(uuid7())
             await _make(table, planned.writes, token)
         except (WriteRefused, TokenReused):
             pass

@@ -14,9 +14,7 @@ from aion_core.ports.table import Absent, Equals, Item, MoreThan, Page, Put, Tab
 from aion_core.protocol.types import TaskState
 from aion_core.stores import keys
 from aion_core.stores.reads import Reads, milliseconds
-
-VERSION = 2
-"""Version of the items' layout."""
+from aion_core.tasks.contexts import VERSION
 
 READ = 1000
 """Most entries that a query reads if the filter leaves out some of them: about 300 KB."""

@@ -180,10 +180,12 @@ class TableTaskStore:
                         return Plan(mine)
                 if known is not None:
                     return Plan(known.repeated(follow_up.content_hash))
-                if another_runs:
+                if another_runs and not attempt:
                     raise ingress.another_runs()
                 if admission.has_gone_on(before, head, takes=takes, subscribes=follow_up.push is not None):
                     raise ingress.no_longer_asked()
+                if another_runs:
+                    raise ingress.another_runs()
             if rejects:
                 return Plan(Busy(before.key.task_id))
             if is_full:

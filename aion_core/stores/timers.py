@@ -3,18 +3,30 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from aion_core.errors import StoreError
 from aion_core.ports import Clock
 from aion_core.ports.table import Item, Key, Table, Update, WriteRefused
-from aion_core.stores.keys import key_of
-from aion_core.stores.reads import Reads
+from aion_core.stores import keys
+from aion_core.stores.reads import Reads, milliseconds
 from aion_core.tasks import timers
-from aion_core.tasks.contexts import moment
+from aion_core.tasks.contexts import Times, moment
 
 logger = logging.getLogger(__name__)
+
+
+CONTEXTS = tuple(keys.due_partition(shard) for shard in range(keys.DUE_SHARDS))
+"""The shards of contexts."""
+
+PUSHES = tuple(keys.push_due_partition(shard) for shard in range(keys.DUE_SHARDS))
+"""The shards of push notifications: apart from the contexts', which do not wait for these."""
+
+
+def times_of(clock: Clock, lease_seconds: float, retention: timedelta = timedelta()) -> Times:
+    """Return the times of one attempt to write, from one reading of the clock."""
+    return Times(milliseconds(clock.now()), int(lease_seconds * 1000), int(retention.total_seconds()))
 
 
 class Expired(NamedTuple):
@@ -25,7 +37,7 @@ class Expired(NamedTuple):
 
 
 class TimerIndex:
-    """The timers in some shards of the index: contexts, or push notifications."""
+    """The timers in some shards of the index: CONTEXTS or PUSHES."""
 
     def __init__(self, table: Table, clock: Clock, shards: Sequence[str], *, lease_seconds: float) -> None:
         self._table, self._clock, self._shards, self._lease = table, clock, shards, lease_seconds
@@ -52,14 +64,14 @@ class TimerIndex:
             raise failures[self._shards[0]]
         for shard, error in failures.items():
             logger.error("The timers of shard %s cannot be read.", shard, exc_info=error)
-        return sorted(Expired(moment(item["due_at"]), key_of(item)) for item in found)
+        return sorted(Expired(moment(item["due_at"]), keys.key_of(item)) for item in found)
 
     async def claim(self, key: Key) -> bool:
         """Claim the item's timer: True if it has expired, the item is alive, and nobody else claims it."""
         # The index lags: only the item says when it is due.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
-        change = timers.claim(item, self._clock.now(), is_alive=is_alive, lease_seconds=self._lease)
+        change = timers.claimed(item, times_of(self._clock, self._lease), is_alive=is_alive)
         if change is None:
             return False
         try:

@@ -10,6 +10,8 @@ from aion_core.ports import Delivery, TaskKey
 from aion_core.ports.table import Change, Equals, Item
 
 _TIMES = ("next_at", "claimed_until", "due_at")
+ATTRIBUTES = ("registered", "passed", "tries", "failure", "dead", "dead_from", "disabled", "revision", *_TIMES)
+"""The attributes of an item that hold its delivery."""
 _OPTIONAL = (*_TIMES, "due_shard")
 
 # ── Transitions; the store gives each new state a revision of its own ─────────────────────────────────────────────────

@@ -7,14 +7,12 @@ arrives (a leaky bucket as a meter, ITU-T I.371). So one conditional write takes
 import json
 import math
 from collections.abc import Collection, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from aion_core.ports import Head, Limits, OpenStream, OpenTask, TaskKey
 from aion_core.ports.table import Absent, AtMost, Change, Equals, Exists, Item, ShorterThan, either
 from aion_core.tasks import lifecycle
-
-VERSION = 2
-"""Version of the items' layout."""
+from aion_core.tasks.contexts import VERSION, moment
 
 MINUTE = 60_000_000
 """In microseconds: a limit of many requests a minute has tokens of less than a millisecond."""
@@ -74,7 +72,7 @@ def closed(item: Item | None, stream_id: str, now: datetime) -> Change | None:
 def _open_streams(item: Item | None, now: datetime) -> list[OpenStream]:
     """Return the streams that count; that of a process that is gone counts until it would have ended."""
     held = item["streams"] if item is not None else {}
-    found = (OpenStream(id_, each["task_id"], _time(each["until"])) for id_, each in held.items())
+    found = (OpenStream(id_, each["task_id"], moment(each["until"])) for id_, each in held.items())
     return [each for each in found if each.until > now]
 
 
@@ -139,12 +137,8 @@ def _members(owner: str, tasks: Iterable[OpenTask]) -> frozenset[str]:
 
 def _open_task(owner: str, member: str) -> OpenTask:
     since, task_id, whose = (*json.loads(member), owner)[:3]
-    return OpenTask(TaskKey(whose, task_id), _time(since))
+    return OpenTask(TaskKey(whose, task_id), moment(since))
 
 
 def _milliseconds(at: datetime) -> int:
     return int(at.timestamp() * 1000)
-
-
-def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -13,6 +13,7 @@ from aion_core.ports import Begun, PushBell
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render
+from aion_core.stores.push_configs import TablePushConfigs
 from tests.e2e.test_push import PUSH_HERE
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, Conversation

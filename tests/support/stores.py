@@ -11,6 +11,7 @@ from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock
+from aion_core.ports.table import Table
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
@@ -18,6 +19,7 @@ from tests.support.engines import Stack
 
 LEASE_SECONDS = 30.0
 CIPHER = MemoryCipher()
+"""One key for all stores of a test run: each decrypts what another has encrypted."""
 
 
 class MemoryTaskStore(TableTaskStore):
@@ -54,10 +56,20 @@ def stack_blobs(stack: Stack) -> S3Blobs:
     return S3Blobs(calls, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
 
 
+def table_of(stack: Stack | None, clock: Clock) -> Table:
+    """The stack's table, over a client of its own; without a stack a new table in memory."""
+    return MemoryTable(clock) if stack is None else dynamodb_table(stack)
+
+
+def store_of(table: Table, stack: Stack | None, clock: Clock, **options: Any) -> TableTaskStore:
+    """A task store over the table; its blobs are in the stack's bucket, or in memory."""
+    blobs = MemoryBlobs() if stack is None else stack_blobs(stack)
+    return TableTaskStore(table, blobs, clock, **{"lease_seconds": LEASE_SECONDS, "cipher": CIPHER, **options})
+
+
 def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> TableTaskStore:
     """A task store on the stack's table."""
-    table = dynamodb_table(stack)
-    return TableTaskStore(table, stack_blobs(stack), clock, **{"lease_seconds": LEASE_SECONDS, **options})
+    return store_of(dynamodb_table(stack), stack, clock, **options)
 
 
 def dynamodb_list(stack: Stack, clock: Clock) -> TableTaskList:
