@@ -283,7 +283,6 @@ async def test_empty_condition_is_refused(table: Table, key: Key, condition: Con
         (Change(values={"n": 1}, add={"k": 1}, append={"l": [3]}, remove=("s",), drop_first=()),
          {"n": 1, "k": 1, "l": [1, 2, 3], "s": None}, {"n": 1, "k": 1, "l": [3]}),
     ],
-    ids=repr,
 )  # fmt: skip
 async def test_change_is_applied(
     table: Table, part: str, case: str, change: Change, changed: dict[str, Any] | None, created: dict[str, Any] | None
