@@ -45,7 +45,8 @@ table = SQLiteTable(path, SystemClock())
 
 def started(program: str, path: Path) -> subprocess.Popen[str]:
     """A process that runs this program with the path of the file."""
-    command = [sys.executable, "-c", f"import sys; from pathlib import Path; path = Path(sys.argv[1])\n{program}", path]
+    program = f"import sys; from pathlib import Path; path = Path(sys.argv[1])\n{program}"
+    command = [sys.executable, "-c", program, str(path)]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
