@@ -1,4 +1,4 @@
-"""Where a deployment keeps what has to last, and what wakes its functions: on AWS, or in memory."""
+"""The stores and queues of a deployment: on AWS, or in memory."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aion_core.ports import (
     ApiKeys,
     Bells,
+    Blobs,
     Cipher,
     Clock,
     PushBells,
@@ -17,8 +18,9 @@ from aion_core.ports import (
     TaskList,
     TaskStore,
 )
+from aion_core.ports.table import Table
 from aion_core.settings import Settings
-from aion_core.tasks.ringing import RingingStore
+from aion_core.tasks.notifications import CommitNotifier
 
 if TYPE_CHECKING:
     from aion_core.agents.loader import AdapterFactory
@@ -26,130 +28,115 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Who is told of tasks, and what wakes those who tell them."""
+    """The push configs, and the queue of wake-up messages for their delivery."""
 
     configs: PushConfigs
     bells: PushBells
     opens: bool
-    """Whether this function has the key to what is sealed: one that only rings has not."""
+    """True if this function has the key to encrypted configs: one that only enqueues has not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Where a deployment keeps what has to last."""
+    """The stores of a deployment."""
 
     tasks: TaskStore
     bells: Bells
     task_list: TaskList
     adapters: "Callable[[], Mapping[str, AdapterFactory]]"
-    """Returns what makes an agent of a framework's object, by its kind; what that keeps lies where the tasks are."""
+    """Returns the adapters that make agents of a framework's objects, by their kind."""
     api_keys: "Callable[[], ApiKeys]"
     rate_limits: "Callable[[], RateLimits]"
-    """Return where the API keys are, and what counts how much each caller asks for: made where they are asked for."""
+    """Return the API keys and the rate limits: made where they are needed."""
     push: Push | None
-    """None where push notifications cannot be delivered."""
+    """None if push notifications cannot be delivered."""
 
 
 def build_stores(settings: Settings, clock: Clock) -> Stores:
     """Return the stores that the settings name."""
-    return _memory_stores(settings, clock) if settings.store == "memory" else _aws_stores(settings, clock)
+    if settings.store == "memory":
+        from aion_core.memory.blobs import MemoryBlobs
+        from aion_core.memory.cipher import MemoryCipher
+        from aion_core.memory.queues import MemoryBells, MemoryPushBells
+        from aion_core.memory.table import MemoryTable
 
-
-def _memory_stores(settings: Settings, clock: Clock) -> Stores:
-    from aion_core.memory.push_configs import MemoryPushConfigs
-    from aion_core.memory.queues import MemoryBells, MemoryPushBells
-    from aion_core.memory.task_list import MemoryTaskList
-    from aion_core.memory.task_store import MemoryTaskStore
-
-    tasks = MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
-
-    def adapters() -> "Mapping[str, AdapterFactory]":
-        from aion_core.bootstrap.adapters import memory_adapters
-
-        return memory_adapters(tasks, clock)
-
-    def api_keys() -> ApiKeys:
-        from aion_core.memory.api_keys import MemoryApiKeys
-
-        return MemoryApiKeys(clock)
-
-    def rate_limits() -> RateLimits:
-        from aion_core.memory.limits import MemoryRateLimits
-
-        return MemoryRateLimits(clock)
-
-    push = Push(MemoryPushConfigs(tasks, clock, lease_seconds=settings.lease_seconds), MemoryPushBells(clock), True)
-    return Stores(
-        RingingStore(tasks, push.bells),
-        MemoryBells(clock),
-        MemoryTaskList(tasks),
-        adapters,
-        api_keys,
-        rate_limits,
-        push,
-    )
-
-
-def _aws_stores(settings: Settings, clock: Clock) -> Stores:
+        return _stores(
+            settings,
+            clock,
+            MemoryTable(clock),
+            MemoryBlobs(),
+            MemoryCipher(),
+            MemoryBells(clock),
+            MemoryPushBells(clock),
+        )
     from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.client import Calls
+    from aion_core.aws.dynamodb_table import DynamoDBTable
     from aion_core.aws.queues import SQSBells, SQSPushBells
-    from aion_core.aws.task_list import DynamoDBTaskList
-    from aion_core.aws.task_store import DynamoDBTaskStore
 
     executor = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws")
-    timeout = settings.store_timeout
-    dynamodb = Calls("dynamodb", executor, timeout=timeout)
-    s3, sqs = Calls("s3", executor, timeout=timeout), Calls("sqs", executor, timeout=timeout)
-    blobs = S3Blobs(s3, bucket=settings.bucket)
-    retention = timedelta(days=settings.retention_days)
-    cipher = _cipher(settings, executor, clock)
-    tasks: TaskStore = DynamoDBTaskStore(
-        dynamodb,
+    calls = {name: Calls(name, executor, timeout=settings.store_timeout) for name in ("dynamodb", "s3", "sqs")}
+    queue_url = settings.push_queue_url
+    return _stores(
+        settings,
+        clock,
+        DynamoDBTable(calls["dynamodb"], name=settings.table),
+        S3Blobs(calls["s3"], bucket=settings.bucket),
+        _cipher(settings, executor, clock),
+        SQSBells(calls["sqs"], queue_url=settings.task_queue_url),
+        SQSPushBells(calls["sqs"], queue_url=queue_url) if queue_url else None,
+    )
+
+
+def _stores(
+    settings: Settings,
+    clock: Clock,
+    table: Table,
+    blobs: Blobs,
+    cipher: Cipher | None,
+    bells: Bells,
+    push_bells: PushBells | None,
+) -> Stores:
+    """Return the stores over the table; without `push_bells` no push notification is delivered."""
+    from aion_core.stores.push_configs import TablePushConfigs
+    from aion_core.stores.task_list import TableTaskList
+    from aion_core.stores.task_store import TableTaskStore
+
+    lease_seconds, retention = settings.lease_seconds, timedelta(days=settings.retention_days)
+    tasks = TableTaskStore(
+        table,
         blobs,
         clock,
-        table=settings.table,
-        lease_seconds=settings.lease_seconds,
+        lease_seconds=lease_seconds,
         retention=retention,
         cipher=cipher,
+        notifier=CommitNotifier(push_bells),
     )
     push = None
-    if settings.push_queue_url:
-        from aion_core.aws.push_configs import DynamoDBPushConfigs
-
-        configs = DynamoDBPushConfigs(
-            dynamodb,
-            cipher,
-            clock,
-            table=settings.table,
-            lease_seconds=settings.lease_seconds,
-            retention=retention,
-        )
-        push = Push(configs, SQSPushBells(sqs, queue_url=settings.push_queue_url), opens=cipher is not None)
-        tasks = RingingStore(tasks, push.bells)
+    if push_bells is not None:
+        configs = TablePushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
+        push = Push(configs, push_bells, opens=cipher is not None)
 
     def adapters() -> "Mapping[str, AdapterFactory]":
-        from aion_core.bootstrap.adapters import aws_adapters
+        from aion_core.bootstrap.adapters import build_adapters
 
-        return aws_adapters(settings, tasks, dynamodb, s3, blobs, cipher, clock)
+        return build_adapters(tasks, table, blobs, cipher, clock, retention=retention)
 
     def api_keys() -> ApiKeys:
-        from aion_core.aws.api_keys import DynamoDBApiKeys
+        from aion_core.stores.api_keys import TableApiKeys
 
-        return DynamoDBApiKeys(dynamodb, clock, table=settings.table)
+        return TableApiKeys(table, clock)
 
     def rate_limits() -> RateLimits:
-        from aion_core.aws.limits import DynamoDBRateLimits
+        from aion_core.stores.limits import TableRateLimits
 
-        return DynamoDBRateLimits(dynamodb, clock, table=settings.table, retention=retention)
+        return TableRateLimits(table, clock, retention=retention)
 
-    bells = SQSBells(sqs, queue_url=settings.task_queue_url)
-    task_list = DynamoDBTaskList(dynamodb, clock, table=settings.table)
-    return Stores(tasks, bells, task_list, adapters, api_keys, rate_limits, push)
+    return Stores(tasks, bells, TableTaskList(table, clock), adapters, api_keys, rate_limits, push)
 
 
 def _cipher(settings: Settings, executor: ThreadPoolExecutor, clock: Clock) -> Cipher | None:
-    """Return what seals; None where no key is named."""
+    """Return the cipher, None without a key."""
     if not settings.kms_key:
         return None
     from aion_core.aws.cipher import KMSCipher
