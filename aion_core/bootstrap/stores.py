@@ -1,11 +1,16 @@
-"""The stores and queues of a deployment: on AWS, or in memory."""
+"""The stores of a deployment over its table, and the queues that wake its functions: on AWS, in a file, in memory."""
 
+import contextlib
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
+from aion_core.errors import ConfigurationError
 from aion_core.ports import (
     ApiKeys,
     Bells,
@@ -20,89 +25,67 @@ from aion_core.ports import (
 )
 from aion_core.ports.table import Table
 from aion_core.settings import Settings
+from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.stores.task_list import TableTaskList
+from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.notifications import CommitNotifier
 
 if TYPE_CHECKING:
     from aion_core.agents.loader import AdapterFactory
 
 
+KEY_FILE, KEY_BYTES = "key", 32
+"""The file beside the SQLite file with the key that encrypts ADK's sessions and push configs, and its length."""
+
+
 @dataclass(frozen=True, slots=True)
 class Push:
-    """The push configs, and the queue of wake-up messages for their delivery."""
+    """Push configs, and the queue that wakes their delivery."""
 
     configs: PushConfigs
     bells: PushBells
     opens: bool
-    """True if this function has the key to encrypted configs: one that only enqueues has not."""
+    """True if this function has the key of encrypted configs; one that only enqueues has not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources of a deployment, on AWS or here."""
+
+    table: Table
+    blobs: Blobs
+    bells: Bells
+    push_bells: PushBells | None
+    """None if push notifications cannot be delivered."""
+    cipher: Cipher | None
+    """None if no key is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The stores of a deployment."""
+    """The stores of a deployment, over its resources."""
 
+    resources: Resources
     tasks: TaskStore
     bells: Bells
     task_list: TaskList
     adapters: "Callable[[], Mapping[str, AdapterFactory]]"
-    """Returns the adapters that make agents of a framework's objects, by their kind."""
-    api_keys: "Callable[[], ApiKeys]"
-    rate_limits: "Callable[[], RateLimits]"
-    """Return the API keys and the rate limits: made where they are needed."""
+    """Returns the adapters of frameworks' objects, by kind; they store in the same table."""
+    api_keys: Callable[[], ApiKeys]
+    rate_limits: Callable[[], RateLimits]
+    """These are made, and imported, when they are needed."""
     push: Push | None
-    """None if push notifications cannot be delivered."""
 
 
 def build_stores(settings: Settings, clock: Clock) -> Stores:
     """Return the stores that the settings name."""
-    if settings.store == "memory":
-        from aion_core.memory.blobs import MemoryBlobs
-        from aion_core.memory.cipher import MemoryCipher
-        from aion_core.memory.queues import MemoryBells, MemoryPushBells
-        from aion_core.memory.table import MemoryTable
-
-        return _stores(
-            settings,
-            clock,
-            MemoryTable(clock),
-            MemoryBlobs(),
-            MemoryCipher(),
-            MemoryBells(clock),
-            MemoryPushBells(clock),
-        )
-    from aion_core.aws.blobs import S3Blobs
-    from aion_core.aws.client import Calls
-    from aion_core.aws.dynamodb_table import DynamoDBTable
-    from aion_core.aws.queues import SQSBells, SQSPushBells
-
-    executor = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws")
-    calls = {name: Calls(name, executor, timeout=settings.store_timeout) for name in ("dynamodb", "s3", "sqs")}
-    queue_url = settings.push_queue_url
-    return _stores(
-        settings,
-        clock,
-        DynamoDBTable(calls["dynamodb"], name=settings.table),
-        S3Blobs(calls["s3"], bucket=settings.bucket),
-        _cipher(settings, executor, clock),
-        SQSBells(calls["sqs"], queue_url=settings.task_queue_url),
-        SQSPushBells(calls["sqs"], queue_url=queue_url) if queue_url else None,
-    )
-
-
-def _stores(
-    settings: Settings,
-    clock: Clock,
-    table: Table,
-    blobs: Blobs,
-    cipher: Cipher | None,
-    bells: Bells,
-    push_bells: PushBells | None,
-) -> Stores:
-    """Return the stores over the table; without `push_bells` no push notification is delivered."""
-    from aion_core.stores.push_configs import TablePushConfigs
-    from aion_core.stores.task_list import TableTaskList
-    from aion_core.stores.task_store import TableTaskStore
-
+    resources = build_resources(settings, clock)
+    table, blobs, cipher, push_bells = resources.table, resources.blobs, resources.cipher, resources.push_bells
     lease_seconds, retention = settings.lease_seconds, timedelta(days=settings.retention_days)
+    push = None
+    if push_bells is not None:
+        configs = TablePushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
+        push = Push(configs, push_bells, opens=cipher is not None)
     tasks = TableTaskStore(
         table,
         blobs,
@@ -112,10 +95,6 @@ def _stores(
         cipher=cipher,
         notifier=CommitNotifier(push_bells),
     )
-    push = None
-    if push_bells is not None:
-        configs = TablePushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        push = Push(configs, push_bells, opens=cipher is not None)
 
     def adapters() -> "Mapping[str, AdapterFactory]":
         from aion_core.bootstrap.adapters import build_adapters
@@ -132,14 +111,81 @@ def _stores(
 
         return TableRateLimits(table, clock, retention=retention)
 
-    return Stores(tasks, bells, TableTaskList(table, clock), adapters, api_keys, rate_limits, push)
+    task_list = TableTaskList(table, clock)
+    return Stores(resources, tasks, resources.bells, task_list, adapters, api_keys, rate_limits, push)
 
 
-def _cipher(settings: Settings, executor: ThreadPoolExecutor, clock: Clock) -> Cipher | None:
-    """Return the cipher, None without a key."""
-    if not settings.kms_key:
-        return None
+def build_resources(settings: Settings, clock: Clock) -> Resources:
+    """Return the resources that the settings name."""
+    return {"dynamodb": _on_aws, "sqlite": _in_a_file, "memory": _in_memory}[settings.store](settings, clock)
+
+
+def _on_aws(settings: Settings, clock: Clock) -> Resources:
+    from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.cipher import KMSCipher
     from aion_core.aws.client import Calls
+    from aion_core.aws.dynamodb_table import DynamoDBTable
+    from aion_core.aws.queues import SQSBells, SQSPushBells
 
-    return KMSCipher(Calls("kms", executor, timeout=settings.store_timeout), clock, key=settings.kms_key)
+    executor = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws")
+
+    def calls(service: str) -> Calls:
+        return Calls(service, executor, timeout=settings.store_timeout)
+
+    sqs = calls("sqs")
+    return Resources(
+        DynamoDBTable(calls("dynamodb"), name=settings.table),
+        S3Blobs(calls("s3"), bucket=settings.bucket),
+        SQSBells(sqs, queue_url=settings.task_queue_url),
+        SQSPushBells(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,
+        KMSCipher(calls("kms"), clock, key=settings.kms_key) if settings.kms_key else None,
+    )
+
+
+def _in_a_file(settings: Settings, clock: Clock) -> Resources:
+    from aion_core.memory.cipher import MemoryCipher
+    from aion_core.sqlite.blobs import SQLiteBlobs
+    from aion_core.sqlite.database import Database
+    from aion_core.sqlite.queues import SQLiteBells, SQLitePushBells, SQLiteQueue
+    from aion_core.sqlite.table import SQLiteTable
+
+    database = Database(settings.sqlite_file)
+    return Resources(
+        SQLiteTable(database, clock),
+        SQLiteBlobs(database),
+        SQLiteBells(SQLiteQueue(database, "task", clock)),
+        SQLitePushBells(SQLiteQueue(database, "push", clock)),
+        MemoryCipher(local_key(settings.sqlite_file.with_name(KEY_FILE))),
+    )
+
+
+def local_key(file: Path) -> bytes:
+    """Return the key in this file; it is made with a new one, for this user only, if it is not there.
+
+    Raises ConfigurationError.
+    """
+    new = file.with_name(f"{file.name}.{uuid4().hex}")
+    try:
+        if not file.exists():
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as made:
+                made.write(os.urandom(KEY_BYTES))
+            # Whole or not at all: another process may be doing the same.
+            with contextlib.suppress(FileExistsError):
+                os.link(new, file)
+            new.unlink()
+        key = file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read or made ({error.strerror}).") from error
+    if len(key) != KEY_BYTES:
+        raise ConfigurationError(f"{file} is no key of aion's. Start with --fresh, or put the file back.")
+    return key
+
+
+def _in_memory(settings: Settings, clock: Clock) -> Resources:
+    from aion_core.memory.blobs import MemoryBlobs
+    from aion_core.memory.cipher import MemoryCipher
+    from aion_core.memory.queues import MemoryBells, MemoryPushBells
+    from aion_core.memory.table import MemoryTable
+
+    return Resources(MemoryTable(clock), MemoryBlobs(), MemoryBells(clock), MemoryPushBells(clock), MemoryCipher())
