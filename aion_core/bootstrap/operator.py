@@ -114,14 +114,14 @@ def build_erasure(environ: Mapping[str, str]) -> "Erasure":
     from datetime import timedelta
 
     from aion_core.aws.client import WORKERS, Calls
+    from aion_core.aws.dynamodb_table import DynamoDBTable
     from aion_core.aws.erasure import Erasure
 
     executor = ThreadPoolExecutor(WORKERS)
     return Erasure(
-        Calls("dynamodb", executor),
+        DynamoDBTable(Calls("dynamodb", executor), name=environ["AION_TABLE"]),
         Calls("s3", executor),
         SystemClock(),
-        table=environ["AION_TABLE"],
         bucket=environ["AION_BUCKET"],
         owner_of_key=owner_of_key,
         retention=timedelta(days=float(environ.get("AION_RETENTION_DAYS") or 30)),
