@@ -16,6 +16,8 @@ from aion_core.errors import ConfigurationError
 FOLDER = ".aion"
 VARIABLE = "AION_DATA_DIR"
 STATE = "dev.json"
+STORE, SNAPSHOT = "store", "state"
+"""The folder of the SQLite files, and the snapshot of an emulated AWS."""
 _LOCK = "dev.lock"
 
 
