@@ -17,7 +17,7 @@ from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.service import TaskService
 from aion_core.web.app import Counted, Served
 from aion_core.web.app import build_app as build_web_app
-from aion_core.web.showing import Showing
+from aion_core.web.cards import Showing
 
 
 def build_app(settings: Settings, operations: Operations) -> FastAPI:
