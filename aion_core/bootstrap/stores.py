@@ -123,7 +123,6 @@ def build_resources(settings: Settings, clock: Clock) -> Resources:
 
 def _on_aws(settings: Settings, clock: Clock) -> Resources:
     from aion_core.aws.blobs import S3Blobs
-    from aion_core.aws.cipher import KMSCipher
     from aion_core.aws.client import Calls
     from aion_core.aws.dynamodb_table import DynamoDBTable
     from aion_core.aws.queues import SQSBells, SQSPushBells
@@ -133,13 +132,18 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
     def calls(service: str) -> Calls:
         return Calls(service, executor, timeout=settings.store_timeout)
 
+    cipher = None
+    if settings.kms_key:
+        from aion_core.aws.cipher import KMSCipher
+
+        cipher = KMSCipher(calls("kms"), clock, key=settings.kms_key)
     sqs = calls("sqs")
     return Resources(
         DynamoDBTable(calls("dynamodb"), name=settings.table),
         S3Blobs(calls("s3"), bucket=settings.bucket),
         SQSBells(sqs, queue_url=settings.task_queue_url),
         SQSPushBells(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,
-        KMSCipher(calls("kms"), clock, key=settings.kms_key) if settings.kms_key else None,
+        cipher,
     )
 
 
