@@ -19,6 +19,7 @@ from typing import Any
 
 from aion_core.dev import lines
 from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
+from aion_core.dev.place import SQLITE
 from aion_core.errors import AionError, ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -31,9 +32,6 @@ LEAVE_SECONDS = 1.0
 
 HANDOFF_SECONDS, HANDOFF_SECONDS_BESIDE_SUCCESSOR = 3.0, 10.0
 """Seconds for turns to be handed off. Beside a successor nobody waits for this process, and it may have many."""
-
-FOUND_BY = ("AION_STORE", "AION_SQLITE_FOLDER", "AION_RETENTION_DAYS")
-"""Variables by which commands find what a server stores in files."""
 
 CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
 """Seconds from the stop request until a worker cancels whatever still runs."""
@@ -155,7 +153,7 @@ class _Worker:
         # The supervisor reports agents that could not be loaded.
         app.state.agents = {}
         self._background = app.state.background
-        names = {name: value for name, value in task.environment.items() if name in FOUND_BY}
+        names = {name: value for name, value in task.environment.items() if name in (SQLITE, "AION_RETENTION_DAYS")}
         has_keys = task.with_key and os.environ.get("AION_STORE") != "memory"
         header = self._key(task) if has_keys else ""
         if self._stack is not None:
@@ -167,8 +165,9 @@ class _Worker:
     def _key(self, task: Load) -> str:
         from aion_core.agents.config import read_config
         from aion_core.dev.key import development_header
+        from aion_core.settings import Settings
 
-        return development_header(read_config(task.config), os.environ)
+        return development_header(read_config(task.config), Settings.from_environ())
 
     def _task_function(self, event: Any, context: Any) -> Any:
         return self._answer_turns(event, context)
