@@ -79,9 +79,9 @@ async def lives(stack: Stack, person: Person) -> None:
     environ = environment(stack)
     made = make_key(person.name, now=SystemClock().now())
     person.key_id = made.record.id
-    await build_keys(environ["AION_TABLE"]).add(made.record)
+    await build_keys(Settings.from_environ(environ)).add(made.record)
     in_tenant = make_key(person.name, now=SystemClock().now(), tenant=TENANT)
-    await build_keys(environ["AION_TABLE"]).add(in_tenant.record)
+    await build_keys(Settings.from_environ(environ)).add(in_tenant.record)
     app = build_app(Settings.from_environ(environ))
     for key in (made, in_tenant):
         headers = {"X-API-Key": key.text, "A2A-Version": "1.0"}
