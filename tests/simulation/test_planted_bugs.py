@@ -6,7 +6,6 @@ import pytest
 
 from aion_core.memory import task_store as memory
 from aion_core.memory.records import Listeners
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.push import schedule, tries
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.patience import Patience
@@ -25,6 +24,7 @@ from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit, plant
 from tests.simulation.run import Outcome, play
 from tests.simulation.scenarios import SCENARIOS
+from tests.support.stores import MemoryTaskStore
 
 MOST_SEEDS = 400
 """Within so many schedules of the scenarios where it shows a bug is found; most are by the first few."""

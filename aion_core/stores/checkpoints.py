@@ -1,0 +1,388 @@
+"""LangGraph's checkpointer over the table.
+
+The writes of a super-step, a line a request; each first checks the fence of the CONTEXT:
+
+    aput_writes   update THREAD/CHECKPOINT#…#<task>    a task has ended: all its writes, in one request
+    aput          put THREAD/CHECKPOINT#…              the step has ended: the whole state
+
+A task's writes must never be readable in part: LangGraph takes a task for finished as soon as one of them is.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+from operator import itemgetter
+from typing import Any, TypeVar, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+    writes_sort_key,
+)
+
+from aion_core.checkpointing.serializer import StoredType, serializer
+from aion_core.checkpointing.turn import BeforePut, Fence, LogFirst, running_loop
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import Blobs, Clock
+from aion_core.ports.schema import THREADS
+from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update
+from aion_core.stores import keys
+from aion_core.stores.fenced import FencedWrites
+from aion_core.stores.payloads import Payload, Payloads
+from aion_core.stores.reads import Reads
+from aion_core.stores.ttl import Ttl
+
+WRITES_A_PAGE = 100
+"""Writes of a task in one item: an update expression may be 4 KB long. The rest is in further items of the same request."""
+
+FIRST_PAGE, LARGEST_PAGE = 4, 256
+"""Page sizes of a query: the newest checkpoint and its writes are few items, a thread's history is many."""
+
+DELETES_AT_ONCE = 50
+"""Items that one transaction deletes: it may touch 4 MB."""
+
+T = TypeVar("T")
+Writes = list[PendingWrite]
+Items = list[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The item of a checkpoint with the items of its tasks' writes."""
+
+    place: keys.CheckpointSort
+    item: Item
+    writes: tuple[Item, ...]
+
+
+class TableSaver(BaseCheckpointSaver[int]):
+    """LangGraph's checkpointer for one turn.
+
+    Every method may raise StoreUnavailable, and every write LeaseLost: another holder has the context then, and
+    nothing was written. An expired item is not there.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        blobs: Blobs,
+        clock: Clock,
+        *,
+        fence: Fence | None = None,
+        before_put: BeforePut | None = None,
+        retention: timedelta = timedelta(days=30),
+        types: Iterable[StoredType] = (),
+    ) -> None:
+        """Write under the fence, if there is one; a checkpoint expires one retention after it was written.
+
+        `before_put` is awaited before each write. `types` are the author's own classes that checkpoints may hold.
+        """
+        super().__init__(serde=serializer(types))
+        self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
+        self._payloads, self._log_first = Payloads(blobs), LogFirst(before_put)
+        self._commit = FencedWrites(table, fence).commit
+        # Parallel branches end together, and to DynamoDB two transactions that check one CONTEXT are a conflict. In the
+        # order of the calls: the question of a subgraph is stored before that of the node which runs the subgraph.
+        self._one_at_a_time = asyncio.Lock()
+
+    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store the whole state; return its config."""
+        packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
+        await self._log_first()
+        async with self._one_at_a_time:
+            return await self._put(config, checkpoint["id"], packed)
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """See `aput`."""
+        packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
+        self._log_first.blocking()
+        return _finished(self._put(config, checkpoint["id"], packed))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store the writes of a task, all or none; a write that is stored already stays as it is."""
+        packed = self._pack_writes(writes)
+        await self._log_first()
+        async with self._one_at_a_time:
+            await self._put_writes(config, packed, task_id, task_path)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """See `aput_writes`."""
+        packed = self._pack_writes(writes)
+        self._log_first.blocking()
+        _finished(self._put_writes(config, packed, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete the thread's checkpoints, oldest first: when it is cut short, the newest state stays readable."""
+        pages = self._pages(thread_id, keys.namespace_sort(None), keys_only=True)
+        found = [Delete(keys.key_of(item)) async for page in pages for item in page]
+        for start in range(0, len(found), DELETES_AT_ONCE):
+            await self._commit(*found[start : start + DELETES_AT_ONCE])
+
+    def delete_thread(self, thread_id: str) -> None:
+        """See `adelete_thread`."""
+        _finished(self.adelete_thread(thread_id))
+
+    # ── The reads ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that the config names, or its thread's newest; None if there is no such checkpoint."""
+        thread_id, ns, checkpoint_id = _place(config)
+        first = keys.checkpoint_sort(ns, checkpoint_id or "")
+        async with aclosing(self._newest_first(thread_id, first)) as found:
+            async for stored in found:
+                if checkpoint_id in (None, stored.place.checkpoint_id):
+                    return await self._tuple(thread_id, stored)
+        return None
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """See `aget_tuple`; a synchronous graph begins with it, in the thread that runs it."""
+        self._log_first.check_thread()
+        return _finished(self.aget_tuple(config))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Yield the thread's checkpoints, newest first; of every checkpoint_ns if the config names none.
+
+        `filter` holds values that their metadata must have. Threads are not listed, so a config is required.
+        """
+        if config is None:
+            raise NotImplementedError("Checkpoints are listed by thread: the config must name one.")
+        thread_id, _, checkpoint_id = _place(config)
+        ns: str | None = config["configurable"].get("checkpoint_ns")
+        end = get_checkpoint_id(before) if before else None
+        last = keys.checkpoint_sort(ns, end) if end is not None and ns is not None else None
+        found = self._newest_first(thread_id, keys.namespace_sort(ns), last)
+        if ns is None:
+            found = _by_age(found)
+        async with aclosing(found):
+            while limit is None or limit > 0:
+                stored = await anext(found, None)
+                if stored is None:
+                    return
+                this = stored.place.checkpoint_id
+                if checkpoint_id not in (None, this) or (end is not None and this >= end):
+                    continue
+                listed = await self._tuple(thread_id, stored)
+                metadata = cast("dict[str, Any]", listed.metadata)
+                if all(metadata.get(key) == value for key, value in (filter or {}).items()):
+                    limit = None if limit is None else limit - 1
+                    yield listed
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """See `alist`."""
+        return iter(_finished(_all(self.alist(config, filter=filter, before=before, limit=limit))))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return each channel's newest stored value before the checkpoint, and the writes from there to the checkpoint.
+
+        Raises StoreCorrupt if some of them have expired: a shorter history would be another state.
+        """
+        thread_id, ns, target = _place(config)
+        wanted = target
+        history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+        last = keys.checkpoint_sort(ns, target) if target else None
+        async with aclosing(self._newest_first(thread_id, keys.namespace_sort(ns), last)) as found:
+            async for stored in found:
+                this = stored.place.checkpoint_id
+                if wanted not in (None, this):
+                    continue  # of another branch
+                ancestor = await self._tuple(thread_id, stored)
+                if target not in (None, this):
+                    _add(history, ancestor)
+                target = target or this
+                wanted = get_checkpoint_id(ancestor.parent_config) if ancestor.parent_config else None
+                if wanted is None or all("seed" in each for each in history.values()):
+                    return history
+        if wanted is not None:
+            raise StoreCorrupt("A part of the thread's history is missing.")
+        return history
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """See `aget_delta_channel_history`."""
+        return _finished(self.aget_delta_channel_history(config=config, channels=channels))
+
+    # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _put(self, config: RunnableConfig, checkpoint_id: str, state: Payload) -> RunnableConfig:
+        thread_id, ns, parent = _place(config)
+        attributes = await self._attributes(thread_id, {"state": state})
+        if parent:
+            attributes["parent"] = parent
+        item = {**attributes, **self._ttl.attributes()}
+        await self._commit(Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item))
+        return _config(thread_id, ns, checkpoint_id)
+
+    async def _put_writes(
+        self, config: RunnableConfig, writes: Mapping[int, Payload], task_id: str, task_path: str
+    ) -> None:
+        thread_id, ns, _ = _place(config)
+        checkpoint_id = config["configurable"]["checkpoint_id"]
+        pages: dict[int, dict[str, Payload]] = {}
+        for index, write in writes.items():
+            pages.setdefault(max(index, 0) // WRITES_A_PAGE, {})[_slot(index)] = write
+        changes = []
+        for page, slots in pages.items():
+            key = keys.writes_key(thread_id, ns, checkpoint_id, task_id, page)
+            attributes = await self._attributes(thread_id, slots)
+            once = {slot: value for slot, value in attributes.items() if _is_ordinary(slot)}
+            special = {slot: value for slot, value in attributes.items() if slot not in once}
+            change = Change({"task_path": task_path, **special, **self._ttl.attributes()}, defaults=once)
+            changes.append(Update(key, change))
+        await self._commit(*changes)
+
+    async def _newest_first(self, thread_id: str, first: str, last: str | None = None) -> AsyncGenerator[_Stored, None]:
+        """Yield the checkpoints whose sort key begins with `first`, up to `last`, each with its tasks' writes.
+
+        The writes sort after their checkpoint, so here they come before it; writes without a checkpoint are left out.
+        """
+        written: list[tuple[keys.CheckpointSort, Item]] = []
+        async with aclosing(self._pages(thread_id, first, last, newest_first=True)) as pages:
+            async for page in pages:
+                for item in filter(self._reads.lives, page):
+                    place = keys.checkpoint_of(item[SORT])
+                    if place.task_id:
+                        written.append((place, item))
+                    else:
+                        own = tuple(write for of, write in written if of[:2] == place[:2])
+                        written.clear()
+                        yield _Stored(place, item, own)
+
+    def _pages(
+        self, thread_id: str, first: str, last: str | None = None, **options: bool
+    ) -> AsyncGenerator[Items, None]:
+        partition, last = keys.thread_partition(thread_id), last or first + keys.LAST
+        return self._reads.pages(partition, first, last, limit=FIRST_PAGE, largest=LARGEST_PAGE, **options)
+
+    async def _tuple(self, thread_id: str, stored: _Stored) -> CheckpointTuple:
+        state = (await self._payloads.of(stored.item))["state"]
+        checkpoint, metadata = self.serde.loads_typed(state.serialized)
+        ns, checkpoint_id, _ = stored.place
+        parent = stored.item.get("parent")
+        return CheckpointTuple(
+            config=_config(thread_id, ns, checkpoint_id),
+            checkpoint=checkpoint,
+            metadata=metadata,
+            parent_config=_config(thread_id, ns, parent) if parent else None,
+            pending_writes=await self._pending(stored.writes),
+        )
+
+    async def _pending(self, writes: Iterable[Item]) -> Writes:
+        """Return the writes in the order in which LangGraph applies them."""
+        found: list[tuple[tuple[str, str, int], PendingWrite]] = []
+        for item in writes:
+            task_id = keys.checkpoint_of(item[SORT]).task_id
+            for slot, payload in (await self._payloads.of(item)).items():
+                order = writes_sort_key(item["task_path"], task_id, _index(slot))
+                found.append((order, (task_id, payload.channel, self.serde.loads_typed(payload.serialized))))
+        return [write for _, write in sorted(found, key=itemgetter(0))]
+
+    def _pack(self, value: Any, channel: str = "") -> Payload:
+        return Payload.of(self.serde.dumps_typed(value), channel)
+
+    def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, Payload]:
+        # By index: of two writes to one special channel the last counts, and an expression may set it only once.
+        return {
+            WRITES_IDX_MAP.get(channel, index): self._pack(value, channel)
+            for index, (channel, value) in enumerate(writes)
+        }
+
+    async def _attributes(self, thread_id: str, payloads: Mapping[str, Payload]) -> Item:
+        return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
+
+
+def _place(config: RunnableConfig) -> tuple[str, str, str | None]:
+    """Return the thread_id, checkpoint_ns and checkpoint_id that the config names."""
+    named = config["configurable"]
+    return named["thread_id"], named.get("checkpoint_ns", ""), get_checkpoint_id(config)
+
+
+def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
+
+
+def _slot(index: int) -> str:
+    """Return the attribute of the write with this index: w0, w1, and s1 for -1, which is a special channel's."""
+    return f"w{index}" if index >= 0 else f"s{-index}"
+
+
+def _index(slot: str) -> int:
+    return int(slot[1:]) if _is_ordinary(slot) else -int(slot[1:])
+
+
+def _is_ordinary(name: str) -> bool:
+    return name[0] == "w"
+
+
+def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:
+    """Put the ancestor's values and writes of the channels before its descendants'."""
+    values = ancestor.checkpoint["channel_values"]
+    for channel, known in history.items():
+        if "seed" not in known:
+            known["writes"][:0] = [write for write in ancestor.pending_writes or () if write[1] == channel]
+            if channel in values:
+                known["seed"] = values[channel]
+
+
+async def _by_age(found: AsyncGenerator[_Stored, None]) -> AsyncGenerator[_Stored, None]:
+    """Yield the checkpoints of every checkpoint_ns, newest first."""
+    for stored in sorted(await _all(found), key=lambda stored: stored.place.checkpoint_id, reverse=True):
+        yield stored
+
+
+async def _all(found: AsyncIterator[T]) -> Sequence[T]:
+    return [each async for each in found]
+
+
+def _finished(work: Coroutine[Any, Any, T]) -> T:
+    """Run the work on an event loop of its own, in another thread if a loop runs in this one; return its result."""
+    if running_loop() is None:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as beside:
+        return beside.submit(asyncio.run, work).result()
