@@ -5,11 +5,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.memory import table as memory
+from aion_core.memory.table import MemoryTable
 from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS, STATE
 from aion_core.ports.table import (
     CONDITION_FAILED,
@@ -39,6 +43,7 @@ from aion_core.ports.table import (
     either,
 )
 from tests.support.clock import ManualClock
+from tests.support.faults import TRANSACT, Faults
 
 pytestmark = pytest.mark.each_engine
 
@@ -91,7 +96,8 @@ DEVIATIONS: dict[str, dict[str, set[str]]] = {
     "ministack": {
         "replaces the value": {"add to text", "add to bool", "append to text", "append to set"},
         "does not look": {
-            "partition", "sort", "no members", "empty set", "attribute twice", "overlapping paths", "long sum", "long index partition", "long index sort",
+            "partition", "sort", "no members", "empty set", "attribute twice", "overlapping paths", "long sum",
+            "long index partition", "long index sort",
         },
     },
 }  # fmt: skip
@@ -547,6 +553,31 @@ async def test_token_is_forgotten_after_ten_minutes(table: Table, key: Key, cloc
         clock.move(seconds)
         await table.transact([Update(key, Change(add={"n": 1}))], token=key.partition)
         assert await attributes(table, key) == {"n": made}
+
+
+async def test_repeat_after_lost_answer_is_not_made_again(table: Table, key: Key) -> None:
+    if isinstance(table, DynamoDBTable):
+        Faults(SimpleNamespace(_table=table)).lose_answers(TRANSACT, times=1)
+    elif isinstance(table, MemoryTable):
+        table.faults = FirstAnswerLost()
+    else:
+        pytest.skip("no answer of a file is lost")
+    writes = [Update(key, Change(add={"n": 1}, only_if=Absent()))]
+    with pytest.raises(StoreUnavailable):
+        await table.transact(writes, token=key.partition)
+    with pytest.raises(TokenReused):
+        await table.transact([Update(key, Change(add={"n": 2}))], token=key.partition)
+    await table.transact(writes, token=key.partition)
+    assert await attributes(table, key) == {"n": 1}
+
+
+class FirstAnswerLost(memory.Faults):
+    lost = False
+
+    def after(self, call: memory.Call) -> None:
+        if call.operation == "transact" and not self.lost:
+            self.lost = True
+            raise StoreUnavailable("lost")
 
 
 # ── Queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────

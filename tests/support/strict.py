@@ -4,8 +4,6 @@ import re
 from datetime import datetime
 from typing import Any
 
-from botocore.exceptions import ReadTimeoutError
-
 from aion_core.ports import Clock
 from aion_core.ports.table_semantics import TOKEN_LIFE
 
@@ -69,14 +67,3 @@ class StrictTokens:
         token, params = context["noted"]
         if token and http_response.status_code == 200:
             self._made[token] = params, self._clock.now()
-
-
-def lose_first_answer(client: Any) -> None:
-    """Let the client's first transaction be made, and its answer be lost."""
-    answers = iter([True])
-
-    def lose(**_: Any) -> None:
-        if next(answers, False):
-            raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
-
-    client.meta.events.register_last(f"after-call.{_TRANSACT}", lose)
