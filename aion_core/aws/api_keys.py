@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
-from aion_core.ports.schema import BY_AGENT
 from aion_core.aws.table import Table
 from aion_core.aws.writes import FIRST_TIME, put
 from aion_core.errors import StoreError
 from aion_core.ports import Clock, KeyRecord
+from aion_core.ports.schema import BY_AGENT
 
 
 class DynamoDBApiKeys:

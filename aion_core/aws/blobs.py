@@ -1,6 +1,14 @@
-"""Large payloads on S3, with the promises of `ports.Blobs`."""
+"""Large payloads on S3."""
+
+import re
+from collections.abc import Mapping, Sequence
 
 from aion_core.aws.client import Calls, Missing
+from aion_core.errors import StoreUnavailable
+from aion_core.ports.table import WriteRefused
+from aion_core.stores.retries import TRIES, jitter
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 
 
 class S3Blobs:
@@ -13,12 +21,53 @@ class S3Blobs:
         """See `ports.Blobs.put`."""
         await self._s3("put_object", Bucket=self._bucket, Key=name, Body=content)
 
+    async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
+        """See `ports.Blobs.put_new`."""
+        for attempt in range(TRIES):
+            try:
+                await self._s3(
+                    "put_object",
+                    Bucket=self._bucket,
+                    Key=name,
+                    Body=content,
+                    ContentType=media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream",
+                    Metadata=dict(metadata),
+                    IfNoneMatch="*",
+                )
+            except WriteRefused as refused:
+                if not refused.is_conflict:
+                    return False
+                await jitter(attempt)
+            else:
+                return True
+        raise StoreUnavailable("The object is being written by too many at once.")
+
     async def get(self, name: str) -> bytes | None:
         """See `ports.Blobs.get`."""
         try:
             return await self._s3.read("get_object", "Body", Bucket=self._bucket, Key=name)
         except Missing:
             return None
+
+    async def metadata(self, name: str) -> Mapping[str, str] | None:
+        """See `ports.Blobs.metadata`."""
+        try:
+            found = await self._s3("head_object", Bucket=self._bucket, Key=name)
+        except Missing:
+            return None
+        metadata: dict[str, str] = found["Metadata"]
+        return metadata
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        """See `ports.Blobs.names`."""
+        names: list[str] = []
+        start: dict[str, str] = {}
+        while True:
+            page = await self._s3("list_objects_v2", Bucket=self._bucket, Prefix=prefix, **start)
+            names += [each["Key"] for each in page.get("Contents", [])]
+            if not page.get("IsTruncated"):
+                return names
+            start = {"ContinuationToken": page["NextContinuationToken"]}
 
     async def delete(self, name: str) -> None:
         """See `ports.Blobs.delete`."""

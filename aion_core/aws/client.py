@@ -13,6 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.ports.table import CONDITION_FAILED, CONFLICT, FINE, TokenReused, WriteRefused
 
 WORKERS = 16
 """Calls under way at once, where settings do not say."""
@@ -52,26 +53,26 @@ _PASSING = frozenset(
 )
 
 
-# Why a transaction is canceled; of one with another reason (an item is too large, say) no condition has failed.
+# The only reasons of a canceled transaction that are a refusal; with another one (an item is too large, say) it fails.
+_REFUSALS = frozenset({CONDITION_FAILED, CONFLICT, FINE})
 _PASSING_REASONS = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
-_REFUSALS = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
+
+# S3's words for a condition that does not hold, and for another write of the object, beside DynamoDB's.
+_REASONS = {
+    "ConditionalCheckFailedException": CONDITION_FAILED,
+    "PreconditionFailed": CONDITION_FAILED,
+    "TransactionConflictException": CONFLICT,
+    "ConditionalRequestConflict": CONFLICT,
+}
 
 
-class Refused(Exception):
-    """A write's condition did not hold; `reasons` has a code for each item of the transaction, "None" for the fine."""
-
-    def __init__(self, reasons: tuple[str, ...]) -> None:
-        super().__init__(", ".join(reasons))
-        self.reasons = reasons
-
-    def failed(self, place: int) -> bool:
-        """Tell whether the condition of the transaction's write at this place did not hold."""
-        return self.reasons[place : place + 1] == ("ConditionalCheckFailed",)
+class Refused(WriteRefused):
+    """A write's condition did not hold: the name of WriteRefused in the stores that do not use the table port yet."""
 
     @property
     def conflict(self) -> bool:
-        """Whether another write was under way on an item, and no condition failed: the same may be tried again."""
-        return "TransactionConflict" in self.reasons and "ConditionalCheckFailed" not in self.reasons
+        """The same as `is_conflict`."""
+        return self.is_conflict
 
 
 class Missing(Exception):
@@ -109,7 +110,7 @@ class Calls:
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call the operation, such as `get_item`, in the executor.
 
-        Raises Refused where a condition did not hold, StoreUnavailable or StoreError.
+        Raises WriteRefused if a condition did not hold, TokenReused, StoreUnavailable or StoreError.
         """
         return await asyncio.get_running_loop().run_in_executor(
             self._executor, partial(self.blocking, operation, **parameters)
@@ -124,14 +125,14 @@ class Calls:
         def read() -> dict[str, Any]:
             return {field: self._operation(operation)(**parameters)[field].read()}
 
-        answer = await asyncio.get_running_loop().run_in_executor(self._executor, partial(_named, read))
+        answer = await asyncio.get_running_loop().run_in_executor(self._executor, partial(_named, operation, read))
         content: bytes = answer[field]
         return content
 
     def blocking(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call the operation in this thread."""
         # The client is made in there too: a profile, or a region, that is not there is an answer like others.
-        return _named(lambda: self._operation(operation)(**parameters))
+        return _named(operation, lambda: self._operation(operation)(**parameters))
 
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
@@ -148,36 +149,36 @@ def client_of(service: str, *, timeout: float = TIMEOUT) -> Any:
     return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]
 
 
-def _named(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _named(method: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    operation = method.title().replace("_", "")
     try:
         return call()
     except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
-        if code == "TransactionCanceledException":
-            reasons = error.response.get("CancellationReasons", [])
-            codes = tuple(str(reason.get("Code", "None")) for reason in reasons)
-            if _PASSING_REASONS & set(codes):
-                raise StoreUnavailable(f"{code}: {', '.join(codes)}") from error
-            if not _REFUSALS & set(codes):
-                raise StoreError(f"{code}: {', '.join(codes)}") from error
-            raise Refused(codes) from error
-        if code == "ConditionalCheckFailedException":
-            raise Refused(("ConditionalCheckFailed",)) from error
-        if code == "TransactionConflictException":
-            raise Refused(("TransactionConflict",)) from error
-        if code == "PreconditionFailed":
-            # S3's word for a condition that does not hold.
-            raise Refused(("ConditionalCheckFailed",)) from error
-        if code == "ConditionalRequestConflict":
-            raise Refused(("TransactionConflict",)) from error
-        if code in ("InvalidCiphertextException", "IncorrectKeyException"):
-            raise StoreCorrupt("What was sealed was not sealed with this deployment's key.") from error
-        if code in ("NoSuchKey", "404"):
-            raise Missing(error.operation_name) from error
-        if code in _PASSING or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
-            raise StoreUnavailable(code) from error
-        raise StoreError(f"{error.operation_name}: {code}") from error
+        raise _error_of(operation, error) from error
     except ParamValidationError as error:
-        raise StoreError(type(error).__name__) from error
+        raise StoreError(f"{operation}: {type(error).__name__}") from error
     except BotoCoreError as error:
-        raise StoreUnavailable(type(error).__name__) from error
+        raise StoreUnavailable(f"{operation}: {type(error).__name__}") from error
+
+
+def _error_of(operation: str, error: ClientError) -> Exception:
+    """Return the error with its own name; the texts are the operation's name and AWS's codes, for the log."""
+    code = error.response.get("Error", {}).get("Code", "")
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    text = f"{operation}: {code or status}"
+    if code in _REASONS:
+        return Refused((_REASONS[code],))
+    if code == "TransactionCanceledException":
+        reasons = tuple(str(reason.get("Code", FINE)) for reason in error.response.get("CancellationReasons", ()))
+        text = f"{text}: {', '.join(reasons)}"
+        if _PASSING_REASONS & {*reasons}:
+            return StoreUnavailable(text)
+        is_refusal = {*reasons} <= _REFUSALS and {*reasons} != {FINE}
+        return Refused(reasons) if reasons and is_refusal else StoreError(text)
+    if code == "IdempotentParameterMismatchException":
+        return TokenReused(text)
+    if code in ("InvalidCiphertextException", "IncorrectKeyException"):
+        return StoreCorrupt("What was sealed was not sealed with this deployment's key.")
+    if code in ("NoSuchKey", "404"):
+        return Missing(operation)
+    return StoreUnavailable(text) if code in _PASSING or status >= 500 else StoreError(text)

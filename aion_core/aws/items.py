@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from aion_core.aws import keys
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Cursor, Delta, DeltaBatch, Head, PushEvents, TaskKey, Turn
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT
 from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
 from aion_core.tasks.contexts import ContextRecord
 

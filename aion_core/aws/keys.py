@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
 
-from aion_core.ports.schema import ITEMS
 from aion_core.ports import ContextKey, Cursor, OverduePush, TaskKey
+from aion_core.ports.schema import ITEMS
 
 Key = dict[str, Any]
 

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 from aion_core.aws import keys
 from aion_core.aws.items import Item
-from aion_core.ports.schema import ARTIFACTS, KEPT, SESSIONS, TASKS, THREADS
 from aion_core.ports import ContextKey
+from aion_core.ports.schema import ARTIFACTS, KEPT, SESSIONS, TASKS, THREADS
 
 
 class NamedBy(StrEnum):

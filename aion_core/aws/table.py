@@ -6,8 +6,8 @@ from typing import Any
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls
 from aion_core.aws.items import Item
-from aion_core.ports.schema import DUE, ENDS, ITEMS
 from aion_core.ports import Clock
+from aion_core.ports.schema import DUE, ENDS, ITEMS
 
 
 class Table:

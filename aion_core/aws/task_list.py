@@ -11,11 +11,11 @@ from typing import Any
 from aion_core.aws import items, keys
 from aion_core.aws.client import Calls, Refused
 from aion_core.aws.items import Item
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
 from aion_core.aws.table import Table
 from aion_core.aws.writes import FIRST_TIME, put
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock, ContextKey, Place, TaskFilter
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
 
 READ = 1000
 """How many entries a query reads at the most where not all of them count: some 300 KB."""

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 from aion_core.aws import items, keys
 from aion_core.aws.items import Item
-from aion_core.ports.schema import TASKS
 from aion_core.aws.table import Table
 from aion_core.aws.terms import Terms
 from aion_core.aws.writes import Write, put
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cursor, DeltaBatch, FollowUp, Head, Lease, Log, Numbered, TaskKey
+from aion_core.ports.schema import TASKS
 from aion_core.protocol.types import Event, Message, Task
 
 logger = logging.getLogger(__name__)

@@ -1,20 +1,35 @@
-"""Large payloads in a dict, with the promises of `ports.Blobs`."""
+"""Large payloads in a dict."""
+
+from collections.abc import Mapping, Sequence
 
 
 class MemoryBlobs:
     """`ports.Blobs` for one process."""
 
     def __init__(self) -> None:
-        self._contents: dict[str, bytes] = {}
+        self._blobs: dict[str, tuple[bytes, Mapping[str, str]]] = {}
 
     async def put(self, name: str, content: bytes) -> None:
         """See `ports.Blobs.put`."""
-        self._contents[name] = content
+        self._blobs[name] = content, {}
+
+    async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
+        """See `ports.Blobs.put_new`."""
+        blob = content, dict(metadata)
+        return self._blobs.setdefault(name, blob) is blob
 
     async def get(self, name: str) -> bytes | None:
         """See `ports.Blobs.get`."""
-        return self._contents.get(name)
+        return self._blobs[name][0] if name in self._blobs else None
+
+    async def metadata(self, name: str) -> Mapping[str, str] | None:
+        """See `ports.Blobs.metadata`."""
+        return self._blobs[name][1] if name in self._blobs else None
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        """See `ports.Blobs.names`."""
+        return [name for name in list(self._blobs) if name.startswith(prefix)]
 
     async def delete(self, name: str) -> None:
         """See `ports.Blobs.delete`."""
-        self._contents.pop(name, None)
+        self._blobs.pop(name, None)

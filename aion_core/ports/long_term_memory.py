@@ -70,8 +70,9 @@ class LongTermMemory(Protocol):
     async def write(self, scope: MemoryScope, *changes: MemoryWrite) -> None:
         """Make the changes; up to ten are made all or nothing. Of two changes of one item the last counts.
 
-        A repeat changes nothing but the time of the update. Raises LeaseLost where another holder has the turn's
-        context: nothing is written then.
+        A repeat changes nothing but the time of the update. Raises LeaseLost if another holder has the turn's context:
+        nothing is written then. Two contexts of one owner have fences of their own, so of their writes of one item the
+        later replaces the earlier: put what two conversations may write at the same time into items of its own.
         """
         ...
 

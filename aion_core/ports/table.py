@@ -261,7 +261,8 @@ class Table(Protocol):
     ) -> Page:
         """Return a page of the items of the partition from sort key `first` to `last`, both included; consistent.
 
-        A page may hold a part of a transaction that is being made.
+        A page may hold a part of a transaction that is being made. With `keys_only` the items have their key and their
+        TTL only.
         """
         ...
 

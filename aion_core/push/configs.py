@@ -26,7 +26,7 @@ from aion_core.push.guard import Allowed
 from aion_core.push.registration import as_given, check_config, to_keep
 from aion_core.tasks import page_tokens
 from aion_core.tasks.call import Call
-from aion_core.tasks.waking import wake_delivery
+from aion_core.tasks.notifications import wake_delivery
 
 logger = logging.getLogger(__name__)
 

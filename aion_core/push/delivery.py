@@ -43,7 +43,7 @@ from aion_core.push import schedule
 from aion_core.push.tries import Tries
 from aion_core.tasks import pushed
 from aion_core.tasks.counted import milliseconds, time_of
-from aion_core.tasks.waking import wake_delivery
+from aion_core.tasks.notifications import wake_delivery
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports.table import Table, TokenReused, Write, WriteRefused
+from aion_core.ports.table import Check, Table, TokenReused, Write, WriteRefused
 
 TRIES = 8
 """Attempts against other writers of the same items."""
@@ -26,6 +26,8 @@ class Plan(Generic[T]):
 
     outcome: T
     writes: Sequence[Write] = ()
+    again: bool = False
+    """True if the writes only clear the way: plan once more when they are made."""
 
 
 async def jitter(attempt: int) -> None:
@@ -43,13 +45,13 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, bus
     unheard, token = 0, ""
     before: Sequence[Write] = ()
     for attempt in range(TRIES):
-        planned = await plan(attempt)
-        if not planned.writes:
-            return planned.outcome
-        if planned.writes != before:
-            before, token = planned.writes, str(uuid7())
         try:
-            await table.transact(planned.writes, token=token)
+            planned = await plan(attempt)
+            if not planned.writes:
+                return planned.outcome
+            if planned.writes != before:
+                before, token = planned.writes, str(uuid7())
+            await _make(table, planned.writes, token)
         except (WriteRefused, TokenReused):
             pass
         except StoreUnavailable:
@@ -57,6 +59,17 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, bus
             if unheard == TRIES_UNHEARD:
                 raise
         else:
+            if planned.again:
+                continue
             return planned.outcome
         await jitter(attempt)
     raise StoreUnavailable(busy)
+
+
+async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
+    [first, *others] = writes
+    if others or isinstance(first, Check):
+        await table.transact(writes, token=token)
+    else:
+        # A transaction costs twice the write units.
+        await table.write(first)

@@ -1,51 +1,58 @@
-"""How the delivery of a push config goes from one state to the next, wherever it is kept. Pure.
+"""Delivery state of a push config: its transitions, and their changes of the config's item. Pure."""
 
-A revision is given by whoever keeps what comes of it.
-"""
-
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 from aion_core.errors import ClaimLost
 from aion_core.ports import Delivery, TaskKey
+from aion_core.ports.table import Change, Equals, Item
+
+_TIMES = ("next_at", "claimed_until", "due_at")
+ATTRIBUTES = ("registered", "passed", "tries", "failure", "dead", "dead_from", "disabled", "revision", *_TIMES)
+"""The attributes of an item that hold its delivery."""
+_OPTIONAL = (*_TIMES, "due_shard")
+
+# ── Transitions; the store gives each new state a revision of its own ─────────────────────────────────────────────────
 
 
 def registered(
     task: TaskKey, config_id: str, before: Delivery | None, *, after: int, due_at: datetime | None
 ) -> Delivery:
-    """Return the delivery of a config that is registered after this event, or in the place of one that stood before."""
+    """Return the delivery of a config that is registered after this event, or that replaces `before`."""
     if before is None:
         return Delivery(task, config_id, after, after, due_at=due_at)
-    # What was given up stays to be seen, and driven again: perhaps it is given another URL for that very reason.
+    # The dead letters stay visible and can be redriven: perhaps the client replaces the URL for that very reason.
     dead, dead_from = before.dead, before.dead_from
     return Delivery(task, config_id, before.after, before.cursor, dead=dead, dead_from=dead_from, due_at=due_at)
 
 
 def claimed(delivery: Delivery, until: datetime) -> Delivery:
-    """Somebody posts for it: should it be heard of no more, it is due at the end of the claim."""
+    """Claim the delivery; its timer expires with the claim, in case the claimant dies."""
     return replace(delivery, claimed_until=until, due_at=until)
 
 
 def advanced(delivery: Delivery, cursor: int, until: datetime) -> Delivery:
-    """The last post was no failure, and the claim goes on."""
+    """Move the cursor after a post that did not fail, and renew the claim."""
     return claimed(_succeeded(replace(delivery, cursor=cursor)), until)
 
 
 def settled(delivery: Delivery, cursor: int, *, delivered: bool, due_at: datetime | None) -> Delivery:
-    """The claim is given back: everything is passed, or the rest is due at `due_at`."""
+    """Release the claim; events after the cursor are due at `due_at`."""
     after = replace(delivery, cursor=cursor, claimed_until=None, due_at=due_at)
     return _succeeded(after) if delivered else after
 
 
 def failed(delivery: Delivery, failure: str, next_at: datetime, due_at: datetime) -> Delivery:
-    """The post has failed and is tried again."""
+    """Count a failed post, and release the claim until the retry."""
     return replace(
         delivery, tries=delivery.tries + 1, failure=failure, next_at=next_at, claimed_until=None, due_at=due_at
     )
 
 
 def buried(delivery: Delivery, cursor: int, failure: str, until: datetime) -> Delivery:
-    """The event is given up; those behind it are tried once each, until one succeeds."""
+    """Count the event as a dead letter; each later event is tried once until a post succeeds."""
     after = replace(
         delivery,
         cursor=cursor,
@@ -58,20 +65,76 @@ def buried(delivery: Delivery, cursor: int, failure: str, until: datetime) -> De
 
 
 def disabled(delivery: Delivery, failure: str) -> Delivery:
-    """The receiver is gone."""
+    """Post nothing more: the receiver is gone."""
     return replace(delivery, failure=failure, disabled=True, next_at=None, claimed_until=None, due_at=None)
 
 
 def redriven(delivery: Delivery, due_at: datetime) -> Delivery:
-    """It is posted again from the first event on that was given up."""
+    """Post again from the first dead letter on."""
     cursor = delivery.dead_from - 1 if delivery.dead_from else delivery.cursor
     return Delivery(delivery.task, delivery.config_id, delivery.after, cursor, due_at=due_at)
 
 
+def _succeeded(delivery: Delivery) -> Delivery:
+    return replace(delivery, tries=0, next_at=None, failure="")
+
+
 def lost() -> ClaimLost:
-    """Return what happened where a config is no longer as its claim has it."""
+    """Return the error for a config that has changed since it was claimed."""
     return ClaimLost("Another delivers for this config, or it is gone.")
 
 
-def _succeeded(delivery: Delivery) -> Delivery:
-    return replace(delivery, tries=0, next_at=None, failure="")
+def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
+    """Return the delivery of the config among these, None if it is not one of them."""
+    return next((delivery for delivery in known if delivery.config_id == config_id), None)
+
+
+# ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def attributes_of(delivery: Delivery, shard: str) -> Item:
+    """Return the attributes of the delivery; `shard` is the timer shard of its task."""
+    found: Item = {
+        "registered": delivery.after,
+        "passed": delivery.cursor,
+        "tries": delivery.tries,
+        "failure": delivery.failure,
+        "dead": delivery.dead,
+        "dead_from": delivery.dead_from,
+        "disabled": delivery.disabled,
+        "revision": delivery.revision,
+    }
+    for name in _TIMES:
+        at: datetime | None = getattr(delivery, name)
+        if at is not None:
+            found[name] = int(at.timestamp() * 1000)
+    return found if delivery.due_at is None else {**found, "due_shard": shard}
+
+
+def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
+    """Return the delivery that the item holds."""
+    next_at, claimed_until, due_at = (
+        datetime.fromtimestamp(item[name] / 1000, UTC) if name in item else None for name in _TIMES
+    )
+    return Delivery(
+        task,
+        config_id,
+        after=item["registered"],
+        cursor=item["passed"],
+        tries=item["tries"],
+        next_at=next_at,
+        claimed_until=claimed_until,
+        failure=item["failure"],
+        dead=item["dead"],
+        dead_from=item["dead_from"],
+        disabled=item["disabled"],
+        due_at=due_at,
+        revision=item["revision"],
+    )
+
+
+def change(before: Delivery, after: Delivery, shard: str, **more: Any) -> Change:
+    """Return the change of the item, and of `more` of its attributes, if it has not changed since `before`."""
+    values: Mapping[str, Any] = {**attributes_of(after, shard), **more}
+    gone = tuple(name for name in _OPTIONAL if name not in values)
+    return Change(values=values, remove=gone, only_if=Equals("revision", before.revision))

@@ -29,9 +29,9 @@ from aion_core.ports import (
 from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import ingress, lifecycle, projection, questions
 from aion_core.tasks.call import Call, head_of, log_of
+from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.run import Listen, Run
-from aion_core.tasks.waking import wake
 from aion_core.tasks.worker import Worker
 
 logger = logging.getLogger(__name__)

@@ -20,6 +20,9 @@ TERMINAL = frozenset(
 INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
 """Waiting for the client; a message to the task sets it to work again."""
 
+RUNNING = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
+"""A turn of the task runs or waits."""
+
 RESTING = TERMINAL | INTERRUPTED
 """Nothing more is said until a client acts: a blocking send answers, a stream ends (spec 3.1.1, 3.1.2)."""
 

@@ -1,6 +1,5 @@
 """Rings for each commit that somebody may want to be told of by push notifications: after it, and never in its way."""
 
-import asyncio
 from collections.abc import Sequence
 
 from aion_core.ports import (
@@ -18,7 +17,6 @@ from aion_core.ports import (
     Log,
     NewTask,
     Overdue,
-    PushBell,
     PushBells,
     Repeated,
     TaskKey,
@@ -27,20 +25,14 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.protocol.types import Event, Task
-from aion_core.tasks import pushed
-from aion_core.tasks.waking import wake_delivery
-
-RING_SECONDS = 1.0
-"""How long a turn's end waits for its bells to be taken: what is rung later, or never, is found by its due time."""
+from aion_core.tasks.notifications import CommitNotifier
 
 
 class RingingStore:
     """`ports.TaskStore` over another one; a task to which nobody listens notices nothing of it."""
 
     def __init__(self, store: TaskStore, bells: PushBells) -> None:
-        self._store, self._bells = store, bells
-        self._ringing: dict[TaskKey, asyncio.Task[None]] = {}
-        self._newest: dict[TaskKey, int] = {}
+        self._store, self._notify = store, CommitNotifier(bells)
 
     # ── What is rung for ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -50,7 +42,7 @@ class RingingStore:
         """See `ports.TaskStore.create`."""
         outcome = await self._store.create(new, holder=holder, when_busy=when_busy)
         if isinstance(outcome, Begun | Waiting):
-            await self._rung(outcome.head)
+            await self._notify.committed(outcome.head)
         return outcome
 
     async def follow_up(
@@ -59,22 +51,20 @@ class RingingStore:
         """See `ports.TaskStore.follow_up`."""
         outcome = await self._store.follow_up(follow_up, holder=holder, when_busy=when_busy)
         if isinstance(outcome, Begun | Waiting):
-            await self._rung(outcome.head)
+            await self._notify.committed(outcome.head)
         return outcome
 
     async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
         """See `ports.TaskStore.begin`."""
         outcome = await self._store.begin(context, holder=holder)
-        if isinstance(outcome, Begun) and outcome.lease.turn.asked == outcome.head.generation:
-            # Its message may have been taken in just now.
-            await self._rung(outcome.head)
+        if isinstance(outcome, Begun):
+            await self._notify.begun(outcome)
         return outcome
 
     async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
         """See `ports.TaskStore.append`; its bell is rung beside what comes next."""
         after = await self._store.append(lease, head, event, key=key)
-        if pushed.listened_to(after, event):
-            self._ring_beside(after)
+        self._notify.appended(after, event)
         return after
 
     async def finish(
@@ -82,49 +72,21 @@ class RingingStore:
     ) -> Ended:
         """See `ports.TaskStore.finish`."""
         ended = await self._store.finish(lease, head, event, go_on=go_on, snapshot=snapshot)
-        await self._rung(ended.head)
-        begun = ended.next
-        if begun is not None and begun.lease.turn.asked == begun.head.generation:
-            await self._rung(begun.head)
+        await self._notify.committed(ended.head)
+        if ended.next is not None:
+            await self._notify.begun(ended.next)
         return ended
 
     async def pause(self, lease: Lease, *, got_on: bool) -> None:
         """See `ports.TaskStore.pause`."""
         await self._store.pause(lease, got_on=got_on)
-        await self._taken(TaskKey(lease.context.owner, lease.turn.task_id))
+        await self._notify.settle(TaskKey(lease.context.owner, lease.turn.task_id))
 
     async def cancel(self, head: Head, event: Event) -> Ended:
         """See `ports.TaskStore.cancel`."""
         ended = await self._store.cancel(head, event)
-        await self._rung(ended.head)
+        await self._notify.committed(ended.head)
         return ended
-
-    async def _rung(self, head: Head) -> None:
-        """Ring for what was just recorded, and wait a moment until the bell is taken."""
-        if head.push_events is not None:
-            self._ring_beside(head)
-            await self._taken(head.key)
-
-    def _ring_beside(self, head: Head) -> None:
-        # One bell after the other: what is recorded while one is on its way has the next one together.
-        self._newest[head.key] = head.generation
-        if head.key not in self._ringing:
-            self._ringing[head.key] = asyncio.create_task(self._ring(head.key))
-
-    async def _ring(self, task: TaskKey) -> None:
-        try:
-            while (newest := self._newest.pop(task, None)) is not None:
-                await wake_delivery(self._bells, PushBell(task, newest))
-        finally:
-            self._ringing.pop(task, None)
-            self._newest.pop(task, None)
-
-    async def _taken(self, task: TaskKey) -> None:
-        ringing = self._ringing.get(task)
-        if ringing is not None:
-            await asyncio.wait({ringing}, timeout=RING_SECONDS)
-            # Nothing relies on running after the answer: the due time tells of what this has not.
-            ringing.cancel()
 
     # ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -16,7 +16,7 @@ from tests.support.adk_http import ask, history, said
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.service import Parts, http, parts, send
-from tests.support.sessions import DynamoDBSessionPlace, MemorySessionPlace, SessionPlace
+from tests.support.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
 from tests.support.stores import new_owner
 
 DIALECT = "SendMessage"
@@ -25,7 +25,7 @@ DIALECT = "SendMessage"
 @pytest.fixture
 def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
     if adapter is None:
-        return MemorySessionPlace(clock)
+        return memory_sessions(clock)
     return DynamoDBSessionPlace(adapter, clock)
 
 

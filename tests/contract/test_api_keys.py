@@ -1,27 +1,22 @@
-"""Every store of API keys keeps the promises of `ports.ApiKeys`."""
+"""The contract of `ports.ApiKeys`, on each table."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from aion_core.auth.api_keys import make_key
-from aion_core.aws.api_keys import DynamoDBApiKeys
-from aion_core.aws.client import Calls
 from aion_core.errors import StoreError
-from aion_core.memory.api_keys import MemoryApiKeys
 from aion_core.ports import ApiKeys, KeyRecord
+from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
+from tests.support.stores import table_of
 
 
 @pytest.fixture
 def keys(adapter: Stack | None, clock: ManualClock) -> ApiKeys:
-    if adapter is None:
-        return MemoryApiKeys(clock)
-    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=adapter.client("dynamodb"))
-    return DynamoDBApiKeys(dynamodb, clock, table=adapter.environment("ApiFunction")["AION_TABLE"])
+    return TableApiKeys(table_of(adapter, clock), clock)
 
 
 def record(clock: ManualClock, principal: str = "alice", **more: object) -> KeyRecord:

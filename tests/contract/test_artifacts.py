@@ -1,4 +1,4 @@
-"""What ADK's artifact services promise, in memory and on S3."""
+"""Contract of ADK's artifact service, over each store of blobs."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -8,23 +8,23 @@ import pytest
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
-from aion_core.aws.artifacts import S3Artifacts
+from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
-from aion_core.memory.artifacts import MemoryArtifacts
-from aion_core.sessions.artifacts import StoredArtifacts
+from aion_core.memory.blobs import MemoryBlobs
+from aion_core.stores.artifacts import BlobArtifacts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.stores import new_owner
 
 
 @pytest.fixture
-def artifacts(adapter: Stack | None, clock: ManualClock) -> StoredArtifacts:
-    return MemoryArtifacts(clock) if adapter is None else on_s3(adapter, clock)
+def artifacts(adapter: Stack | None, clock: ManualClock) -> BlobArtifacts:
+    return BlobArtifacts(MemoryBlobs(), clock) if adapter is None else on_s3(adapter, clock)
 
 
-def on_s3(stack: Stack, clock: ManualClock, client: Any = None) -> S3Artifacts:
+def on_s3(stack: Stack, clock: ManualClock, client: Any = None) -> BlobArtifacts:
     s3 = Calls("s3", ThreadPoolExecutor(8), client=client or stack.client("s3"))
-    return S3Artifacts(s3, clock, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
+    return BlobArtifacts(S3Blobs(s3, bucket=stack.environment("ApiFunction")["AION_BUCKET"]), clock)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def a_file(data: bytes = b"\x00\xff", mime_type: str = "image/png") -> types.Par
     return types.Part(inline_data=types.Blob(data=data, mime_type=mime_type, display_name="a picture"))
 
 
-async def test_versions_count_from_0_and_each_can_be_loaded(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+async def test_versions_count_from_0_and_each_can_be_loaded(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     parts = [a_file(bytes([n])) for n in range(12)]
     saved = [await artifacts.save_artifact(**of, filename="a.png", artifact=part) for part in parts]
     assert saved == list(range(12)) == await artifacts.list_versions(**of, filename="a.png")
@@ -59,19 +59,19 @@ async def test_versions_count_from_0_and_each_can_be_loaded(artifacts: StoredArt
     ids=["text", "no text", "no bytes", "odd type", "elsewhere", "signed"],
 )
 async def test_what_is_saved_is_loaded_as_it_was(
-    artifacts: StoredArtifacts, of: dict[str, Any], part: types.Part
+    artifacts: BlobArtifacts, of: dict[str, Any], part: types.Part
 ) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=part)
     assert await artifacts.load_artifact(**of, filename="a") == part
 
 
-async def test_a_part_may_come_as_a_dict(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+async def test_a_part_may_come_as_a_dict(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact={"inlineData": {"data": "AP8=", "mimeType": "a/b"}})
     loaded = await artifacts.load_artifact(**of, filename="a")
     assert loaded == types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type="a/b"))
 
 
-async def test_what_is_not_there_is_none(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+async def test_what_is_not_there_is_none(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     assert await artifacts.load_artifact(**of, filename="a") is None
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     assert await artifacts.load_artifact(**of, filename="a", version=1) is None
@@ -84,7 +84,7 @@ async def test_what_is_not_there_is_none(artifacts: StoredArtifacts, of: dict[st
 
 
 async def test_a_users_artifacts_are_in_each_of_its_sessions_and_in_no_others(
-    artifacts: StoredArtifacts, of: dict[str, Any]
+    artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     here = a_file(b"here")
     await artifacts.save_artifact(**of, filename="user:a/b", artifact=here)
@@ -104,19 +104,19 @@ async def test_a_users_artifacts_are_in_each_of_its_sessions_and_in_no_others(
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a b+c?d#e%2F", "日本語", "user", "/", "x/../y", "0"])
-async def test_a_file_may_be_called_whatever(artifacts: StoredArtifacts, of: dict[str, Any], name: str) -> None:
+async def test_a_file_may_be_called_whatever(artifacts: BlobArtifacts, of: dict[str, Any], name: str) -> None:
     await artifacts.save_artifact(**of, filename=name, artifact=a_file(name.encode()))
     assert await artifacts.list_artifact_keys(**of) == [name]
     assert await artifacts.load_artifact(**of, filename=name) == a_file(name.encode())
 
 
-async def test_a_session_may_be_called_user(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+async def test_a_session_may_be_called_user(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     """The name by which ADK's own services tell the user's artifacts from a session's."""
     await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
     assert await artifacts.list_artifact_keys(**of) == []
 
 
-async def test_what_is_deleted_begins_again(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+async def test_what_is_deleted_begins_again(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     for name in ("a", "a", "ab", "a/b"):
         await artifacts.save_artifact(**of, filename=name, artifact=a_file())
     await artifacts.delete_artifact(**of, filename="a")
@@ -126,7 +126,7 @@ async def test_what_is_deleted_begins_again(artifacts: StoredArtifacts, of: dict
 
 
 async def test_saves_at_the_same_instant_get_versions_of_their_own(
-    artifacts: StoredArtifacts, of: dict[str, Any]
+    artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     parts = [a_file(bytes([n])) for n in range(5)]
     saved = await asyncio.gather(*(artifacts.save_artifact(**of, filename="a", artifact=part) for part in parts))
@@ -135,7 +135,7 @@ async def test_saves_at_the_same_instant_get_versions_of_their_own(
         assert await artifacts.load_artifact(**of, filename="a", version=number) == part
 
 
-async def test_each_version_says_what_it_is(artifacts: StoredArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
+async def test_each_version_says_what_it_is(artifacts: BlobArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
     metadata = {"from": "tool", "n": [1, None]}
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(), custom_metadata=metadata)
     first = clock.now().timestamp()
@@ -149,7 +149,7 @@ async def test_each_version_says_what_it_is(artifacts: StoredArtifacts, of: dict
 
 
 async def test_a_reference_is_followed_within_its_user_and_session(
-    artifacts: StoredArtifacts, of: dict[str, Any]
+    artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v0"))
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v1"))
@@ -162,7 +162,7 @@ async def test_a_reference_is_followed_within_its_user_and_session(
             await artifacts.save_artifact(**foreign, filename="b", artifact=refers(first.canonical_uri))
 
 
-async def test_references_in_a_circle_are_refused(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+async def test_references_in_a_circle_are_refused(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     itself = await artifacts.get_artifact_version(**of, filename="a")
     assert itself is not None
@@ -176,7 +176,7 @@ def refers(uri: str) -> types.Part:
     return types.Part(file_data=types.FileData(file_uri=uri))
 
 
-async def test_what_a_rewound_session_took_back_is_not_there(artifacts: StoredArtifacts, of: dict[str, Any]) -> None:
+async def test_what_a_rewound_session_took_back_is_not_there(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     gone = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
     await artifacts.save_artifact(**of, filename="a", artifact=gone)
@@ -197,7 +197,7 @@ async def test_what_a_rewound_session_took_back_is_not_there(artifacts: StoredAr
     ids=["no name", "no session", "nothing", "no data", "no reference", "no JSON"],
 )
 async def test_what_cannot_be_kept_is_refused(
-    artifacts: StoredArtifacts, of: dict[str, Any], change: dict[str, Any], part: types.Part
+    artifacts: BlobArtifacts, of: dict[str, Any], change: dict[str, Any], part: types.Part
 ) -> None:
     with pytest.raises(InputValidationError):
         await artifacts.save_artifact(**{**of, "filename": "a", **change}, artifact=part)

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from aion_core.errors import AionError, ContextBusy, IllegalMove, LeaseLost, MoreAsked
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, Busy, Ended, Held, Interrupted, Overdue, Waiting, WhenBusy
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 ROUNDS, ROUNDS_IN_MEMORY = (5, 40) if os.environ.get("SIMULATION_DEEP") else (2, 20)
 

@@ -1,4 +1,4 @@
-"""What `ports.Blobs` promises, over memory and S3."""
+"""Contract of `ports.Blobs`."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -68,6 +68,39 @@ async def test_what_is_deleted_is_gone_there_or_not(blobs: Blobs, name: str) -> 
     assert await blobs.get(f"{name}-2") == b"stays"
 
 
+async def test_put_new_stores_once_with_metadata(blobs: Blobs, name: str) -> None:
+    assert await blobs.metadata(name) is None
+    assert await blobs.put_new(name, b"first", {"about": "one"}, media_type="text/plain")
+    assert not await blobs.put_new(name, b"second", {"about": "two"})
+    assert (await blobs.get(name), await blobs.metadata(name)) == (b"first", {"about": "one"})
+
+
+async def test_put_new_does_not_replace_what_put_stored(blobs: Blobs, name: str) -> None:
+    await blobs.put(name, b"first")
+    assert not await blobs.put_new(name, b"second", {})
+    assert (await blobs.get(name), await blobs.metadata(name)) == (b"first", {})
+
+
+async def test_put_new_stores_under_a_deleted_name(blobs: Blobs, name: str) -> None:
+    await blobs.put_new(name, b"first", {})
+    await blobs.delete(name)
+    assert await blobs.put_new(name, b"second", {})
+    assert await blobs.get(name) == b"second"
+
+
+async def test_names_have_the_prefix(blobs: Blobs, name: str) -> None:
+    # Wildcards of SQL and of globs are characters like others.
+    names = [f"{name}/{end}" for end in ("a/1", "a/2", "ab/1", "a_/1", "a%/1", "a*/1", "A/1", "[a]/1", "ä/1")]
+    for each in names:
+        await blobs.put(each, b"-")
+    assert sorted(await blobs.names(f"{name}/")) == sorted(names)
+    for prefix in ("a/", "a", "a_", "a%", "a*", "A", "[a]", "ä", "none"):
+        expected = [each for each in names if each.startswith(f"{name}/{prefix}")]
+        assert sorted(await blobs.names(f"{name}/{prefix}")) == sorted(expected)
+    await blobs.delete(names[0])
+    assert list(await blobs.names(f"{name}/a/")) == [names[1]]
+
+
 @pytest.mark.parametrize("size", [0, 1, 8 * 1024 * 1024], ids=["empty", "a byte", "8 MB"])
 async def test_a_blob_may_have_any_size(blobs: Blobs, name: str, size: int) -> None:
     content = (b"0123456789abcdef" * (size // 16 + 1))[:size]
@@ -114,6 +147,20 @@ async def test_names_that_look_alike_are_names_of_their_own(blobs: Blobs, name: 
     for each in names:
         await blobs.put(each, each.encode())
     assert [await blobs.get(each) for each in names] == [each.encode() for each in names]
+
+
+async def test_s3_names_come_from_every_page(stack: Stack, name: str) -> None:
+    client = stack.client("s3")
+
+    def small(params: dict[str, Any], **_: Any) -> None:
+        params["MaxKeys"] = 2
+
+    client.meta.events.register("provide-client-params.s3.ListObjectsV2", small)
+    blobs = s3_blobs(stack, client)
+    names = [f"{name}/{n}" for n in range(5)]
+    for each in names:
+        await blobs.put(each, b"-")
+    assert sorted(await blobs.names(f"{name}/")) == names
 
 
 # ── When S3 does not do its part ──────────────────────────────────────────────────────────────────────────────────────

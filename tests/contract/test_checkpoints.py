@@ -1,10 +1,10 @@
-"""What the checkpoint savers promise, over memory and DynamoDB."""
+"""Contract of the checkpoint saver, over each table."""
 
 import asyncio
 import json
 import operator
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, TypedDict
@@ -20,14 +20,14 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from aion_core.aws import fenced_writes, items
 from aion_core.checkpointing.serializer import Unserializable
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Begun, ContextKey
+from aion_core.stores import fenced, keys, ttl
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.savers import DynamoDBSavers, Line, MemorySavers, Savers, begin, fence_of, taken_over
+from tests.support.savers import DynamoDBSavers, Line, Savers, begin, fence_of, memory_savers, taken_over
 from tests.support.stores import new_owner
 
 Node = Callable[[Any], Any]
@@ -35,7 +35,7 @@ Node = Callable[[Any], Any]
 
 @pytest.fixture
 def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
-    return DynamoDBSavers(adapter, clock) if adapter else MemorySavers(clock)
+    return DynamoDBSavers(adapter, clock) if adapter else memory_savers(clock)
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ async def test_a_refusal_has_the_name_of_what_happened(
     error: type[Exception],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fenced_writes, "TRIES", 3)
+    monkeypatch.setattr(fenced, "TRIES", 3)
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     Answers(table.client, canceled(reason), times=1000)
     with pytest.raises(error) as caught:
@@ -522,7 +522,7 @@ async def test_a_large_payload_lies_in_s3(table: DynamoDBSavers, config: Any) ->
     ]
     partition = f"THREAD#{config['configurable']['thread_id']}"
     found = table.client.query(
-        TableName=table.table,
+        TableName=table.table_name,
         KeyConditionExpression="pk = :pk",
         ExpressionAttributeValues={":pk": {"S": partition}},
     )
@@ -661,14 +661,9 @@ async def test_every_read_is_consistent(table: DynamoDBSavers, config: Any) -> N
     assert all(body["ConsistentRead"] for body in reads)
 
 
-async def test_items_carry_their_version_and_when_they_expire(
-    table: DynamoDBSavers, clock: ManualClock, config: Any
-) -> None:
-    line = Line(table.client)
-    saver = table.saver(retention=timedelta(days=7))
+async def test_items_carry_their_version_and_when_they_expire(savers: Savers, clock: ManualClock, config: Any) -> None:
+    saver = savers.saver(retention=timedelta(days=7))
     await saver.aput_writes(await put(saver, config), [("x", 1)], "task-1")
-    [(_, checkpoint), (_, writes)] = line.bodies
-    expires = {"N": str(int((clock.now() + timedelta(days=7)).timestamp()))}
-    assert (checkpoint["Item"]["v"], checkpoint["Item"]["expires"]) == ({"N": str(items.VERSION)}, expires)
-    given: Mapping[str, Any] = writes["ExpressionAttributeValues"]
-    assert (given[":v"], given[":expires"]) == ({"N": str(items.VERSION)}, expires)
+    page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)
+    expires = int((clock.now() + timedelta(days=7)).timestamp())
+    assert [(item["v"], item["expires"]) for item in page.items] == [(ttl.VERSION, expires)] * 2

@@ -8,6 +8,7 @@ import pytest
 from aion_core.aws.client import Calls, Refused
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.local.stack import client_of
+from aion_core.ports.table import TokenReused
 from tests.support.answers import answers
 
 WRITE = {"Put": {"TableName": "Table", "Item": {"pk": {"S": "1"}}}}
@@ -28,7 +29,10 @@ CANCELED = "TransactionCanceledException"
         (503, "", (), StoreUnavailable),
         (400, CANCELED, ("None", "ConditionalCheckFailed"), Refused),
         (400, CANCELED, ("TransactionConflict", "None"), Refused),
-        (400, CANCELED, ("ConditionalCheckFailed", "ValidationError"), Refused),
+        (400, CANCELED, ("ConditionalCheckFailed", "ValidationError"), StoreError),
+        (400, CANCELED, ("ConditionalCheckFailed", "ThrottlingError"), StoreUnavailable),
+        (400, "IdempotentParameterMismatchException", (), TokenReused),
+        (400, "TransactionInProgressException", (), StoreUnavailable),
         (400, CANCELED, ("None", "ThrottlingError"), StoreUnavailable),
         (400, CANCELED, ("None", "ProvisionedThroughputExceeded"), StoreUnavailable),
         (400, CANCELED, ("None", "ValidationError"), StoreError),
@@ -44,6 +48,9 @@ async def test_an_error_has_the_name_of_what_happened(
     with pytest.raises(error) as caught:
         await Calls("dynamodb", ThreadPoolExecutor(1), client=client)("transact_write_items", TransactItems=[WRITE])
     assert caught.type is error
+    if issubclass(error, StoreError):
+        assert str(caught.value).startswith(f"TransactWriteItems: {code or status}")
+    assert set(reasons) <= set(str(caught.value).replace(",", "").split())
 
 
 async def test_a_request_that_is_none_will_never_be_done() -> None:

@@ -9,18 +9,18 @@ import pytest
 from a2a.types.a2a_pb2 import SendMessageConfiguration
 from uuid_utils.compat import uuid7
 
-from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
-from aion_core.aws.task_store import DynamoDBTaskStore
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, Delta
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState
+from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.call import Call
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking, Held
 from tests.support.engines import Stack
 from tests.support.service import parts
-from tests.support.stores import new_owner
+from tests.support.stores import new_owner, stack_blobs
 
 READS = {"GetItem", "Query"}
 
@@ -32,11 +32,9 @@ class Counted:
         self.requests: Counter[str] = Counter()
         client = stack.client("dynamodb")
         client.meta.events.register("before-send.dynamodb.*", self._count)
-        executor = ThreadPoolExecutor(16)
-        environment = stack.environment("ApiFunction")
-        blobs = S3Blobs(Calls("s3", executor, client=stack.client("s3")), bucket=environment["AION_BUCKET"])
-        dynamodb = Calls("dynamodb", executor, client=client)
-        self.store = DynamoDBTaskStore(dynamodb, blobs, SystemClock(), table=environment["AION_TABLE"])
+        calls = Calls("dynamodb", ThreadPoolExecutor(16), client=client)
+        table = DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
+        self.store = TableTaskStore(table, stack_blobs(stack), SystemClock())
 
     def _count(self, event_name: str, **_: object) -> None:
         self.requests[event_name.rpartition(".")[2]] += 1
@@ -129,7 +127,7 @@ async def test_an_event_costs_the_same_however_long_the_task_is(stack: Stack) ->
         if event_name.endswith("TransactWriteItems"):
             sizes[len(sizes)] = len(body)
 
-    counted.store._dynamodb._client.meta.events.register("before-send.dynamodb.*", measure)
+    counted.store._table._calls._client.meta.events.register("before-send.dynamodb.*", measure)
     service = parts(talking(1), counted.store).service
     call = Call(new_owner(), "test")
     for _ in range(12):

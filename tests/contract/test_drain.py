@@ -11,12 +11,12 @@ from tests.contract.driven import Conversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.savers import DynamoDBSavers, MemorySavers, Savers, begin
+from tests.support.savers import DynamoDBSavers, Savers, begin, memory_savers
 
 
 @pytest.fixture
 def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
-    return DynamoDBSavers(adapter, clock) if adapter else MemorySavers(clock)
+    return DynamoDBSavers(adapter, clock) if adapter else memory_savers(clock)
 
 
 async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[Conversation, int]:
@@ -90,7 +90,7 @@ def spoken(conversation: Conversation) -> list[str]:
 
 async def test_one_message_of_the_client_is_in_the_state_whatever_the_hops(clock: ManualClock) -> None:
     """R49, R52."""
-    savers, seen = MemorySavers(clock), list[Any]()
+    savers, seen = memory_savers(clock), list[Any]()
 
     async def looks(state: Any) -> Any:
         seen.append([message.text for message in state["messages"]])
@@ -112,7 +112,7 @@ async def test_one_message_of_the_client_is_in_the_state_whatever_the_hops(clock
 @pytest.mark.parametrize("name", ["four_nodes", "streaming", "streaming_within", "with_outbox"])
 async def test_a_graph_with_a_checkpointer_of_its_own_is_drained_too(name: str, clock: ManualClock) -> None:
     """R81, D7."""
-    savers, own = MemorySavers(clock), InMemorySaver()
+    savers, own = memory_savers(clock), InMemorySaver()
     right, _ = await held(name, savers, clock, Work())
     conversation, hops = Conversation.of(await begin(savers.tasks, clock)), 0
     while True:
@@ -127,7 +127,7 @@ async def test_a_graph_with_a_checkpointer_of_its_own_is_drained_too(name: str, 
 
 async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> None:
     work = Work(drains=True)
-    conversation = Conversation.of(await begin(MemorySavers(clock).tasks, clock))
+    conversation = Conversation.of(await begin(memory_savers(clock).tasks, clock))
 
     from aion_core.agents.langgraph.agent import LangGraphAgent
     from aion_core.ports import Asked
@@ -146,7 +146,7 @@ async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> 
 
 
 async def test_a_drain_that_comes_first_runs_nothing(clock: ManualClock) -> None:
-    savers, work = MemorySavers(clock), Work()
+    savers, work = memory_savers(clock), Work()
     conversation = Conversation.of(await begin(savers.tasks, clock))
     work.drain.set()
     for _ in range(2):

@@ -13,11 +13,11 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.sessions.session import Session
 from google.genai import types
 
-from aion_core.aws import keys
-from aion_core.aws.client import TRIES_UNHEARD
 from aion_core.checkpointing.turn import Fence
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import Begun
+from aion_core.stores import keys
+from aion_core.stores.retries import TRIES_UNHEARD
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import begin, fence_of
@@ -101,7 +101,7 @@ async def test_a_history_with_a_gap_is_no_session(place: DynamoDBSessionPlace, o
     for n in range(3):
         await service.append_event(session, said(str(n)))
     [row] = [row for row in rows_of(place, session) if row["sk"]["S"].endswith("02")]
-    place.client.delete_item(TableName=place.table, Key={"pk": row["pk"], "sk": row["sk"]})
+    place.client.delete_item(TableName=place.table_name, Key={"pk": row["pk"], "sk": row["sk"]})
     with pytest.raises(StoreCorrupt):
         await place.service().get_session(**of)
 
@@ -140,7 +140,7 @@ async def test_what_a_cut_deletion_has_left_is_of_no_later_session(
     await service.delete_session(**of)
     assert rows_of(place, session) == []
     for row in left:
-        place.client.put_item(TableName=place.table, Item=row)
+        place.client.put_item(TableName=place.table_name, Item=row)
     assert await place.service().get_session(**of) is None
     new = await place.service().create_session(**of)
     await place.service().append_event(new, said("new"))
@@ -209,7 +209,7 @@ async def test_what_is_moved_to_another_place_cannot_be_read_there(
         await service.append_event(session, said("secret"))
     [event] = [row for row in rows_of(place, mine) if row["sk"]["S"].startswith("EVENT#")]
     [other] = [row for row in rows_of(place, theirs) if row["sk"]["S"].startswith("EVENT#")]
-    place.client.put_item(TableName=place.table, Item={**event, "pk": other["pk"]})
+    place.client.put_item(TableName=place.table_name, Item={**event, "pk": other["pk"]})
     with pytest.raises(StoreCorrupt):
         await place.service().get_session(app_name=theirs.app_name, user_id=theirs.user_id, session_id=theirs.id)
 
@@ -310,7 +310,7 @@ async def test_a_session_that_is_deleted_while_it_is_renewed_stays_deleted(
 
     def delete(**_: Any) -> None:
         for row in rows:
-            place.client.delete_item(TableName=place.table, Key={"pk": row["pk"], "sk": row["sk"]})
+            place.client.delete_item(TableName=place.table_name, Key={"pk": row["pk"], "sk": row["sk"]})
 
     place.client.meta.events.register_first("before-call.dynamodb.TransactWriteItems", delete)
     await place.service(fence=fence, retention=RETENTION).get_session(**of)

@@ -1,26 +1,21 @@
-"""What counts requests and streams keeps the promises of `ports.RateLimits`, on each adapter."""
+"""The contract of `ports.RateLimits`, on each table."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 
-from aion_core.aws.client import Calls
-from aion_core.aws.limits import DynamoDBRateLimits
-from aion_core.memory.limits import MemoryRateLimits
 from aion_core.ports import Limits, OpenStream, OpenTask, RateLimits, TaskKey
+from aion_core.stores.limits import TableRateLimits
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
+from tests.support.stores import table_of
 
 
 @pytest.fixture
 def limits(adapter: Stack | None, clock: ManualClock) -> RateLimits:
-    if adapter is None:
-        return MemoryRateLimits(clock)
-    dynamodb = Calls("dynamodb", ThreadPoolExecutor(8), client=adapter.client("dynamodb"))
-    return DynamoDBRateLimits(dynamodb, clock, table=adapter.environment("ApiFunction")["AION_TABLE"])
+    return TableRateLimits(table_of(adapter, clock), clock)
 
 
 @pytest.fixture

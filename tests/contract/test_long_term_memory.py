@@ -1,4 +1,4 @@
-"""The promises of long-term memory, and of LangGraph's store over it, in memory and on DynamoDB."""
+"""Contract of long-term memory, and of LangGraph's store over it, over each table."""
 
 import asyncio
 from datetime import timedelta
@@ -16,13 +16,13 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.aws import long_term_memory
 from aion_core.checkpointing.store import OwnersStore, StoreRefused
 from aion_core.errors import LeaseLost
 from aion_core.ports import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
+from aion_core.stores import long_term_memory
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.memories import DynamoDBMemories, Memories, MemoryMemories
+from tests.support.memories import DynamoDBMemories, Memories, memory_memories
 from tests.support.savers import Line, begin, fence_of, taken_over
 from tests.support.stores import new_owner
 
@@ -31,7 +31,7 @@ NS = ("facts",)
 
 @pytest.fixture
 def memories(adapter: Stack | None, clock: ManualClock) -> Memories:
-    return MemoryMemories(clock) if adapter is None else DynamoDBMemories(adapter, clock)
+    return memory_memories(clock) if adapter is None else DynamoDBMemories(adapter, clock)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ SOON = LEASE_SECONDS + 1
 
 @pytest.fixture
 def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
-    return pushes.in_memory(clock) if adapter is None else pushes.on_dynamodb(adapter, clock)
+    return pushes.on_table(adapter, clock)
 
 
 async def starts(push: Pushes, config: PushConfig | None = None) -> Begun:

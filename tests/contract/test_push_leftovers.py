@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.aws import keys
 from aion_core.memory.queues import MemoryPushBells
 from aion_core.ports import Delivered, Outcome, PushBell
+from aion_core.ports.table import Delete
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.posts import render
+from aion_core.stores import keys
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -21,8 +22,8 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def push(stack: Stack, clock: ManualClock) -> Pushes:
-    return pushes.on_dynamodb(stack, clock)
+def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
+    return pushes.on_table(adapter, clock)
 
 
 class Fine:
@@ -33,7 +34,7 @@ class Fine:
         return Delivered()
 
 
-async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes, stack: Stack) -> None:
+async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes) -> None:
     """DynamoDB deletes what has expired days later: until then it would be the longest overdue, each time."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
@@ -43,13 +44,12 @@ async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes, stac
     assert await push.overdue() == []
 
 
-async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes, stack: Stack) -> None:
+async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -> None:
     """A config that failed lives longer than a task whose last message came long before."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     until = push.clock.now() + timedelta(seconds=2)
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=until, due_at=until)
-    table = stack.environment("ApiFunction")["AION_TABLE"]
-    stack.client("dynamodb").delete_item(TableName=table, Key=keys.head_key(push.key()))
+    await push.table.write(Delete(keys.head_key(push.key())))
     push.clock.move(LEASE_SECONDS + 1)
     assert len(await push.overdue()) == 2
     bells = MemoryPushBells(push.clock)

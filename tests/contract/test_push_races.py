@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from aion_core.aws import keys
-from aion_core.errors import LeaseLost, TaskNotFound, TooManyPushConfigs
+from aion_core.errors import LeaseLost, StoreCorrupt, TaskNotFound, TooManyPushConfigs
 from aion_core.ports import MAX_PUSH_CONFIGS, Begun
+from aion_core.ports.table import PARTITION, SORT, Change, Delete, Put, Update
+from aion_core.stores import keys
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING
@@ -22,13 +23,13 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def here(stack: Stack, clock: ManualClock) -> Pushes:
-    return pushes.on_dynamodb(stack, clock)
+    return pushes.on_table(stack, clock)
 
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, here: Pushes) -> Pushes:
     """The same context, in another process."""
-    return pushes.on_dynamodb(stack, clock, like=here)
+    return pushes.on_table(stack, clock, like=here)
 
 
 @pytest.fixture
@@ -45,11 +46,6 @@ def configs(here: Pushes) -> Faults:
 
 def listens(there: Pushes) -> Callable[[], Awaitable[Any]]:
     return lambda: there.configs.put(there.key(), a_config())
-
-
-async def item(stack: Stack, key: Any) -> Any:
-    table = stack.environment("ApiFunction")["AION_TABLE"]
-    return stack.client("dynamodb").get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
 
 
 # ── Somebody begins to listen as an event is recorded ─────────────────────────────────────────────────────────────────
@@ -168,17 +164,13 @@ async def test_the_last_room_is_given_once(here: Pushes, there: Pushes, configs:
     assert len(await here.configs.all(here.key())) == MAX_PUSH_CONFIGS
 
 
-async def test_nobody_listens_to_a_task_that_is_deleted_meanwhile(here: Pushes, stack: Stack, configs: Faults) -> None:
+async def test_nobody_listens_to_a_task_that_is_deleted_meanwhile(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     key = keys.head_key(here.key())
-
-    async def expires() -> None:
-        stack.client("dynamodb").delete_item(TableName=stack.environment("ApiFunction")["AION_TABLE"], Key=key)
-
-    configs.meanwhile(expires)
+    configs.meanwhile(lambda: there.table.write(Delete(key)))
     with pytest.raises(TaskNotFound):
         await here.configs.put(here.key(), a_config())
-    assert await item(stack, key) is None
+    assert await here.table.get(key) is None
 
 
 async def test_what_another_sweep_claims_meanwhile_is_not_claimed_again(
@@ -193,27 +185,22 @@ async def test_what_another_sweep_claims_meanwhile_is_not_claimed_again(
 
 
 async def test_what_is_registered_anew_as_a_sweep_finds_the_old_one_expired_stays_due(
-    here: Pushes, there: Pushes, configs: Faults, stack: Stack
+    here: Pushes, there: Pushes, configs: Faults
 ) -> None:
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
     (overdue,) = await here.overdue()
-    stack.client("dynamodb").update_item(
-        TableName=stack.environment("ApiFunction")["AION_TABLE"],
-        Key=keys.push_key(here.key(), "p-1"),
-        UpdateExpression="SET expires = :past",
-        ExpressionAttributeValues={":past": {"N": "1"}},
-    )
+    await there.table.write(Update(keys.push_key(here.key(), "p-1"), Change({"expires": 1})))
     configs.meanwhile(lambda: there.configs.put(here.key(), a_config()), operation=UPDATE)
     assert not await here.configs.claim_overdue(overdue)
     assert (await here.delivery()).due_at is not None
 
 
-async def test_to_clear_an_event_that_has_expired_leaves_nothing(here: Pushes, stack: Stack) -> None:
+async def test_to_clear_an_event_that_has_expired_leaves_nothing(here: Pushes) -> None:
     await here.chat.starts("m-1")
     await here.configs.clear(here.key(), 9)
-    assert await item(stack, keys.event_key(here.key(), 9)) is None
+    assert await here.table.get(keys.event_key(here.key(), 9)) is None
 
 
 @pytest.mark.parametrize("act", ["put", "claim", "settle"])
@@ -240,24 +227,27 @@ async def test_a_write_whose_answer_is_lost_is_ones_own(here: Pushes, configs: F
 # ── What lies there ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_nothing_secret_lies_in_the_table_in_clear(here: Pushes, stack: Stack) -> None:
+@pytest.fixture
+def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
+    return pushes.on_table(adapter, clock)
+
+
+async def test_nothing_secret_lies_in_the_table_in_clear(push: Pushes) -> None:
     """R93: the table's reader, who has not the key, learns neither the token nor where it is to be posted."""
-    await here.chat.store.create(replace(here.chat.message("m-1"), push=a_config()), holder="holder-1")
-    await here.configs.put(here.key(), a_config("p-2"))
+    await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
+    await push.configs.put(push.key(), a_config("p-2"))
     for config_id in ("p-1", "p-2"):
-        assert "hidden" not in str(await item(stack, keys.push_key(here.key(), config_id)))
-    assert "hidden" not in repr(await here.configs.all(here.key()))
-    assert "hidden" not in repr(await here.claimed())
+        assert "hidden" not in str(await push.table.get(keys.push_key(push.key(), config_id)))
+    assert "hidden" not in repr(await push.configs.all(push.key()))
+    assert "hidden" not in repr(await push.claimed())
 
 
-async def test_a_sealed_config_that_is_moved_to_another_task_is_not_opened(here: Pushes, stack: Stack) -> None:
-    from aion_core.errors import StoreCorrupt
-
-    await here.chat.store.create(replace(here.chat.message("m-1"), push=a_config()), holder="holder-1")
-    await here.chat.waits("m-2")
-    found = await item(stack, keys.push_key(here.key(), "p-1"))
-    table = stack.environment("ApiFunction")["AION_TABLE"]
-    moved = {**found, **keys.push_key(here.key("t-m-2"), "p-1")}
-    stack.client("dynamodb").put_item(TableName=table, Item=moved)
+async def test_a_sealed_config_that_is_moved_to_another_task_is_not_opened(push: Pushes) -> None:
+    await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
+    await push.chat.waits("m-2")
+    item = await push.table.get(keys.push_key(push.key(), "p-1"))
+    assert item is not None
+    moved = {name: value for name, value in item.items() if name not in (PARTITION, SORT)}
+    await push.table.write(Put(keys.push_key(push.key("t-m-2"), "p-1"), moved))
     with pytest.raises(StoreCorrupt):
-        await here.configs.get(here.key("t-m-2"), "p-1")
+        await push.configs.get(push.key("t-m-2"), "p-1")

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
-from aion_core.aws import keys
 from aion_core.memory.queues import MemoryPushBells
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, Delivered, Delivery, Outcome, PushBell, PushVersion
+from aion_core.ports.table import Change, Key, Update
 from aion_core.push import schedule
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.guard import Allowed
 from aion_core.push.posts import render
+from aion_core.stores import keys
+from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks.call import Call
 from tests.support import pushes
 from tests.support.clock import ManualClock
@@ -48,8 +48,8 @@ class Heard:
 
 
 @pytest.fixture
-def push(stack: Stack, clock: ManualClock) -> Pushes:
-    return pushes.on_dynamodb(stack, clock)
+def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
+    return pushes.on_table(adapter, clock)
 
 
 @pytest.fixture
@@ -72,21 +72,16 @@ async def told_of_a_task(push: Pushes, **said: Any) -> None:
     await push.chat.ends(begun, COMPLETED)
 
 
-def spoil(stack: Stack, key: Any, attribute: str) -> Any:
-    """Let the item's attribute hold nothing that can be read; what it held is returned."""
-    table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
-    held = client.get_item(TableName=table, Key=key, ConsistentRead=True)["Item"][attribute]
-    restore(stack, key, attribute, {"B": b"\xff nonsense"})
-    return held
+async def spoil(push: Pushes, key: Key, attribute: str) -> Any:
+    """Overwrite the item's attribute with unreadable bytes; return what it was."""
+    item = await push.table.get(key)
+    assert item is not None
+    await restore(push, key, attribute, b"\xff nonsense")
+    return item[attribute]
 
 
-def restore(stack: Stack, key: Any, attribute: str, held: Any) -> None:
-    stack.client("dynamodb").update_item(
-        TableName=stack.environment("ApiFunction")["AION_TABLE"],
-        Key=key,
-        UpdateExpression=f"SET {attribute} = :held",
-        ExpressionAttributeValues={":held": held},
-    )
+async def restore(push: Pushes, key: Key, attribute: str, value: Any) -> None:
+    await push.table.write(Update(key, Change({attribute: value})))
 
 
 async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]:
@@ -101,9 +96,9 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     raise AssertionError(states)
 
 
-async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes, stack: Stack) -> None:
+async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes) -> None:
     await told_of_a_task(push)
-    spoil(stack, keys.push_key(push.key(), "bad"), "sealed")
+    await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     assert (await push.claimed("bad")).config is None
     good = (await push.claimed("good")).config
     assert good is not None
@@ -111,11 +106,11 @@ async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes, sta
 
 
 async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dead(
-    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
+    push: Pushes, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R94: the task's other config is told at once, the tries are counted, and in the end nothing is due any more."""
     await told_of_a_task(push)
-    held = spoil(stack, keys.push_key(push.key(), "bad"), "sealed")
+    held = await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     began = push.clock.now()
     states = await until_given_up(push, delivery)
     assert heard.by("good") == [3], "it was registered behind the second event"
@@ -129,18 +124,18 @@ async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dea
     push.clock.move(100_000)
     assert await push.overdue() == []
     # Once its key is there again, an operator has it posted.
-    restore(stack, keys.push_key(push.key(), "bad"), "sealed", held)
+    await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
     await push.configs.redrive(push.key(), "bad")
     await delivery.answer(PushBell(push.key()))
     assert heard.by("bad") == [2, 3]
 
 
 async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told(
-    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard
+    push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
     """R94: event by event, so that what can be read is told."""
     await told_of_a_task(push)
-    spoil(stack, keys.event_key(push.key(), 2), "event")
+    await spoil(push, keys.event_key(push.key(), 2), "event")
     states = await until_given_up(push, delivery)
     assert heard.by("good") == [3]
     assert [state.tries for state in states[:-1]] == list(range(1, TRIES))
@@ -154,12 +149,12 @@ async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told
 
 
 async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
-    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard
+    push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
     """R94."""
     await told_of_a_task(push)
     for generation in (2, 3):
-        spoil(stack, keys.event_key(push.key(), generation), "event")
+        await spoil(push, keys.event_key(push.key(), generation), "event")
     last = (await until_given_up(push, delivery))[-1]
     assert heard.ids == []
     assert (last.cursor, last.dead, last.due_at) == (3, 3, None)
@@ -170,12 +165,12 @@ async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
 
 
 async def test_a_task_that_cannot_be_read_for_a_receiver_of_v03_is_counted_too(
-    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard
+    push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
     """R94: what v0.3 posts is the whole task, whose beginning is gone."""
     await told_of_a_task(push, version=PushVersion.V03)
     await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
-    spoil(stack, keys.event_key(push.key(), 1), "event")
+    await spoil(push, keys.event_key(push.key(), 1), "event")
     await delivery.answer(PushBell(push.key()))
     state = await push.delivery("bad")
     assert (state.tries, state.failure, state.claimed_until) == (1, "it cannot be made", None)
@@ -183,12 +178,12 @@ async def test_a_task_that_cannot_be_read_for_a_receiver_of_v03_is_counted_too(
 
 
 async def test_a_client_that_creates_an_unreadable_config_again_mends_it(
-    push: Pushes, stack: Stack, delivery: PushDelivery, heard: Heard
+    push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
     await told_of_a_task(push)
-    spoil(stack, keys.push_key(push.key(), "bad"), "sealed")
+    await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     await delivery.answer(PushBell(push.key()))
-    lists = MemoryTaskList(MemoryTaskStore(push.clock))
+    lists = TableTaskList(push.table, push.clock)
     allowed = Allowed.beside("https://agents.example.com")
     registry = PushRegistry(push.configs, MemoryPushBells(push.clock), push.chat.store, lists, allowed, push.clock)
     call = Call(push.key().owner, push.chat.context.agent)

@@ -25,14 +25,14 @@ from aion_core.sessions.service import StoredSessions
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import begin, fence_of
-from tests.support.sessions import DynamoDBSessionPlace, MemorySessionPlace, SessionPlace, said, texts
+from tests.support.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions, said, texts
 from tests.support.stores import LEASE_SECONDS, new_owner
 
 
 @pytest.fixture
 def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
     if adapter is None:
-        return MemorySessionPlace(clock)
+        return memory_sessions(clock)
     return DynamoDBSessionPlace(adapter, clock)
 
 

@@ -1,8 +1,8 @@
-"""What `ports.TaskList` promises, over each adapter; and a list that lags behind, which is DynamoDB's way."""
+"""The contract of `ports.TaskList` on each table, and its behaviour over an index that lags."""
 
 import asyncio
 import random
-from collections.abc import Callable
+import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from aion_core.aws import keys, task_list
-from aion_core.aws.task_list import DynamoDBTaskList
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports.table import Delete, Table
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
+from aion_core.stores import keys, task_list
+from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks import ingress, lifecycle
 from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_list, dynamodb_store, new_owner
+from tests.support.faults import events_of
+from tests.support.stores import new_owner, store_of, table_of
 
 START = datetime(2026, 1, 1, microsecond=500_000, tzinfo=UTC)
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
@@ -39,6 +39,7 @@ class Kept:
 
     store: TaskStore
     tasks: TaskList
+    table: Table
     mine: TaskFilter = field(default_factory=lambda: TaskFilter(new_owner(), "echo"))
     turns: dict[TaskKey, Begun] = field(default_factory=dict)
 
@@ -79,14 +80,12 @@ class Kept:
 
 @pytest.fixture
 def kept(adapter: Stack | None, clock: ManualClock) -> Kept:
-    if adapter is None:
-        store = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
-        return Kept(store, MemoryTaskList(store))
-    return on_dynamodb(adapter, clock)
+    return on_table(adapter, clock)
 
 
-def on_dynamodb(stack: Stack, clock: ManualClock) -> Kept:
-    return Kept(dynamodb_store(stack, clock), dynamodb_list(stack, clock))
+def on_table(stack: Stack | None, clock: ManualClock) -> Kept:
+    table = table_of(stack, clock)
+    return Kept(store_of(table, stack, clock), TableTaskList(table, clock), table)
 
 
 # ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -242,19 +241,18 @@ async def test_since_takes_in_the_time_itself(kept: Kept, since: float, expected
 
 async def test_no_query_asks_from_later_to_earlier(stack: Stack, clock: ManualClock) -> None:
     """DynamoDB refuses one whose bounds are the wrong way round; the emulators do not."""
-    kept = on_dynamodb(stack, clock)
+    kept = on_table(stack, clock)
     await kept.add("t-1", 1)
-    asked: list[tuple[str, str]] = []
+    asked: list[list[str]] = []
 
     def bounds(params: dict[str, Any], **_: Any) -> None:
-        values = params["ExpressionAttributeValues"]
-        asked.append((values[":first"]["S"], values[":last"]["S"]))
+        between = re.search(r"BETWEEN (:\w+) AND (:\w+)", params["KeyConditionExpression"])
+        assert between is not None
+        asked.append([params["ExpressionAttributeValues"][name]["S"] for name in between.groups()])
 
-    assert isinstance(kept.tasks, DynamoDBTaskList)
-    kept.tasks._dynamodb._client.meta.events.register("before-parameter-build.dynamodb.Query", bounds)
+    events_of(kept.table).register("before-parameter-build.dynamodb.Query", bounds)
     assert await kept.ids(replace(kept.mine, since=at(2)), after=Place(at(1), "t-1")) == []
     assert await kept.ids(after=Place(datetime(1960, 1, 1, tzinfo=UTC), "t-1")) == []
-    assert len(asked) == 2
     assert all(first <= last for first, last in asked)
 
 
@@ -285,35 +283,39 @@ async def test_the_secret_is_random_and_stays(kept: Kept) -> None:
     assert await kept.tasks.secret() == secret
 
 
-def forgotten_secret(stack: Stack) -> Callable[[], bytes]:
-    """Take the table's secret away; returns what reads the one that is there."""
-    client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
-    client.delete_item(TableName=table, Key=keys.secret_key("page-tokens"))
-    return lambda: client.get_item(TableName=table, Key=keys.secret_key("page-tokens"))["Item"]["secret"]["B"]
+async def without_secret(kept: Kept) -> Kept:
+    """The same, after its secret was deleted."""
+    await kept.table.write(Delete(keys.secret_key("page-tokens")))
+    return kept
 
 
-async def test_of_many_that_make_the_secret_at_once_one_is_heard(stack: Stack, clock: ManualClock) -> None:
-    kept = forgotten_secret(stack)
-    secrets = await asyncio.gather(*(dynamodb_list(stack, clock).secret() for _ in range(12)))
-    assert set(secrets) == {kept()}
+async def stored_secret(kept: Kept) -> bytes:
+    item = await kept.table.get(keys.secret_key("page-tokens"))
+    assert item is not None
+    secret: bytes = item["secret"]
+    return secret
+
+
+async def test_of_many_that_make_the_secret_at_once_one_is_heard(kept: Kept, clock: ManualClock) -> None:
+    await without_secret(kept)
+    secrets = await asyncio.gather(*(TableTaskList(kept.table, clock).secret() for _ in range(12)))
+    assert set(secrets) == {await stored_secret(kept)}
 
 
 async def test_a_secret_that_another_makes_meanwhile_is_taken(stack: Stack, clock: ManualClock) -> None:
-    kept = forgotten_secret(stack)
-    mine, other = dynamodb_list(stack, clock), dynamodb_list(stack, clock)
+    mine, other = await without_secret(on_table(stack, clock)), on_table(stack, clock)
     others: list[bytes] = []
 
     def meanwhile(**_: Any) -> None:
         if not others:
-            others.append(asyncio.run(other.secret()))
+            others.append(asyncio.run(other.tasks.secret()))  # type: ignore[arg-type]  # a coroutine
 
-    mine._dynamodb._client.meta.events.register("before-call.dynamodb.PutItem", meanwhile)
-    assert [await mine.secret()] == others == [kept()]
+    events_of(mine.table).register("before-call.dynamodb.PutItem", meanwhile)
+    assert [await mine.tasks.secret()] == others == [await stored_secret(other)]
 
 
 async def test_a_secret_whose_making_went_unheard_is_read(stack: Stack, clock: ManualClock) -> None:
-    kept = forgotten_secret(stack)
-    mine = dynamodb_list(stack, clock)
+    mine = await without_secret(on_table(stack, clock))
     lost: list[bool] = []
 
     def lose(**_: Any) -> None:
@@ -321,20 +323,19 @@ async def test_a_secret_whose_making_went_unheard_is_read(stack: Stack, clock: M
             lost.append(True)
             raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
 
-    mine._dynamodb._client.meta.events.register("after-call.dynamodb.PutItem", lose)
+    events_of(mine.table).register("after-call.dynamodb.PutItem", lose)
     with pytest.raises(StoreUnavailable):
-        await mine.secret()
-    assert await mine.secret() == kept()
+        await mine.tasks.secret()
+    assert await mine.tasks.secret() == await stored_secret(mine)
 
 
 # ── What has expired ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_what_has_expired_is_not_listed_though_dynamodb_has_yet_to_delete_it(
-    stack: Stack, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    kept: Kept, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
-    kept = on_dynamodb(stack, clock)
     for number in range(7):
         # Later statuses than those that are kept longer: they stand before them in the list.
         await kept.add(f"old-{number}", 10 + number)
@@ -355,11 +356,10 @@ async def test_what_has_expired_is_not_listed_though_dynamodb_has_yet_to_delete_
 class Lag:
     """Lets the list's index stand still: while it does, a query that was made before gets the answer that it got."""
 
-    def __init__(self, tasks: TaskList) -> None:
-        assert isinstance(tasks, DynamoDBTaskList)
+    def __init__(self, table: Table) -> None:
         self.stands_still = False
         self._answers: dict[bytes, Any] = {}
-        events = tasks._dynamodb._client.meta.events
+        events = events_of(table)
         events.register("before-call.dynamodb.Query", self._before)
         events.register("after-call.dynamodb.Query", self._after)
 
@@ -381,8 +381,8 @@ class Lag:
 
 @pytest.fixture
 def lagging(stack: Stack, clock: ManualClock) -> tuple[Kept, Lag, TaskLister]:
-    kept = on_dynamodb(stack, clock)
-    return kept, Lag(kept.tasks), TaskLister(kept.store, kept.tasks)
+    kept = on_table(stack, clock)
+    return kept, Lag(kept.table), TaskLister(kept.store, kept.tasks)
 
 
 async def listed(lister: TaskLister, kept: Kept, **request: Any) -> list[str]:
@@ -416,14 +416,13 @@ async def test_a_task_whose_state_has_changed_since_is_not_listed_by_the_old_one
     assert await listed(lister, kept, status=WORKING) == ["t-2", "t-0"]
 
 
-async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLister], stack: Stack) -> None:
+async def test_a_task_that_is_gone_is_left_out(lagging: tuple[Kept, Lag, TaskLister]) -> None:
     kept, lag, lister = lagging
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await listed(lister, kept)
     lag.stands_still = True
-    table = stack.environment("ApiFunction")["AION_TABLE"]
-    stack.client("dynamodb").delete_item(TableName=table, Key=keys.head_key(tasks[2]))
-    stack.client("dynamodb").delete_item(TableName=table, Key=keys.event_key(tasks[1], 1))
+    await kept.table.write(Delete(keys.head_key(tasks[2])))
+    await kept.table.write(Delete(keys.event_key(tasks[1], 1)))
     assert await listed(lister, kept) == ["t-0"], "nor is one listed whose log has a gap"
 
 
@@ -444,15 +443,12 @@ async def test_a_task_that_was_on_an_earlier_page_is_not_listed_again_at_its_old
     assert answer.next_page_token == ""
 
 
-async def test_a_page_is_filled_with_what_follows_those_that_are_gone(
-    lagging: tuple[Kept, Lag, TaskLister], stack: Stack
-) -> None:
-    kept, _, lister = lagging
+async def test_a_page_is_filled_with_what_follows_those_that_are_gone(kept: Kept) -> None:
+    lister = TaskLister(kept.store, kept.tasks)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
-    table = stack.environment("ApiFunction")["AION_TABLE"]
     for number in (19, 18, 17, *range(1, 14)):
         # As DynamoDB does where a task has expired: its items go one by one.
-        stack.client("dynamodb").delete_item(TableName=table, Key=keys.event_key(tasks[number], 1))
+        await kept.table.write(Delete(keys.event_key(tasks[number], 1)))
     assert await listed(lister, kept, page_size=3) == ["t-16", "t-15", "t-14"]
     found: list[str] = []
     token = ""
@@ -469,7 +465,7 @@ async def test_a_page_is_filled_with_what_follows_those_that_are_gone(
 
 async def test_an_entry_at_both_places_is_one_task(stack: Stack, clock: ManualClock) -> None:
     """An index puts the new entry before it has taken the old one away."""
-    kept = on_dynamodb(stack, clock)
+    kept = on_table(stack, clock)
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await kept.move(tasks[0], 9)
 
@@ -478,6 +474,5 @@ async def test_an_entry_at_both_places_is_one_task(stack: Stack, clock: ManualCl
         if len(parsed.get("Items", ())) == 3:
             parsed["Items"].append({**parsed["Items"][0], "listing_at": {"S": old}})
 
-    assert isinstance(kept.tasks, DynamoDBTaskList)
-    kept.tasks._dynamodb._client.meta.events.register("after-call.dynamodb.Query", both)
+    events_of(kept.table).register("after-call.dynamodb.Query", both)
     assert await kept.ids() == ["t-0", "t-2", "t-1"]

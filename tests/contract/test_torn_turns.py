@@ -10,18 +10,17 @@ from typing import Any, Protocol
 
 import pytest
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 
-from aion_core.aws import keys
 from aion_core.checkpointing.thread_ids import thread_id
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
-from aion_core.memory.checkpoints import MemorySaver
 from aion_core.ports import Begun, Reply
+from aion_core.ports.table import SingleWrite, Table, Write
+from aion_core.stores import keys
 from tests.contract.driven import Conversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.savers import DynamoDBSavers, Line, MemorySavers, Savers, begin, taken_over
+from tests.support.savers import DynamoDBSavers, Line, Savers, begin, memory_savers, taken_over
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -43,7 +42,7 @@ class WriteLine(Line):
 
 
 class Writes:
-    """The writes to savers in memory, one after another."""
+    """The writes of savers to a memory table, one after another."""
 
     is_cut = False
 
@@ -57,40 +56,22 @@ class Writes:
             raise StoreUnavailable("The line is cut.")
 
 
-class CutSaver(MemorySaver):
-    """Writes over a line, after the log as it is to."""
+class CutTable:
+    """A table whose writes go over a line that may be cut."""
 
-    def __init__(self, *given: Any, writes: Writes, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._line = writes
+    def __init__(self, table: Table, line: Writes) -> None:
+        self._table, self._line = table, line
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        await self._log_first()
+    async def write(self, write: SingleWrite, **options: Any) -> Any:
         self._line.request()
-        return await super().aput(config, checkpoint, metadata, new_versions)
+        return await self._table.write(write, **options)
 
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await self._log_first()
+    async def transact(self, writes: Sequence[Write], **options: Any) -> None:
         self._line.request()
-        await super().aput_writes(config, writes, task_id, task_path)
+        await self._table.transact(writes, **options)
 
-
-class CutMemorySavers(MemorySavers):
-    """The other savers' threads and tasks, over a line that may be cut."""
-
-    def __init__(self, others: MemorySavers, writes: Writes) -> None:
-        self.tasks, self._threads, self._writes = others.tasks, others._threads, writes
-
-    def saver(self, **options: Any) -> MemorySaver:
-        return CutSaver(self._threads, self.tasks, writes=self._writes, **options)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
 
 
 async def held(conversation: Conversation, graph: Any, savers: Savers, *, last_first: bool = False) -> None:
@@ -170,7 +151,7 @@ async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
     name: str, last_first: bool, clock: ManualClock
 ) -> None:
     """R52, R79, D7."""
-    others, writes = MemorySavers(clock), Writes()
+    others, writes = memory_savers(clock), Writes()
 
     def cost(begun: Begun) -> Any:
         async def record() -> None:
@@ -178,7 +159,7 @@ async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
 
         return record
 
-    cut = CutMemorySavers(others, writes)
+    cut = Savers(others.tasks, CutTable(others.table, writes), others.blobs, clock)
     points, wrong = await swept(name, writes, cut, others, clock, cost, last_first=last_first)
     print(f"{name}: {points} points")
     assert wrong == {}
@@ -196,8 +177,7 @@ async def test_a_turn_on_dynamodb_that_is_cut_off_before_any_of_its_writes_ends_
 
     def cost(begun: Begun) -> Any:
         async def record() -> None:
-            key = keys.message_key(begun.lease.context, "log")
-            await savers.dynamodb("get_item", TableName=savers.table, Key=key)
+            await savers.table.get(keys.message_key(begun.lease.context, "log"))
 
         return record
 

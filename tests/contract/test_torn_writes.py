@@ -19,14 +19,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph, add_messages
 from langgraph.types import Command, Interrupt, Send, StateSnapshot, interrupt
 
-from aion_core.aws import keys
-from aion_core.aws.checkpoints import DynamoDBSaver
 from aion_core.aws.client import Calls
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.ports import Begun, ContextKey
+from aion_core.stores import keys
+from aion_core.stores.checkpoints import TableSaver
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line, begin, fence_of, taken_over
@@ -166,7 +167,7 @@ async def cut_off(
         news = [*first.done]
         if news != recorded:
             # A request like any other, so the turn may end before it.
-            await savers.dynamodb("get_item", TableName=savers.table, Key=keys.message_key(begun.lease.context, "log"))
+            await savers.table.get(keys.message_key(begun.lease.context, "log"))
             recorded[:] = news
 
     with suppress(StoreUnavailable):
@@ -199,7 +200,7 @@ async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int)
     begun = await begin(savers.tasks, clock)
     thread_id = str(uuid4())
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, savers.table, begun.lease.context.owner, str(begun.lease.fence)),
+        *(sys.executable, "-m", __name__, savers.table_name, begun.lease.context.owner, str(begun.lease.fence)),
         *(thread_id, str(at)),
         env={**os.environ, **stack.environment("ApiFunction")},
     )
@@ -210,11 +211,10 @@ async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int)
 async def main(table: str, owner: str, fence: str, thread_id: str, at: str) -> None:
     client = boto3.client("dynamodb")
     Line(client, cut_at=int(at), cut=lambda: os._exit(KILLED))
-    saver = DynamoDBSaver(
-        Calls("dynamodb", ThreadPoolExecutor(4), client=client),
+    saver = TableSaver(
+        DynamoDBTable(Calls("dynamodb", ThreadPoolExecutor(4), client=client), name=table),
         MemoryBlobs(),
         SystemClock(),
-        table=table,
         fence=Fence(ContextKey(owner, "echo", "c-1"), int(fence)),
     )
     await run(Work().graph(saver), turn_of(thread_id))

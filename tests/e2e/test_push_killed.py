@@ -7,20 +7,20 @@ from dataclasses import replace
 
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
-from aion_core.aws.push_configs import DynamoDBPushConfigs
 from aion_core.local.stack import LocalStack
 from aion_core.memory.queues import MemoryPushBells
 from aion_core.ports import Begun, PushBell
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render
+from aion_core.stores.push_configs import TablePushConfigs
 from tests.e2e.test_push import PUSH_HERE
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, Conversation
 from tests.support.pushes import a_config
 from tests.support.receiver import answers, holds, receiving
 from tests.support.server import ROOT
-from tests.support.stores import dynamodb_store
+from tests.support.stores import dynamodb_store, dynamodb_table
 from tests.unit.push.pushing import LOOPBACK
 
 PUSH_FUNCTION = """
@@ -41,8 +41,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         Calls("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
     )
     store = dynamodb_store(moto, clock, cipher=cipher)
-    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=moto.client("dynamodb"))
-    configs = DynamoDBPushConfigs(dynamodb, cipher, clock, table=environment["AION_TABLE"])
+    configs = TablePushConfigs(dynamodb_table(moto), cipher, clock)
     chat = Conversation(store, clock)
     never = asyncio.Event()
     async with receiving(answers(200), holds(never), answers(200)) as receiver:

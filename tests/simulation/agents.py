@@ -2,11 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Paused, Reply, Said, Stepped
+from aion_core.checkpointing.turn import Fence
+from aion_core.ports import Asked, Asks, Chunk, ContextKey, Emission, Emitted, Noted, Paused, Reply, Said, Stepped
+from aion_core.ports.table import Key, Put
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
+from aion_core.stores import keys
+from aion_core.stores.fenced import FencedWrites
+from tests.simulation.table import operation
 
 if TYPE_CHECKING:
     from tests.simulation.world import Process
@@ -91,7 +96,7 @@ class ScriptedAgent:
     async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         self._did(asked, "given", 0)
-        state = await self._process.effect("agent.read", lambda: self._world.threads.get(asked.context, State()))
+        state = await self._state(asked)
         if state.turn != asked.turn.id:
             if state.asking and state.task_id == asked.task.id and asked.turn.asked > 1:
                 state = replace(state, turn=asked.turn.id, asking="", answered=state.answered + 1)
@@ -112,7 +117,7 @@ class ScriptedAgent:
                 async for emission in self._perform(asked, op, f"{asked.turn.id}.{state.position}.{ordinal}", state):
                     yield emission
             finished = replace(state, position=state.position + 1, asking=asks)
-            await self._process.effect("agent.checkpoint", lambda kept=finished: self._keep(asked, kept))
+            await self._checkpoint(asked, finished)
             state = finished
             yield Stepped()
         if state.asking:
@@ -170,13 +175,24 @@ class ScriptedAgent:
                 except asyncio.CancelledError:
                     raise RuntimeError("the model's client does not like to be cancelled") from None
 
-    def _keep(self, asked: Asked, state: State) -> None:
-        with self._world.store.fenced(asked.context, asked.fence):
-            self._world.threads[asked.context] = state
-        self._did(asked, "finished", state.position - 1)
+    async def _state(self, asked: Asked) -> State:
+        """Return the newest checkpoint of the context."""
+        with operation("thread", "read"):
+            item = await self._process.table.get(_thread_key(asked.context))
+        return State(**item["state"]) if item is not None else State()
+
+    async def _checkpoint(self, asked: Asked, state: State) -> None:
+        """Store the checkpoint, under the fence."""
+        with operation("thread", "checkpoint", asked, state):
+            fenced = FencedWrites(self._process.table, Fence(asked.context, asked.fence))
+            await fenced.commit(Put(_thread_key(asked.context), {"state": asdict(state)}))
 
     def _did(self, asked: Asked, what: str, step: int) -> None:
         self._world.agent_did(self._process, asked, what, step)
+
+
+def _thread_key(context: ContextKey) -> Key:
+    return Key(keys.thread_partition(f"{context.owner} {context.context_id}"), "STATE")
 
 
 def answer_to(program: str) -> str:

@@ -1,5 +1,6 @@
 """The one place where the simulation meets the engine: its parts put together for a process, its entries called."""
 
+import random
 import sys
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
@@ -9,13 +10,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Bell, Notification, PushBell, PushConfig, TaskKey, WebhookRequest
-from aion_core.protocol.types import Message
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.tries import SPARED as SPARED
+from aion_core.stores import keys
+from aion_core.stores.limits import TableRateLimits
+from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.stores.task_list import TableTaskList
+from aion_core.stores.task_store import TableTaskStore
+from aion_core.tasks import turn
 from aion_core.tasks.call import Call
-from aion_core.tasks.ringing import RingingStore
+from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.notifications import CommitNotifier
+from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
@@ -23,10 +31,28 @@ from aion_core.tasks.time_up import TimeUp
 from aion_core.tasks.worker import Worker
 from tests.simulation.agents import ScriptedAgent
 from tests.simulation.heartbeat import SimHeartbeat
+from tests.simulation.table import Operations
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
     from tests.simulation.world import World
+
+AGENT = "agent"
+SHARDS = 2
+"""Shards of the timer index: each of them is a request at every sweep."""
+
+PUSH_OPERATIONS = {
+    "put": "register",
+    "delete": "register",
+    "claim": "push_claim",
+    "clear": "push_clear",
+    "nobody_listens": "push_clear",
+    "claim_overdue": "push_sweep",
+    "overdue": "push_overdue",
+    "deliveries": "push_read",
+    **dict.fromkeys(("advance", "settle", "fail", "bury", "disable"), "push_move"),
+}
+"""Names of the operations of push configs in the kinds of side effect."""
 
 
 @dataclass(frozen=True)
@@ -38,86 +64,117 @@ class Parts:
     sweep: Sweep
     delivery: PushDelivery
     registry: "Registry"
+    lister: TaskLister
 
 
 def assemble(process: "Process") -> Parts:
     """Put the engine together as `bootstrap` does, with this process's view of the world."""
-    world = process.world
-    agent = ScriptedAgent(process)
-    store = RingingStore(process.store, process.push_bells)
-    metrics = MemoryMetrics()
+    world, clock, bells = process.world, process.clock, process.bells
+    settings, tell = world.deployment, partial(world.tell, process)
+    agent, metrics = ScriptedAgent(process), MemoryMetrics()
+    store: Any = Operations(
+        TableTaskStore(
+            process.table,
+            process.blobs,
+            clock,
+            retention=settings.retention,
+            cipher=world.cipher,
+            notifier=CommitNotifier(bells),
+        ),
+        names={"every_event": "log"},
+        tell=tell,
+    )
+    configs: Any = Operations(
+        TablePushConfigs(process.table, world.cipher, clock, retention=settings.retention),
+        names=PUSH_OPERATIONS,
+        tell=tell,
+    )
+    tasks: Any = Operations(TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list"))
+    limits: Any = Operations(TableRateLimits(process.table, clock, retention=settings.retention))
     runner = TaskRunner(
         store,
         lambda _: agent,
-        process.clock,
-        process.bells,
+        clock,
+        bells,
         keep_lease=partial(SimHeartbeat, process),
+        history=ContextHistory(store, tasks).of,
+        replies={AGENT: settings.reply},
+        answers={AGENT: settings.answer},
         metrics=metrics,
     )
-    worker = Worker(store, runner, process.bells, process.clock)
-    service = TaskService(store, worker, process.bells, process.clock, double_texting={"agent": world.when_busy})
-    sweep = Sweep(store, process.bells, process.push_configs, process.push_bells, metrics=metrics)
+    worker = Worker(store, runner, bells, clock)
+    most = settings.open_tasks
+    service = TaskService(
+        store,
+        worker,
+        bells,
+        clock,
+        double_texting={AGENT: settings.when_busy},
+        replies={AGENT: settings.reply},
+        open_tasks=OpenTasks(limits, store, clock, most=most) if most else None,
+    )
+    sweep = Sweep(store, bells, configs, bells, metrics=metrics)
     delivery = PushDelivery(
         store,
-        process.push_configs,
-        process.push_bells,
+        configs,
+        bells,
         process.webhooks,
         render,
-        process.clock,
+        clock,
         chance=world.random.random,
         retry_seconds=RETRY_SECONDS,
         metrics=metrics,
     )
-    return Parts(service, worker, sweep, delivery, Registry(process))
+    return Parts(service, worker, sweep, delivery, Registry(configs, bells), TaskLister(store, tasks))
 
 
 RETRY_SECONDS = (5.0, 60.0, 1000.0)
-"""When a notification is tried again: soon, by a bell a minute ahead, and by the due index alone."""
+"""Delays of the retries of a notification: soon, by a message a minute ahead, and by the timer index alone."""
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-    """What is posted, in words that the receivers of the world read."""
+    """Return the request of a notification, in words that the receivers of the world read."""
     task = notification.task
     words = {"owner": task.owner, "task": task.task_id, "config": config.id, "generation": notification.generation}
     return WebhookRequest({"id": notification.id, **{name: str(word) for name, word in words.items()}}, b"")
 
 
 class Registry:
-    """Registers and deletes push configs, as the front does."""
+    """Registers and deletes push configs, as the HTTP entry points do."""
 
-    def __init__(self, process: "Process") -> None:
-        self._process = process
+    def __init__(self, configs: Any, bells: Any) -> None:
+        self._configs, self._bells = configs, bells
 
     async def put(self, call: Call, task_id: str, config: PushConfig) -> Any:
-        """Keep the config, and ring."""
+        """Store the config, and wake push delivery."""
         key = TaskKey(call.owner, task_id)
-        delivery = await self._process.push_configs.put(key, config)
-        await self._process.push_bells.ring(PushBell(key))
+        delivery = await self._configs.put(key, config)
+        await self._bells.ring(PushBell(key))
         return delivery
 
     async def delete(self, call: Call, task_id: str, config_id: str) -> Any:
-        """Forget the config."""
-        await self._process.push_configs.delete(TaskKey(call.owner, task_id), config_id)
+        """Delete the config."""
+        await self._configs.delete(TaskKey(call.owner, task_id), config_id)
         return "deleted"
 
 
 def listening(call: Call, config: PushConfig | None) -> Call:
-    """The call of a client that wants to hear of its task."""
+    """Return the call of a client that registers a push config with its message."""
     return replace(call, push=config)
 
 
 def call(process: "Process", owner: str) -> Call:
-    """Who asks, and until when this process can serve."""
-    return Call(owner, "agent", time_up=TimeUp(process.deadline))
+    """Return a call of the owner, which this process can serve until its deadline."""
+    return Call(owner, AGENT, time_up=TimeUp(process.deadline), caller=owner)
 
 
 def back(call: Call, last_heard: str) -> Call:
-    """The call of a client that comes back to a stream."""
+    """Return the call of a client that comes back to a stream."""
     return replace(call, last_heard=last_heard)
 
 
 def hear(process: "Process", bell: Bell | PushBell) -> Awaitable[Any]:
-    """Do as the function does that a bell has woken."""
+    """Do as the function does that a wake-up message has started."""
     if isinstance(bell, PushBell):
         return process.parts.delivery.answer(bell, until=process.deadline)
     return process.parts.worker.answer(bell, until=process.deadline)
@@ -128,33 +185,23 @@ def sweep(process: "Process") -> Awaitable[Any]:
     return process.parts.sweep.once()
 
 
-def promised(store: MemoryTaskStore) -> list[str]:
-    """What the table still owes to somebody, in words."""
-    owed = [f"{key.context_id} has a due time" for key in store._due]
-    owed += [f"{due.task.task_id} has a notification due: {due}" for due in store.pushes_due()]
-    for key, record in store._contexts.items():
-        if record.running is not None:
-            owed.append(f"{key.context_id} runs {record.running.id}, whose lease nobody gave back")
-        if record.waiting and record.interrupted is None:
-            owed.append(f"{key.context_id} has turns that wait: {[turn.id for turn in record.waiting]}")
-    return owed
-
-
-def waiting_messages(store: MemoryTaskStore, key: TaskKey) -> set[str]:
-    """The ids of the messages that wait for the task."""
-    return {Message.FromString(entry.asked or b"").message_id for entry in store._tasks[key].asked.values()}
-
-
 @contextmanager
 def deterministic(world: "World") -> Iterator[None]:
-    """Let every new id come from the world, which counts."""
-    patched = []
+    """Draw every new id and every random number of the engine from the world; set the constants of its deployment."""
+    patched: list[tuple[Any, str, Any]] = [
+        (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
+        (keys, "DUE_SHARDS", SHARDS),
+    ]
     for name, module in list(sys.modules.items()):
-        if name.startswith("aion_core.") and hasattr(module, "uuid7"):
-            patched.append((module, module.uuid7))
-            module.uuid7 = world.new_id
+        if name.startswith("aion_core."):
+            patched += [(module, ids, world.new_id) for ids in ("uuid7", "uuid4") if hasattr(module, ids)]
+            if getattr(module, "random", None) is random:
+                patched.append((module, "random", world.random))
+    before = [(module, name, getattr(module, name)) for module, name, _ in patched]
+    for module, name, replaced in patched:
+        setattr(module, name, replaced)
     try:
         yield
     finally:
-        for module, original in patched:
-            module.uuid7 = original
+        for module, name, original in before:
+            setattr(module, name, original)

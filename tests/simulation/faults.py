@@ -1,124 +1,141 @@
-"""What may go wrong at a side effect, and a plan, drawn from a seed, of what does."""
+"""Faults of a side effect, and plans of faults drawn from a seed.
+
+A side effect of the table is named after the operation of the store and the method of the table: `append.transact`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-WRITES = (
-    "store.create",
-    "store.follow_up",
-    "store.begin",
-    "store.append",
-    "store.finish",
-    "store.pause",
-    "store.append_deltas",
-    "store.cancel",
-    "store.claim",
-    "store.renew",
-)
-PUSH_WRITES = ("push.register", "push.claim", "push.move", "push.clear", "push.sweep")
-READS = ("store.known", "store.head", "store.log", "store.deltas", "store.overdue", "store.holds")
-STORE = (*WRITES, *READS)
-PUSH = (*PUSH_WRITES, "push.read")
-AGENT = ("agent.effect", "agent.checkpoint", "agent.read")
-SPEECH = ("sse.write", "answer.write")
-KINDS = (*STORE, "bell.ring", "queue.receive", "queue.delete", *SPEECH, *AGENT, *PUSH, "webhook.post", "invoke")
-"""Every kind of side effect there is; "invoke" is the beginning of an invocation."""
+TABLE_READS = ("get", "query", "query_index", "scan", "get_blocking")
+TABLE_WRITES = ("transact", "write", "write_blocking")
+TRANSACTIONS = ("transact",)
+INDEX = ("query_index",)
+BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
+TO_CLIENT = ("sse.write", "answer.write")
+QUEUE = ("bell.ring", "queue.receive", "queue.delete")
+WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke")
+"""The kinds of side effect that are no request to the table; "invoke" is the start of an invocation."""
 
 
 class Fault(StrEnum):
-    """What happens at a side effect, with its number in RELIABILITY's list."""
+    """Faults, with their numbers in RELIABILITY's list."""
 
     CRASH_BEFORE = "crash before"  # 1
-    CRASH_AFTER = "crash after"  # 1
-    CRASH_IN_FLIGHT = "crash in flight"  # 1: the process dies, and what it sent still arrives
+    CRASH_AFTER = "crash after"  # 1, 22
+    CRASH_IN_FLIGHT = "crash in flight"  # 1: the process dies, its request still arrives
     KILLED_SOON = "killed soon"  # 3, without notice
     TIME_IS_SHORT = "time is short"  # 3, with notice
     FROZEN_BEFORE = "frozen before"  # 4
     FROZEN_AFTER = "frozen after"  # 4
-    OVERTAKEN = "overtaken"  # 4, 8: frozen until somebody else has the lease, and then a little longer
-    DOUBLED = "doubled"  # 5 of a bell; of a write, a client that tries again what had succeeded
+    OVERTAKEN = "overtaken"  # 4, 8: frozen until another process has the lease, and a little longer
+    DOUBLED = "doubled"  # 5 of a message; of a write, the client library repeats a request that had succeeded
     LATE = "late"  # 6, 7, 45
     SEEN_AGAIN = "seen again"  # 8: the message becomes visible while its function still runs
-    POISONED = "poisoned"  # 9: a bell for what has never been
+    POISONED = "poisoned"  # 9: a message for a context that never existed
     HANDLER_FAILS = "handler fails"  # 10, 11
     REDRIVEN = "redriven"  # 12
     PURGED = "purged"  # 13
-    LOST = "lost"  # 13, of one bell
-    THROTTLED = "throttled"  # 15, 16 as the adapter tells it: nothing was done
+    LOST = "lost"  # 13, of one message
+    THROTTLED = "throttled"  # 14: nothing was done
+    THROTTLED_REASON = "one throttled"  # 14, as the cancellation reason of one write of the transaction
     BURST = "burst"  # 14
+    CONFLICT = "conflict"  # 16: TransactionConflict; the reason of one write of the transaction
     ANSWER_LOST = "answer lost"  # 17
-    STALE = "stale"  # 18
-    SLOW = "slow"  # a call that takes seconds
+    ARRIVES_LATE = "arrives late"  # 17: the sender gets no answer, and the request is made some time later
+    STALE = "stale"  # 18: the index is as it was
+    HALF_MADE = "half made"  # for a moment, queries return a part of the transaction
+    BLOB_GONE = "blob gone"  # 22: the item is there, its blob is not
+    SLOW = "slow"  # a request that takes seconds
     CLIENT_LEAVES = "client leaves"  # 25
     CLIENT_SLOW = "client slow"  # 26
     SKEWED = "skewed"  # 32: from here on the clock of this process is minutes off
 
 
-_EVERYWHERE = tuple(kind for kind in KINDS if kind not in ("invoke", "queue.receive"))
-APPLIES: Mapping[Fault, tuple[str, ...]] = {
-    Fault.CRASH_BEFORE: _EVERYWHERE,
-    Fault.CRASH_AFTER: (
-        *WRITES,
-        "bell.ring",
-        "queue.delete",
-        *SPEECH,
-        "agent.effect",
-        "agent.checkpoint",
-        *PUSH_WRITES,
-        "webhook.post",
-    ),
-    Fault.CRASH_IN_FLIGHT: (*WRITES, "bell.ring", "agent.checkpoint", *PUSH_WRITES, "webhook.post"),
-    Fault.KILLED_SOON: ("invoke",),
-    Fault.TIME_IS_SHORT: ("invoke",),
-    Fault.FROZEN_BEFORE: _EVERYWHERE,
-    Fault.FROZEN_AFTER: _EVERYWHERE,
-    Fault.OVERTAKEN: _EVERYWHERE,
-    Fault.DOUBLED: (*WRITES, "bell.ring", "agent.checkpoint", "queue.receive", "push.register", "push.clear"),
-    Fault.LATE: ("bell.ring", "queue.receive"),
-    Fault.SEEN_AGAIN: ("queue.receive",),
-    Fault.POISONED: ("queue.receive",),
-    Fault.HANDLER_FAILS: ("queue.receive",),
-    Fault.REDRIVEN: ("queue.receive",),
-    Fault.PURGED: ("queue.receive", "bell.ring"),
-    Fault.LOST: ("bell.ring",),
-    Fault.THROTTLED: (*STORE, "bell.ring", "agent.checkpoint", "agent.read", *PUSH),
-    Fault.BURST: (*STORE, *PUSH),
-    Fault.ANSWER_LOST: (*WRITES, "bell.ring", "agent.checkpoint", *PUSH_WRITES),
-    Fault.STALE: ("store.overdue"),
-    Fault.SLOW: (*STORE, "bell.ring", "agent.checkpoint", *PUSH, "webhook.post"),
-    Fault.CLIENT_LEAVES: SPEECH,
-    Fault.CLIENT_SLOW: ("sse.write",),
-    Fault.SKEWED: (*STORE, *PUSH),
-}
-"""At which kinds of side effect a fault can happen."""
+def applies(fault: Fault, kind: str) -> bool:
+    """True if the fault has a meaning at this kind of side effect."""
+    method = "" if kind in WITHOUT_TABLE else kind.rpartition(".")[2]
+    reads, writes = method in TABLE_READS, method in TABLE_WRITES
+    match fault:
+        case Fault.CRASH_BEFORE | Fault.FROZEN_BEFORE | Fault.FROZEN_AFTER | Fault.OVERTAKEN:
+            return kind not in ("invoke", "queue.receive")
+        case Fault.CRASH_AFTER:
+            return writes or kind in (
+                *BLOB_WRITES, "bell.ring", "queue.delete", *TO_CLIENT, "agent.effect", "webhook.post"
+            )  # fmt: skip
+        case Fault.CRASH_IN_FLIGHT:
+            return writes or kind in (*BLOB_WRITES, "bell.ring", "webhook.post")
+        case Fault.KILLED_SOON | Fault.TIME_IS_SHORT:
+            return kind == "invoke"
+        case Fault.DOUBLED:
+            return writes or kind in (*BLOB_WRITES, "bell.ring", "queue.receive")
+        case Fault.LATE:
+            return kind in ("bell.ring", "queue.receive")
+        case Fault.SEEN_AGAIN | Fault.POISONED | Fault.HANDLER_FAILS | Fault.REDRIVEN:
+            return kind == "queue.receive"
+        case Fault.PURGED:
+            return kind in ("queue.receive", "bell.ring")
+        case Fault.LOST:
+            return kind == "bell.ring"
+        case Fault.THROTTLED:
+            return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, "bell.ring")
+        case Fault.HALF_MADE | Fault.THROTTLED_REASON:
+            return method in TRANSACTIONS
+        case Fault.BURST | Fault.SKEWED:
+            return reads or writes
+        case Fault.CONFLICT:
+            return writes
+        case Fault.ANSWER_LOST | Fault.ARRIVES_LATE:
+            return writes or kind in (*BLOB_WRITES, "bell.ring")
+        case Fault.STALE:
+            return method in INDEX
+        case Fault.BLOB_GONE:
+            return kind in BLOB_READS
+        case Fault.SLOW:
+            return reads or writes or kind in ("bell.ring", "webhook.post")
+        case Fault.CLIENT_LEAVES:
+            return kind in TO_CLIENT
+        case Fault.CLIENT_SLOW:
+            return kind == "sse.write"
+    return False
+
+
+def is_request(kind: str) -> bool:
+    """True if the side effect is a request to the table."""
+    return kind not in WITHOUT_TABLE
+
 
 WHY_NOT: Mapping[Fault, str] = {
-    Fault.CRASH_AFTER: "a crash after a read is the crash before what follows it",
-    Fault.CRASH_IN_FLIGHT: "only a request that writes can still do something when its sender is gone",
+    Fault.CRASH_BEFORE: "no process exists before this",
+    Fault.CRASH_AFTER: "a crash after a read is the crash before the next side effect",
+    Fault.CRASH_IN_FLIGHT: "only a request that writes has an effect when its sender is gone",
     Fault.KILLED_SOON: "it is drawn when an invocation begins",
     Fault.TIME_IS_SHORT: "it is drawn when an invocation begins",
-    Fault.DOUBLED: "to read twice changes nothing, and who has a claim changes it once by its revision",
-    Fault.LATE: "only bells come late; a slow call is `slow`",
+    Fault.FROZEN_BEFORE: "no process exists before this",
+    Fault.FROZEN_AFTER: "no process exists before this",
+    Fault.OVERTAKEN: "no process exists before this",
+    Fault.DOUBLED: "a repeated read changes nothing",
+    Fault.LATE: "only messages are late; a slow request is `slow`",
     Fault.SEEN_AGAIN: "only a message becomes visible again",
-    Fault.POISONED: "only a message has a body that can be nonsense",
-    Fault.HANDLER_FAILS: "it is the handler of a message that fails",
+    Fault.POISONED: "only a message has a body",
+    Fault.HANDLER_FAILS: "only messages have a handler",
     Fault.REDRIVEN: "only a message is redriven",
     Fault.PURGED: "only a queue is purged",
-    Fault.LOST: "only a bell is lost; an answer is `answer lost`",
-    Fault.THROTTLED: "what goes to the client or into the agent's world is not the store's",
-    Fault.BURST: "it is one of the store, for all processes",
-    Fault.ANSWER_LOST: "a read whose answer is lost is `throttled`",
-    Fault.STALE: "every other read is consistent, as its port promises",
-    Fault.SLOW: "no request of the store or the queue",
-    Fault.CLIENT_LEAVES: "only what is written to a client tells that it has left",
+    Fault.LOST: "only a message is lost; of an answer it is `answer lost`",
+    Fault.THROTTLED: "clients and the agent's own side effects are not throttled",
+    Fault.THROTTLED_REASON: "only a transaction has cancellation reasons",
+    Fault.BURST: "it is one of the table, for all processes",
+    Fault.CONFLICT: "only writes conflict with transactions",
+    Fault.ANSWER_LOST: "a read without an answer is `throttled`",
+    Fault.ARRIVES_LATE: "a read that arrives late changes nothing",
+    Fault.STALE: "every other read is consistent",
+    Fault.HALF_MADE: "only a transaction has parts",
+    Fault.BLOB_GONE: "only blobs are deleted by a lifecycle rule",
+    Fault.SLOW: "no request of the table or the queue",
+    Fault.CLIENT_LEAVES: "only a write to a client finds that it has left",
     Fault.CLIENT_SLOW: "only a stream is read slowly",
-    Fault.SKEWED: "it is drawn at a call of the store, whose clock it is",
-    Fault.CRASH_BEFORE: "before this there is nothing of the process",
-    Fault.FROZEN_BEFORE: "before this there is nothing of the process",
-    Fault.OVERTAKEN: "before this there is nothing of the process",
-    Fault.FROZEN_AFTER: "before this there is nothing of the process",
+    Fault.SKEWED: "it is drawn at a request to the table",
 }
 """Why a fault has no meaning at the other kinds."""
 
@@ -132,14 +149,17 @@ HARMLESS = frozenset(
         Fault.REDRIVEN,
         Fault.SEEN_AGAIN,
         Fault.SLOW,
+        Fault.HALF_MADE,
+        Fault.STALE,
+        Fault.CONFLICT,
     }
 )
-"""Faults after which nobody has to be looked for: the sweep finds nothing that is overdue."""
+"""Faults after which no work is left to the sweep."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """One fault, at the so-manieth side effect of a kind; `kind` "" counts those of every kind."""
+    """One fault at the nth side effect of a kind; of any kind if `kind` is empty."""
 
     fault: Fault
     kind: str
@@ -160,7 +180,7 @@ class Plan:
     """The kind of each side effect so far."""
 
     def at(self, kind: str) -> Aim | None:
-        """Count a side effect of this kind, and return what befalls it."""
+        """Count a side effect of this kind, and return its fault."""
         self.points.append(kind)
         nth = self.counts[kind] = self.counts.get(kind, 0) + 1
         for aim in self.aims:
@@ -169,48 +189,44 @@ class Plan:
         return None
 
 
+AMOUNTS: Mapping[Fault, Sequence[float]] = {
+    Fault.FROZEN_BEFORE: (1.0, 5.0, 29.0, 31.0, 45.0, 95.0, 400.0, 21_600.0),
+    Fault.FROZEN_AFTER: (1.0, 5.0, 29.0, 31.0, 45.0, 95.0, 400.0, 21_600.0),
+    Fault.OVERTAKEN: (0.0, 0.003, 0.02, 0.5, 3.0),
+    Fault.CRASH_IN_FLIGHT: (0.005, 0.5, 3.0),
+    Fault.ARRIVES_LATE: (0.005, 0.03, 0.5, 3.0, 40.0),
+    Fault.KILLED_SOON: (0.01, 0.05, 0.2, 1.0, 7.0, 40.0),
+    Fault.TIME_IS_SHORT: (5.0, 20.0, 45.0, 70.0, 120.0),
+    Fault.DOUBLED: (1.0, 2.0, 3.0, 4.0),
+    Fault.LATE: (1.0, 35.0, 200.0, 900.0),
+    Fault.SEEN_AGAIN: (0.05, 0.5, 3.0, 31.0),
+    Fault.REDRIVEN: (60.0, 3600.0),
+    Fault.BURST: (0.5, 3.0, 12.0, 40.0),
+    Fault.CONFLICT: (0.0, 1.0, 2.0, 3.0),
+    Fault.THROTTLED_REASON: (0.0, 1.0, 2.0, 3.0),
+    Fault.STALE: (1.0, 2.0),
+    Fault.HALF_MADE: (0.005, 0.05),
+    Fault.SLOW: (0.3, 2.5, 6.0),
+    Fault.CLIENT_SLOW: (0.5, 20.0),
+    Fault.SKEWED: (-600.0, -60.0, 60.0, 600.0),
+}
+"""How much there may be of a fault: seconds; of a doubled one repeats, of a refused write its place in the transaction.
+
+A stale index shows entries as they were (1), or both as they were and as they are (2).
+"""
+
+
 def amount_of(fault: Fault, random: Random) -> float:
-    """Draw how much of it there is: seconds for most, a number of repeats for what is doubled."""
-    match fault:
-        case Fault.FROZEN_BEFORE | Fault.FROZEN_AFTER:
-            return random.choice((1.0, 5.0, 29.0, 31.0, 45.0, 95.0, 400.0, 21_600.0))
-        case Fault.OVERTAKEN:
-            return random.choice((0.0, 0.003, 0.02, 0.5, 3.0))
-        case Fault.CRASH_IN_FLIGHT:
-            return random.choice((0.005, 0.5, 3.0))
-        case Fault.KILLED_SOON:
-            return random.choice((0.01, 0.05, 0.2, 1.0, 7.0, 40.0))
-        case Fault.TIME_IS_SHORT:
-            return random.choice((5.0, 20.0, 45.0, 70.0, 120.0))
-        case Fault.DOUBLED:
-            return float(random.randint(1, 4))
-        case Fault.LATE:
-            return random.choice((1.0, 35.0, 200.0, 900.0))
-        case Fault.SEEN_AGAIN:
-            return random.choice((0.05, 0.5, 3.0, 31.0))
-        case Fault.REDRIVEN:
-            return random.choice((60.0, 3600.0))
-        case Fault.BURST:
-            return random.choice((0.5, 3.0, 12.0, 40.0))
-        case Fault.STALE:
-            return random.choice((1.0, 90.0))
-        case Fault.SLOW:
-            return random.choice((0.3, 2.5, 6.0))
-        case Fault.CLIENT_SLOW:
-            return random.choice((0.5, 20.0))
-        case Fault.SKEWED:
-            return random.choice((-600.0, -60.0, 60.0, 600.0))
-        case _:
-            return 0.0
+    """Draw how much there is of the fault."""
+    return random.choice(AMOUNTS.get(fault, (0.0,)))
 
 
 def draw(random: Random, reached: Mapping[str, int], *, faults: Iterable[Fault] = Fault) -> list[Aim]:
-    """Draw one to three faults among the kinds of side effect that a schedule is known to reach, this often."""
+    """Draw one to three faults among the kinds of side effect that a schedule reaches this often."""
+    meaningful = [(fault, kinds) for fault in faults if (kinds := [kind for kind in reached if applies(fault, kind)])]
     aims = []
     for _ in range(random.choices((1, 2, 3), (5, 3, 2))[0]):
-        fault, kind = random.choice(
-            [(fault, kinds) for fault in faults if (kinds := [kind for kind in APPLIES[fault] if kind in reached])]
-        )
-        aimed = random.choice(kind)
+        fault, kinds = random.choice(meaningful)
+        aimed = random.choice(kinds)
         aims.append(Aim(fault, aimed, random.randint(1, reached[aimed]), amount_of(fault, random)))
     return aims

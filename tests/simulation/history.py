@@ -40,7 +40,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Write:
-    """A call under a lease, and whether the store took it."""
+    """A commit under a lease."""
 
     at: float
     process: str
@@ -49,7 +49,6 @@ class Write:
     fence: int
     newest: int
     """The newest fence that had been given in the context."""
-    taken: bool
 
 
 @dataclass

@@ -10,7 +10,6 @@ from aion_core.ports import Delta, TaskKey, WhenBusy
 from aion_core.protocol.types import Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import projection
 from aion_core.tasks.run import Resumed
-from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, answer_to, text_of
 from tests.simulation.faults import Fault
 from tests.simulation.history import Entry, Hearing, plain, users_messages
@@ -61,7 +60,7 @@ def i1_an_answered_task_is_never_lost(world: "World") -> Iterator[str]:
                 yield f"{asking.client} was told of {key.task_id}, which is nowhere."
             elif asking.message_id not in {message.message_id for message in task.history}:
                 # A cancel ends whatever turns a task has; while the task asks, what was said before waits.
-                waits = task.status.state in ASKS and asking.message_id in assembly.waiting_messages(world.store, key)
+                waits = task.status.state in ASKS and asking.message_id in world.watch.waiting_messages(key)
                 if task.status.state != TaskState.TASK_STATE_CANCELED and not waits:
                     yield f"{asking.message_id} of {asking.client} was taken, and is not in {key.task_id}."
 
@@ -96,7 +95,7 @@ def i4_the_end_is_the_end(world: "World") -> Iterator[str]:
         ends = [entry.numbered.generation for entry in entries if entry.state in ENDS]
         if ends and ends[0] != entries[-1].numbered.generation:
             yield f"{key.task_id} ended with event {ends[0]}, and went on to {entries[-1].numbered.generation}."
-        log = at_once(world.store.log(key))
+        log = at_once(world.log.log(key))
         kept = [plain(numbered.event) for numbered in log.events]
         base = log.events[0].generation - 1 if log.events else 0
         if not base and kept != [entry.bytes for entry in entries]:
@@ -110,7 +109,7 @@ def i5_events_are_numbered_without_a_gap(world: "World") -> Iterator[str]:
         numbers = [entry.numbered.generation for entry in entries]
         if numbers != list(range(1, len(numbers) + 1)):
             yield f"The events of {key.task_id} are numbered {numbers}."
-        head = at_once(world.store.head(key))
+        head = at_once(world.log.head(key))
         if head.generation != len(numbers) or (entries and head.state != entries[-1].state):
             yield f"The head of {key.task_id} does not say what its log does."
         repeated = [
@@ -187,7 +186,7 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[s
 
 def i10_one_lives_in_a_context(world: "World") -> Iterator[str]:
     for write in world.history.writes:
-        if write.taken and write.fence < write.newest:
+        if write.fence < write.newest:
             yield f"{write.how} of {write.process} was taken under the fence {write.fence}, not {write.newest}."
     for did in world.history.agent:
         if did.what == "finished" and not did.current:
@@ -323,7 +322,7 @@ def i16b_who_dies_is_followed_soon(world: "World") -> Iterator[str]:
     """Within 60 s where the bell that watches the turn was rung, within 120 s in any case."""
     faults = [(fault, kind) for _, fault, kind, _ in world.history.faults]
     for write in world.history.writes:
-        if write.how == "pause" and write.taken and not faults:
+        if write.how == "pause" and not faults:
             later = [one.at for one in world.history.holds if one.context == write.context and one.at > write.at]
             if not later or min(later) > write.at + 5.0:
                 yield f"{write.process} handed a turn on at {write.at:.1f} s, and nobody took it up for 5 s."
@@ -402,7 +401,7 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
             case ContextBusy() if asking.what in ("send", "stream"):
                 # By the agent's policy; or two answers to one question, one of which was first.
                 asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
-                just = asks or world.when_busy is not WhenBusy.ENQUEUE
+                just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
             case _:
                 just = False
         if not just:

@@ -126,15 +126,29 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 class SimClock:
-    """`ports.Clock` on the loop's time, as wrong as `skew` says."""
+    """`ports.Clock` on the loop's time, `skew` seconds ahead; it moves by `tick` between two readings at one moment."""
 
-    def __init__(self, loop: SimLoop, skew: float = 0.0) -> None:
-        self._loop, self.skew = loop, skew
+    def __init__(self, loop: SimLoop, skew: float = 0.0, *, tick: float = 0.001) -> None:
+        self._loop, self._skew, self._tick = loop, skew, tick
+        self._next = skew
+
+    @property
+    def skew(self) -> float:
+        """Return how far the clock is ahead."""
+        return self._skew
+
+    @skew.setter
+    def skew(self, seconds: float) -> None:
+        self._skew = self._next = seconds
 
     def now(self) -> datetime:
-        return BEGINNING + timedelta(seconds=self._loop.time() + self.skew)
+        """Return the time; no two readings are the same."""
+        seconds = max(self._loop.time() + self._skew, self._next)
+        self._next = seconds + self._tick
+        return BEGINNING + timedelta(seconds=seconds)
 
     async def sleep(self, seconds: float) -> None:
+        """Wait so long."""
         await asyncio.sleep(seconds)
 
 

@@ -5,12 +5,13 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Begun, Bell, Ended, Outcome, PushBell
-from tests.simulation.faults import Aim, Fault
+from aion_core.ports import Bell, Outcome, PushBell
+from tests.simulation.faults import Aim, Fault, is_request
 from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
+from tests.simulation.table import SimBlobs, SimTable, blocking
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -35,9 +36,8 @@ class Process:
         """Whether it serves several calls at once, and for as long as it likes: a server, not Lambda."""
         self.serving = 0
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
-        self.store = SeenStore(self)
-        self.bells = SeenBells(self)
-        self.push_configs, self.push_bells, self.webhooks = SeenPushConfigs(self), SeenPushBells(self), Webhooks(self)
+        self.release = world.release
+        self.table, self.blobs, self.bells, self.webhooks = SimTable(self), SimBlobs(self), SimBells(self), Webhooks(self)
         self._at_death: list[Callable[[], None]] = []
         self._death: asyncio.TimerHandle | None = None
 
@@ -148,40 +148,47 @@ class Process:
         if aim is not None:
             world.befalls(aim, kind, self)
             await self._before(aim, kind, act)
-        if world.unavailable() and kind.startswith(("store.", "push.")):
+        if world.unavailable() and is_request(kind):
             raise StoreUnavailable("The table takes no more requests just now.")
         try:
-            result = self.acts(kind, act, aim)
-            if aim is not None and aim.fault is Fault.DOUBLED and not kind.startswith(("bell", "queue")):
-                for _ in range(int(aim.amount)):
-                    await asyncio.sleep(0.1)
-                    result = self.acts(kind, act)
+            if aim is None:
+                result = self.acts(kind, act)
+            else:
+                result = await self._acts_with(aim, kind, act)
         except StoreUnavailable:
             raise
         except Exception:
             if aim is not None:
                 await self._after(aim, kind)
             raise
-        try:
-            if aim is not None:
-                await self._after(aim, kind)
-            if latency > 0.002:
-                await asyncio.sleep(latency / 2)
-        except asyncio.CancelledError:
-            if isinstance(result, Begun) or (isinstance(result, Ended) and result.next is not None):
-                world.history.unheard = True
-            raise
+        if aim is not None:
+            await self._after(aim, kind)
+        if latency > 0.002:
+            await asyncio.sleep(latency / 2)
         return result
 
     def acts(self, kind: str, act: Callable[[], Any], aim: Aim | None = None) -> Any:
-        """Let it happen, now, by this process's clock."""
-        self.world.acting.skew, self.world.aim = self.clock.skew, aim
+        """Let it happen, now."""
+        self.world.aim = aim
         done = act()
         if inspect.iscoroutine(done):
             done = at_once(done)
         if self.world.tracing:
             self.world.trace(self.name, f"{kind} -> {_short(done)}")
         return done
+
+    async def _acts_with(self, aim: Aim, kind: str, act: Callable[[], Any]) -> Any:
+        """Let it happen, with a fault that is neither before it nor after it."""
+        if aim.fault is Fault.HALF_MADE:
+            self.world.aim = None
+            # The table makes it to the end, whatever becomes of the process.
+            return await asyncio.shield(self.world.beside(act(), seconds=aim.amount))
+        result = self.acts(kind, act, aim)
+        if aim.fault is Fault.DOUBLED and not kind.startswith(("bell", "queue")):
+            for _ in range(int(aim.amount)):
+                await asyncio.sleep(0.1)
+                result = self.acts(kind, act)
+        return result
 
     async def _before(self, aim: Aim, kind: str, act: Callable[[], Any]) -> None:
         match aim.fault:
@@ -190,6 +197,9 @@ class Process:
             case Fault.CRASH_IN_FLIGHT:
                 self.world.outside(aim.amount, self._arrive_late, kind, act)
                 await self._die(f"while {kind} is under way")
+            case Fault.ARRIVES_LATE:
+                self.world.outside(aim.amount, self._arrive_late, kind, act)
+                raise StoreUnavailable("No answer came in time.")
             case Fault.FROZEN_BEFORE:
                 await self.freeze(aim.amount)
             case Fault.OVERTAKEN:
@@ -226,74 +236,20 @@ class Process:
         await asyncio.get_running_loop().create_future()
 
 
-class SeenStore:
-    """`ports.TaskStore` and `ports.TaskList`, as one process sees them; `renew` and `holds` are for the twin of its thread."""
+class SimBells:
+    """`ports.Bells` and `ports.PushBells`: the one queue of the world, as one process reaches it."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def __getattr__(self, name: str) -> Any:
-        process, world = self._process, self._process.world
-        # It is a read of the log, however much of that is wanted.
-        kind = "store.log" if name == "every_event" else f"store.{name}"
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            return await process.effect(kind, lambda: world.at_store(process, name, arguments, options))
-
-        setattr(self, name, call)
-        return call
-
-
-class SeenBells:
-    """`ports.Bells`, as one process sees it."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+    async def ring(self, bell: Bell | PushBell, *, delay: float = 0.0) -> None:
         """See `ports.Bells.ring`."""
         world = self._process.world
         await self._process.effect("bell.ring", lambda: world.rings(self._process, bell, delay))
 
-
-class SeenPushConfigs:
-    """`ports.PushConfigs`, as one process sees them."""
-
-    _KINDS: ClassVar[dict[str, str]] = {
-        "put": "push.register",
-        "delete": "push.register",
-        "claim": "push.claim",
-        "clear": "push.clear",
-        "nobody_listens": "push.clear",
-        "claim_overdue": "push.sweep",
-        "overdue": "push.read",
-        "deliveries": "push.read",
-    }
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def __getattr__(self, name: str) -> Any:
-        process, world = self._process, self._process.world
-        kind = self._KINDS.get(name, "push.move")
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            return await process.effect(kind, lambda: world.at_push(process, name, arguments, options))
-
-        setattr(self, name, call)
-        return call
-
-
-class SeenPushBells:
-    """`ports.PushBells`, as one process sees it."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
-        """See `ports.PushBells.ring`."""
-        world = self._process.world
-        await self._process.effect("bell.ring", lambda: world.rings(self._process, bell, delay))
+    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """See `ports.Bells.ring_from_thread`."""
+        blocking(lambda: self.ring(bell, delay=delay))
 
 
 class Webhooks:

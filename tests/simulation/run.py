@@ -6,7 +6,7 @@ from functools import cache
 from random import Random
 
 from tests.simulation import faults
-from tests.simulation.faults import APPLIES, Aim, Fault, Plan
+from tests.simulation.faults import Aim, Fault, Plan, applies
 from tests.simulation.invariants import violations
 from tests.simulation.scenarios import SCENARIOS, Scenario
 from tests.simulation.world import World
@@ -33,7 +33,7 @@ class Outcome:
 
 def play(scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False) -> Outcome:
     """Play the scenario with these faults."""
-    world = World(seed, Plan(aims), when_busy=scenario.when_busy, watch_seconds=scenario.watch_seconds, tracing=tracing)
+    world = World(seed, Plan(aims), deployment=scenario.deployment, tracing=tracing)
     world.run(scenario.tell)
     return Outcome(
         seed,
@@ -55,7 +55,7 @@ def _reached(name: str) -> dict[str, int]:
         for kind in set(points):
             reached[kind] = max(reached.get(kind, 0), points.count(kind))
     # What comes only after something has gone wrong, and often enough then.
-    for kind in ("queue.receive", "queue.delete", "bell.ring", "store.overdue", "store.begin", "store.claim"):
+    for kind in ("queue.receive", "queue.delete", "bell.ring", "overdue.query_index", "begin.transact", "claim.write"):
         reached.setdefault(kind, 2)
     return reached
 
@@ -76,8 +76,8 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
         if outcome.fired:
             return outcome
         # None of them was reached: the same story, and a fault at a place that it does come to.
-        kind = random.choice([kind for kind in outcome.points if kind != "store.overdue"])
-        fault = random.choice([fault for fault in Fault if kind in APPLIES[fault]])
+        kind = random.choice([kind for kind in outcome.points if not kind.endswith("overdue.query_index")])
+        fault = random.choice([fault for fault in Fault if applies(fault, kind)])
         nth = random.randint(1, outcome.points.count(kind))
         aim = Aim(fault, kind, nth, faults.amount_of(fault, random))
         outcome = play(scenario, seed, [aim], tracing=tracing)
@@ -93,7 +93,7 @@ def crashes(
         play(scenario, seed, [Aim(fault, "", number)])
         for number, kind in enumerate(clean.points, start=1)
         for fault in faults_
-        if kind in APPLIES[fault]
+        if applies(fault, kind)
     ]
 
 
@@ -114,7 +114,7 @@ def pairs_of_crashes(scenario: Scenario, seed: int, *, most: int = 600) -> list[
 def aimed(fault: Fault, kind: str) -> Outcome | None:
     """Play a scenario that comes to this kind of side effect, with this fault at the first; None where none does."""
     # A sweep has something to claim where a bell was lost.
-    first = [Aim(Fault.LOST, "bell.ring", 1)] if kind == "store.claim" else []
+    first = [Aim(Fault.LOST, "bell.ring", 1)] if kind.startswith("claim.") else []
     names = ["send and go"] if first else [name for name in SCENARIOS if kind in _reached(name)]
     for name in names:
         for seed in range(4):

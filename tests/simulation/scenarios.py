@@ -9,24 +9,22 @@ from aion_core.ports import PushConfig, PushEvents, WhenBusy
 from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
 from tests.simulation.receivers import RECEIVERS
-from tests.simulation.world import World
+from tests.simulation.world import Deployment, World
 
 Story = Callable[[World], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A story, and the agent's policy in it."""
+    """A story, and the deployment in which it happens."""
 
     name: str
     tell: Story
-    when_busy: WhenBusy = WhenBusy.ENQUEUE
+    deployment: Deployment = Deployment()  # noqa: RUF009  # frozen
     weight: int = 2
     """How often it is drawn, compared with the others."""
     main: bool = True
     """Whether a crash is tried at each of its side effects."""
-    watch_seconds: float = 1.0
-    """How often a runner looks whether its lease holds; less often where hours pass and nobody cancels."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -146,9 +144,9 @@ async def _double(world: World) -> None:
             await ann.rest(_id(answer))
 
 
-scenario("double texting: enqueue", when_busy=WhenBusy.ENQUEUE, weight=3)(_double)
-scenario("double texting: reject", when_busy=WhenBusy.REJECT)(_double)
-scenario("double texting: interrupt", when_busy=WhenBusy.INTERRUPT, weight=3)(_double)
+scenario("double texting: enqueue", deployment=Deployment(when_busy=WhenBusy.ENQUEUE), weight=3)(_double)
+scenario("double texting: reject", deployment=Deployment(when_busy=WhenBusy.REJECT))(_double)
+scenario("double texting: interrupt", deployment=Deployment(when_busy=WhenBusy.INTERRUPT), weight=3)(_double)
 
 
 @scenario("follow-up at the end", weight=3)
@@ -252,7 +250,7 @@ async def misbehaving(world: World) -> None:
     await ann.rest(_id(await ann.send("quick", "m-2")))
 
 
-@scenario("past fifteen minutes", weight=1, main=False, watch_seconds=5.0)
+@scenario("past fifteen minutes", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
 async def long(world: World) -> None:
     """3, 30: forty minutes of work, in steps, or in one that cannot be cut."""
     ann = Client(world)
@@ -264,7 +262,7 @@ async def long(world: World) -> None:
     await ann.rest(task_id)
 
 
-@scenario("an agent that hangs", weight=1, main=False, watch_seconds=5.0)
+@scenario("an agent that hangs", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
 async def hangs(world: World) -> None:
     ann = Client(world)
     task = await ann.send("hangs", "m-1", wait=False)

@@ -6,7 +6,6 @@ import pytest
 
 from aion_core.memory import task_store as memory
 from aion_core.memory.records import Listeners
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.push import schedule, tries
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.patience import Patience
@@ -14,7 +13,7 @@ from aion_core.push.tries import Tries
 from aion_core.tasks import contexts, deliveries, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.intake import Intake
-from aion_core.tasks.ringing import RingingStore
+from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
@@ -25,6 +24,7 @@ from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit, plant
 from tests.simulation.run import Outcome, play
 from tests.simulation.scenarios import SCENARIOS
+from tests.support.stores import MemoryTaskStore
 
 MOST_SEEDS = 400
 """Within so many schedules of the scenarios where it shows a bug is found; most are by the first few."""
@@ -303,7 +303,7 @@ BUGS = [
     bug(
         "forgets the bell of a notification",
         "I16 I16C",
-        Edit(RingingStore, "_ring_beside", "if head.key not in self._ringing:", "if False:"),
+        Edit(CommitNotifier, "_enqueue_beside", "if head.key not in self._enqueuing:", "if False:"),
         scenarios=TOLD,
     ),
     bug(

@@ -1,94 +1,98 @@
-"""What all processes of a schedule share: the table, the queue, the time, and the record of what happens."""
+"""The world of one schedule: the table, the queue, the time, the processes, and the record of what happens."""
 
 import asyncio
 import logging
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
-from aion_core.errors import AionError, LeaseLost, StoreUnavailable
-from aion_core.memory.push_configs import MemoryPushConfigs
-from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import (
-    Asked,
-    Begun,
-    Bell,
-    ContextKey,
-    Ended,
-    Head,
-    Lease,
-    Overdue,
-    PushBell,
-    PushConfig,
-    TaskKey,
-    Waiting,
-    WhenBusy,
-)
-from aion_core.push.tries import SPARED
+from aion_core.errors import AionError, StoreUnavailable
+from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.table import MemoryTable
+from aion_core.ports import AnswerAs, Asked, Bell, ContextKey, PushBell, ReplyAs, TaskKey, WhenBusy
+from aion_core.ports.table_semantics import TOKEN_LIFE
+from aion_core.stores.reads import Reads
+from aion_core.stores.task_log import TaskLog
 from aion_core.tasks.call import Call
 from tests.simulation import assembly
-from tests.simulation.agents import PROGRAMS, State, text_of
+from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.connections import Broken, Connection
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
-from tests.simulation.history import Did, Entry, History, Hold, Listening, Post, Write, plain
-from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, at_once
+from tests.simulation.history import Did, History, Post
+from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import BellQueue, Letter
 from tests.simulation.receivers import Answer, Receiver, fine
+from tests.simulation.table import HALF_MADE, Operation, SimFaults
+from tests.simulation.watch import Watch
 
-LEASE_SECONDS, SWEEP_SECONDS = 30.0, 60.0
-AGENT = "agent"
+SWEEP_SECONDS = 60.0
 MARGIN_SECONDS = 5.0
-"""So long before the deadline the runtime loop stops the app."""
+"""The runtime loop stops the app this long before the deadline."""
 MOST_SECONDS = 2 * 3600.0
-"""Within this, after the clients have gone, everything has come to rest: five receipts of a message among it."""
+"""Everything is at rest within this time after the clients have left: a message may be received five times by then."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Settings of a deployment, which a story may change while turns run."""
+
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
+    reply: ReplyAs = ReplyAs.TASK
+    answer: AnswerAs = AnswerAs.MESSAGE
+    watch_seconds: float = 1.0
+    """Pause between two lease checks; longer where hours pass and nobody cancels."""
+    snapshot_every: int = 100
+    """Number of events after which the end of a turn stores a snapshot."""
+    retention: timedelta = timedelta(days=30)
+    open_tasks: int | None = None
+    """Limit of open tasks of an owner."""
 
 
 class World:
-    """One schedule: a seed, a plan of faults, and what comes of them."""
+    """One schedule: a seed, a plan of faults, and its history."""
 
     def __init__(
-        self,
-        seed: int,
-        plan: Plan | None = None,
-        *,
-        when_busy: WhenBusy = WhenBusy.ENQUEUE,
-        watch_seconds: float = 1.0,
-        tracing: bool = False,
+        self, seed: int, plan: Plan | None = None, *, deployment: Deployment = Deployment(), tracing: bool = False
     ) -> None:
         # Three sources, so that a fault does not change what the clients do, nor they the order in which things run.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.plan = plan or Plan()
-        self.when_busy, self.watch_seconds = when_busy, watch_seconds
-        self.acting = SimClock(self.loop)
-        self.store = MemoryTaskStore(self.acting, lease_seconds=LEASE_SECONDS)
-        self.configs = MemoryPushConfigs(self.store, self.acting, lease_seconds=LEASE_SECONDS)
-        self.receiver: Receiver = fine
-        """How whoever is told of the tasks answers."""
-        self.queue = BellQueue(self.outside, self.random, self._deliver)
-        self.threads: dict[ContextKey, State] = {}
-        """The newest checkpoint of each context."""
+        self.deployment, self.release = deployment, 0
+        self.page_items = self.choices.choice((None, None, None, 3))
+        self.tokens: dict[str, float] = {}
+        """The tokens of the transactions that were made, and when."""
+        still = SimClock(self.loop, tick=0.0)
+        self.table, self.blobs, self.cipher = MemoryTable(still, faults=SimFaults(self)), MemoryBlobs(), MemoryCipher()
+        self.reads = Reads(self.table, still)
+        self.log = TaskLog(self.reads, self.blobs)
+        """The logs as they are, read without a fault."""
         self.history = History()
+        self.watch = Watch(self)
+        self.receiver: Receiver = fine
+        """The webhook of the clients."""
+        self.queue = BellQueue(self.outside, self.random, self._deliver)
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []
-        """What still runs in processes that have nothing to do."""
+        """The tasks that still run in processes that have nothing to do."""
         self._overtaken: list[tuple[Process, Callable[[], Any], float]] = []
         self.skewed = False
         self.thawed = 0.0
-        """When the last process that was frozen goes on."""
+        """When the last frozen process goes on."""
         self.purged = False
         self.over = False
-        """Whether the schedule is judged already, and what still runs is only being put away."""
+        """True once the schedule is judged and its tasks are only being ended."""
         self.aim: Aim | None = None
         self.tracing, self.lines = tracing, list[str]()
-        self._stale: list[tuple[float, tuple[Overdue, ...]]] = []
         self._ids = 0
-        self._clean: Callable[[], None] = lambda: None
 
     # ── A schedule ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -143,8 +147,8 @@ class World:
         return not self.queue.open() and not any(process.busy for process in self.processes) and not self.promised()
 
     def promised(self) -> list[str]:
-        """What the table still promises to somebody."""
-        return assembly.promised(self.store)
+        """Return the work that the table still promises, in words."""
+        return list(self.watch.promised())
 
     def _put_away(self) -> None:
         """Let every coroutine end, so that none is closed in the middle of something later."""
@@ -173,6 +177,37 @@ class World:
         finally:
             LIFE.reset(token)
 
+    def beside(self, work: Coroutine[Any, Any, Any], *, seconds: float) -> SimTask:
+        """Make the transaction in no process, with so many seconds between its writes."""
+        tokens = LIFE.set(None), HALF_MADE.set(seconds)
+        try:
+            task = self.loop.create_task(work)
+        finally:
+            LIFE.reset(tokens[0])
+            HALF_MADE.reset(tokens[1])
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    def is_made_now(self, token: str) -> bool:
+        """True if the transaction of this token was made just now; False for a repeat, which the table ignores."""
+        if token:
+            made, self.tokens[token] = self.tokens.get(token), self.tokens.get(token, self.loop.time())
+            return made is None or self.loop.time() - made >= TOKEN_LIFE.total_seconds()
+        return True
+
+    def deploy(self, **changes: Any) -> None:
+        """Deploy new settings, and new code: environments of before end their invocations, and take no more."""
+        self.release += 1
+        self.deployment = replace(self.deployment, **changes)
+        self.trace("deploy", f"release {self.release}: {changes}")
+
+    def expire(self) -> None:
+        """Delete some of the expired items, one by one, as TTL does."""
+        expired = self.table.expired(SimClock(self.loop, tick=0.0).now())
+        for key in self.choices.sample(expired, min(len(expired), self.choices.randint(1, 5))):
+            self.table.delete_expired(SimClock(self.loop, tick=0.0).now(), [key])
+            self.watch.follow(key, None)
+
     def new_id(self) -> str:
         """An id that is the same in each run of the schedule, and greater than those before it."""
         self._ids += 1
@@ -195,7 +230,10 @@ class World:
         idle = [
             process
             for process in self.processes
-            if process.alive and (process.many or not process.busy) and process.name.startswith(function)
+            if process.alive
+            and process.release == self.release
+            and (process.many or not process.busy)
+            and process.name.startswith(function)
         ]
         if idle and self.random.random() < 0.5:
             return self.random.choice(idle)
@@ -243,6 +281,8 @@ class World:
     async def _sweep_each_minute(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
+            if self.deployment.retention < timedelta(days=1):
+                self.expire()
             process = self.process("sweep")
             self._begin(process, lambda _, by=process: self._guarded(by, assembly.sweep(by)))
 
@@ -416,56 +456,33 @@ class World:
         self.history.faults.append((self.loop.time(), aim.fault.value, kind, process.name))
         self.history.troubled.add(process.name)
 
-    def at_store(self, process: Process, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Call the one store there is, and note what came of it."""
-        method = getattr(self.store, name)
-        lease = arguments[0] if arguments and isinstance(arguments[0], Lease) else None
-        try:
-            result = method(*arguments, **options)
-            if asyncio.iscoroutine(result):
-                result = at_once(result)
-        except LeaseLost:
-            if lease is not None:
-                self._wrote(process, name, lease, taken=False)
-            raise
-        if name == "overdue":
-            return self._lagging(result)
-        if lease is not None and name in ("append", "finish", "pause"):
-            self._wrote(process, name, lease, taken=True)
-        self._leases(process, name, arguments, result)
-        self._watch(process, name)
-        return result
+    def tell(self, process: Process, made: Operation, result: Any) -> None:
+        """Note the result of an operation, or its error, as the process has it."""
+        history, first = self.history, next(iter(made.arguments), None)
+        if isinstance(result, asyncio.CancelledError) and made.method in ("create", "follow_up", "begin", "finish"):
+            history.unheard = True
+        if isinstance(result, BaseException):
+            return
+        if made.method == "claim" and made.name == "claim" and result:
+            history.claimed.append(first.context)
+            harmless = all(fault in HARMLESS for _, fault, _, _ in history.faults)
+            if harmless and not history.deaths and not history.unheard:
+                history.surprises.append(f"I16: {process.name} had to wake a context, and no process had died.")
+        elif made.method == "claim_overdue" and result:
+            history.claimed_pushes.append(first.task)
+            if not history.faults and not history.deaths and self.receiver is fine:
+                history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")
+        elif made.method == "bury" and made.options["failure"] == assembly.SPARED:
+            history.surprises.append(f"I8: {process.name} gave up what it had not tried: {result.delivery}.")
+        elif made.method == "fail" and made.options["failure"] == assembly.SPARED:
+            history.spared[first.delivery.task, first.delivery.config_id] += 1
 
-    def at_push(self, process: Process, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Call the push configs, and note what came of it."""
-        now, history, first = self.loop.time(), self.history, next(iter(arguments), None)
-        result = at_once(getattr(self.configs, name)(*arguments, **options))
-        match name:
-            case "put":
-                self._listens(first, arguments[1], len(history.log[first]))
-            case "delete":
-                history.deleted[first, arguments[1]] = now
-            case "claim" | "advance" | "bury" if result is not None:
-                delivery = result.delivery
-                history.claims[process.name, delivery.task, delivery.config_id] = now
-                if name == "bury" and options["failure"] == SPARED:
-                    history.surprises.append(f"I8: {process.name} gave up what it had not tried: {delivery}.")
-            case "fail" if options["failure"] == SPARED:
-                history.spared[first.delivery.task, first.delivery.config_id] += 1
-            case "claim_overdue" if result:
-                history.claimed_pushes.append(first.task)
-                if not history.faults and not history.deaths and self.receiver is fine:
-                    history.surprises.append(
-                        f"I16: {process.name} had to ring for {first}, and nothing had gone wrong."
-                    )
-        return result
-
-    def _listens(self, task: TaskKey, config: PushConfig, after: int) -> None:
-        # One that is replaced goes on where it stood.
-        self.history.registered[task, config.id] = self.loop.time()
-        known = any((each.task, each.config.id) == (task, config.id) for each in self.history.listenings)
-        if not known:
-            self.history.listenings.append(Listening(self.loop.time(), task, config, after))
+    def lease_taken(self, process: Process) -> None:
+        """Let those go on that were frozen until another process has a lease."""
+        for process_, thaw, seconds in self._overtaken:
+            if process_ is not process:
+                self.outside(seconds, thaw)
+        self._overtaken = [waits for waits in self._overtaken if waits[0] is process]
 
     def receives(self, process: Process, headers: Mapping[str, str]) -> Answer:
         """Let a notification come to its receiver, and note it."""
@@ -480,83 +497,9 @@ class World:
         )  # fmt: skip
         return answer
 
-    def _wrote(self, process: Process, name: str, lease: Lease, *, taken: bool) -> None:
-        newest = self.history.fence(lease.context)
-        self.history.writes.append(
-            Write(self.loop.time(), process.name, name, lease.context, lease.fence, newest, taken)
-        )
-
-    def _leases(self, process: Process, name: str, arguments: tuple[Any, ...], result: Any) -> None:
-        """Follow who has which lease until when."""
-        now, holds = self.loop.time(), self.history.holds
-        first = arguments[0] if arguments else None
-        if name == "renew" and result:
-            for hold in holds:
-                if (hold.context, hold.fence) == (first.context, first.fence):
-                    hold.until = now + LEASE_SECONDS
-        if name in ("finish", "pause"):
-            for hold in holds:
-                if (hold.context, hold.fence) == (first.context, first.fence) and hold.over is None:
-                    hold.over = now
-        if name == "claim" and result:
-            self.history.claimed.append(first.context)
-            harmless = all(fault in HARMLESS for _, fault, _, _ in self.history.faults)
-            if harmless and not self.history.deaths and not self.history.unheard:
-                self.history.surprises.append(f"I16: {process.name} had to wake a context, and nobody had died.")
-        if name == "cancel" or (name == "follow_up" and isinstance(result, Begun | Waiting)):
-            # Either may take the place of the turn that runs; whether it did, the task's own fence tells.
-            head: Head = first if name == "cancel" else first.head
-            fence = at_once(self.store.head(head.key)).fence
-            for hold in holds:
-                if (hold.context, hold.task_id) == (head.context, head.key.task_id) and hold.fence < fence:
-                    hold.over = now if hold.over is None else hold.over
-        begun = result.next if isinstance(result, Ended) else result
-        if isinstance(begun, Begun):
-            lease = begun.lease
-            known = any((hold.context, hold.fence) == (lease.context, lease.fence) for hold in holds)
-            if not known:
-                for process_, thaw, seconds in self._overtaken:
-                    if process_ is not process:
-                        self.outside(seconds, thaw)
-                self._overtaken = [waits for waits in self._overtaken if waits[0] is process]
-                self.trace(process.name, f"has the lease {lease.fence} of {lease.turn}")
-                holds.append(
-                    Hold(
-                        now, process.name, lease.context, lease.turn.id, lease.turn.task_id, lease.fence,
-                        lease.turn.tries, now + LEASE_SECONDS,
-                    )
-                )  # fmt: skip
-        if name in ("create", "follow_up") and isinstance(result, Begun | Waiting) and first.push is not None:
-            self._listens(result.head.key, first.push, len(self.history.log.get(result.head.key, ())))
-        if name == "create" and isinstance(result, Begun | Waiting) and result.head.key not in self.history.log:
-            self.history.log[result.head.key] = []
-            self.history.context_of[result.head.key] = result.head.context
-
-    def _watch(self, process: Process, how: str) -> None:
-        """Note every event that has been recorded since the last look."""
-        for key, entries in self.history.log.items():
-            head = at_once(self.store.head(key))
-            if head is None or head.generation <= len(entries):
-                continue
-            log = at_once(self.store.log(key, after=len(entries)))
-            state = entries[-1].state if entries else None
-            for numbered in log.events:
-                status = getattr(numbered.event, "status", None)
-                state = status.state if status is not None else state
-                entries.append(Entry(self.loop.time(), process.name, how, numbered, state, plain(numbered.event)))
-            self.history.resting[key] = self.loop.time()
-
     def waits_for_takeover(self, process: Process, thaw: Callable[[], Any], seconds: float) -> None:
         """Call `thaw` so many seconds after another process has been given a lease."""
         self._overtaken.append((process, thaw, seconds))
-
-    def _lagging(self, now: Any) -> Any:
-        """Return the index as it was, where the schedule says that it lags."""
-        self._stale.append((self.loop.time(), tuple(now)))
-        if self.aim is not None and self.aim.fault is Fault.STALE:
-            older = [rows for at, rows in self._stale if at <= self.loop.time() - self.aim.amount]
-            return older[-1] if older else ()
-        return now
 
     def agent_did(self, process: Process, asked: Asked, what: str, step: int) -> None:
         """Note what an agent does, and whether it still had the right to."""
@@ -585,7 +528,7 @@ class World:
 
 
 @contextmanager
-def _no_logging(tracing: bool) -> Any:
+def _no_logging(tracing: bool) -> Iterator[None]:
     """Keep the engine's log out of the way: what goes wrong here goes wrong on purpose."""
     before = logging.root.manager.disable
     logging.disable(logging.NOTSET if tracing else logging.CRITICAL)

@@ -11,12 +11,12 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import SystemClock
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import AfterCrash, Clock, TaskKey
 from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks.call import Call
 from tests.support.requests import request
 from tests.support.service import Parts, parts
+from tests.support.stores import MemoryTaskStore
 
 Execute = Callable[[RequestContext, EventQueue, TaskUpdater], Awaitable[None]]
 

@@ -6,24 +6,34 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from aion_core.aws.task_store import DynamoDBTaskStore
+from aion_core.aws.dynamodb_table import DynamoDBTable
+from aion_core.ports.table import Table
 
 TRANSACT, UPDATE = "TransactWriteItems", "UpdateItem"
+
+
+def events_of(table: Table) -> Any:
+    """Return where botocore's hooks are registered for the calls of a table of DynamoDB."""
+    assert isinstance(table, DynamoDBTable)
+    return table._calls._client.meta.events
 
 
 class Faults:
     """What goes wrong with the writes of one store."""
 
-    def __init__(self, store: DynamoDBTaskStore) -> None:
-        self._events = store._dynamodb._client.meta.events
+    def __init__(self, store: Any) -> None:
+        """`store`: one that is written over DynamoDBTable."""
+        self._events = events_of(store._table)
 
-    def lose_answers(self, operation: str, *, times: int) -> None:
-        """Let the operation be done, and its answer be lost on the way back."""
+    def lose_answers(self, operation: str, *, times: int, then: Callable[[], None] | None = None) -> None:
+        """Let the operation be done, and its answer be lost on the way back; call `then` after the last."""
         left = [times]
 
         def lose(**_: Any) -> None:
             if left[0] > 0:
                 left[0] -= 1
+                if not left[0] and then is not None:
+                    then()
                 raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
 
         self._events.register(f"after-call.dynamodb.{operation}", lose)

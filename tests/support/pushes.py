@@ -1,23 +1,16 @@
-"""Push configs to test with, beside the task store that they belong to: memory, and DynamoDB on the embedded stack."""
+"""Push configs to test with, beside the task store that they belong to."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from aion_core.aws.client import Calls
-from aion_core.aws.push_configs import DynamoDBPushConfigs
-from aion_core.memory.cipher import MemoryCipher
-from aion_core.memory.push_configs import MemoryPushConfigs
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Claim, Delivery, OverduePush, PushConfig, PushConfigs, TaskKey
+from aion_core.ports.table import Table
+from aion_core.stores.push_configs import TablePushConfigs
 from tests.support.clock import ManualClock
 from tests.support.conversation import MANY, Conversation
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
-
-CIPHER = MemoryCipher()
-"""One key for all stores of a test run: what one has sealed another opens."""
+from tests.support.stores import CIPHER, LEASE_SECONDS, store_of, table_of
 
 
 def a_config(config_id: str = "p-1", **said: Any) -> PushConfig:
@@ -42,6 +35,7 @@ class Pushes:
     chat: Conversation
     configs: PushConfigs
     clock: ManualClock
+    table: Table
 
     def __post_init__(self) -> None:
         # The table keeps milliseconds, and a time is read as it was kept.
@@ -75,16 +69,9 @@ class Pushes:
         return {each.generation for each in await self.overdue() if each.generation}
 
 
-def in_memory(clock: ManualClock) -> Pushes:
-    """A context in memory."""
-    tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
-    return Pushes(Conversation(tasks, clock), MemoryPushConfigs(tasks, clock, lease_seconds=LEASE_SECONDS), clock)
-
-
-def on_dynamodb(stack: Stack, clock: ManualClock, like: Pushes | None = None) -> Pushes:
-    """A context on the stack; the same one as `like`, in another process so to speak."""
-    environment = stack.environment("ApiFunction")
-    dynamodb = Calls("dynamodb", ThreadPoolExecutor(8), client=stack.client("dynamodb"))
-    configs = DynamoDBPushConfigs(dynamodb, CIPHER, clock, table=environment["AION_TABLE"], lease_seconds=LEASE_SECONDS)
-    store = dynamodb_store(stack, clock, cipher=CIPHER)
-    return Pushes(Conversation(store, clock, like.chat.context if like else None), configs, clock)
+def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None) -> Pushes:
+    """A context in the stack's table, or in memory; the context of `like` as another process has it."""
+    table = like.table if like and stack is None else table_of(stack, clock)
+    configs = TablePushConfigs(table, CIPHER, clock, lease_seconds=LEASE_SECONDS)
+    store = store_of(table, stack, clock)
+    return Pushes(Conversation(store, clock, like.chat.context if like else None), configs, clock, table)

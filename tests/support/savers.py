@@ -1,62 +1,50 @@
-"""Checkpoint savers to test with: memory, and DynamoDB on the embedded stack, each beside its task store."""
+"""Checkpoint savers to test with: over the memory table, and over DynamoDB on an engine, each beside its task store."""
 
 import json
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import EndpointConnectionError
-from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.aws.blobs import S3Blobs
-from aion_core.aws.checkpoints import DynamoDBSaver
 from aion_core.aws.client import Calls
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.checkpointing.turn import Fence
-from aion_core.memory.checkpoints import MemorySaver
-from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Begun, Clock, ContextKey, TaskStore
+from aion_core.memory.blobs import MemoryBlobs
+from aion_core.ports import Begun, Blobs, Clock, ContextKey, TaskStore
+from aion_core.ports.table import Table
 from aion_core.protocol.types import Message, Part, Role
+from aion_core.stores.checkpoints import TableSaver
 from aion_core.tasks import ingress
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store, new_owner
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store, new_owner, stack_blobs
 
 
-class Savers(Protocol):
-    """A task store, and savers that write under its fences."""
+class Savers:
+    """A task store, and savers that write under its fences to one table."""
 
-    tasks: TaskStore
+    def __init__(self, tasks: TaskStore, table: Table, blobs: Blobs, clock: Clock) -> None:
+        self.tasks, self.table, self.blobs, self._clock = tasks, table, blobs, clock
 
-    def saver(self, **options: Any) -> BaseCheckpointSaver[Any]:
-        """A saver of its own, on threads that all of them share."""
-
-
-class MemorySavers:
-    def __init__(self, clock: Clock) -> None:
-        self.tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
-        self._threads = InMemorySaver()
-
-    def saver(self, **options: Any) -> MemorySaver:
-        return MemorySaver(self._threads, self.tasks, **options)
+    def saver(self, **options: Any) -> TableSaver:
+        return TableSaver(self.table, self.blobs, self._clock, **options)
 
 
-class DynamoDBSavers:
-    """`client`, and `dynamodb` by which it is called, are the savers' own: a test may listen to it or come between."""
+def memory_savers(clock: Clock) -> Savers:
+    tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
+    return Savers(tasks, tasks.table, MemoryBlobs(), clock)
+
+
+class DynamoDBSavers(Savers):
+    """`client` is the savers' own: a test may listen to it or come between."""
 
     def __init__(self, stack: Stack, clock: Clock) -> None:
-        self.tasks = dynamodb_store(stack, clock)
-        environment = stack.environment("ApiFunction")
-        self.table: str = environment["AION_TABLE"]
+        self.table_name = stack.environment("ApiFunction")["AION_TABLE"]
         self.client = stack.client("dynamodb")
-        self._executor = ThreadPoolExecutor(16)
-        self.dynamodb = Calls("dynamodb", self._executor, client=self.client)
-        self._blobs = S3Blobs(Calls("s3", self._executor, client=stack.client("s3")), bucket=environment["AION_BUCKET"])
-        self._clock = clock
-
-    def saver(self, **options: Any) -> DynamoDBSaver:
-        return DynamoDBSaver(self.dynamodb, self._blobs, self._clock, table=self.table, **options)
+        table = DynamoDBTable(Calls("dynamodb", ThreadPoolExecutor(16), client=self.client), name=self.table_name)
+        super().__init__(dynamodb_store(stack, clock), table, stack_blobs(stack), clock)
 
 
 async def begin(tasks: TaskStore, clock: ManualClock) -> Begun:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from aion_core.memory.checkpoints import MemorySaver
+from aion_core.memory.long_term_memory import MemoryLongTermMemory, MemoryRecords
 from fastapi import FastAPI
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -13,12 +15,7 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.checkpointing.store import OwnersStore
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
-from aion_core.memory.checkpoints import MemorySaver
-from aion_core.memory.long_term_memory import MemoryLongTermMemory, MemoryRecords
-from aion_core.memory.push_configs import MemoryPushConfigs
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import (
     Agent,
     AnswerAs,
@@ -46,6 +43,7 @@ from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.worker import Worker
 from aion_core.web.app import Served, build_app
+from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 
 @dataclass

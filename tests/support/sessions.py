@@ -1,7 +1,7 @@
-"""ADK's session services to test with: memory, and DynamoDB on an engine, each beside its task store."""
+"""ADK's session services to test with: over the memory table, and over DynamoDB on an engine, each beside its task store."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 from google.adk.events.event import Event
@@ -12,52 +12,48 @@ from google.genai import types
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
-from aion_core.aws.sessions import DynamoDBSessions
-from aion_core.memory.sessions import MemorySessionRecords, MemorySessions
-from aion_core.memory.task_store import MemoryTaskStore
-from aion_core.ports import Clock, TaskStore
-from aion_core.sessions.service import StoredSessions
+from aion_core.aws.dynamodb_table import DynamoDBTable
+from aion_core.memory.blobs import MemoryBlobs
+from aion_core.ports import Blobs, Cipher, Clock, TaskStore
+from aion_core.ports.table import Table
+from aion_core.stores.sessions import TableSessions
 from tests.support.engines import Stack
-from tests.support.stores import LEASE_SECONDS, dynamodb_store
+from tests.support.stores import CIPHER, LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 
-class SessionPlace(Protocol):
-    """A task store, and session services that write under its fences."""
+class SessionPlace:
+    """A task store, and session services that write under its fences to one table."""
 
-    tasks: TaskStore
+    def __init__(self, tasks: TaskStore, table: Table, blobs: Blobs, cipher: Cipher, clock: Clock) -> None:
+        self.tasks, self.table, self.blobs, self.cipher, self._clock = tasks, table, blobs, cipher, clock
 
-    def service(self, **options: Any) -> StoredSessions:
-        """A service of its own, as each turn has one, on records that all of them share."""
-
-
-class MemorySessionPlace:
-    def __init__(self, clock: Clock) -> None:
-        self.tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
-        self._records, self._clock = MemorySessionRecords(), clock
-
-    def service(self, **options: Any) -> MemorySessions:
-        return MemorySessions(self._records, self.tasks, self._clock, **options)
+    def service(self, **options: Any) -> TableSessions:
+        """A service of its own, as each turn has one."""
+        return TableSessions(self.table, self.blobs, self.cipher, self._clock, **options)
 
 
-class DynamoDBSessionPlace:
+def memory_sessions(clock: Clock) -> SessionPlace:
+    tasks = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS)
+    return SessionPlace(tasks, tasks.table, MemoryBlobs(), CIPHER, clock)
+
+
+class DynamoDBSessionPlace(SessionPlace):
     """`client` is the services' own: a test may listen to it or come between."""
 
     def __init__(self, stack: Stack, clock: Clock) -> None:
-        self.tasks = dynamodb_store(stack, clock)
         environment = stack.environment("ApiFunction")
-        self.table: str = environment["AION_TABLE"]
+        self.table_name: str = environment["AION_TABLE"]
         self.bucket: str = environment["AION_BUCKET"]
         self.client, self.s3 = stack.client("dynamodb"), stack.client("s3")
         executor = ThreadPoolExecutor(16)
-        self.dynamodb = Calls("dynamodb", executor, client=self.client)
-        self.blobs = S3Blobs(Calls("s3", executor, client=self.s3), bucket=self.bucket)
-        self.cipher = KMSCipher(
-            Calls("kms", executor, client=stack.client("kms")), clock, key=environment["AION_KMS_KEY"]
+        kms = Calls("kms", executor, client=stack.client("kms"))
+        super().__init__(
+            dynamodb_store(stack, clock),
+            DynamoDBTable(Calls("dynamodb", executor, client=self.client), name=self.table_name),
+            S3Blobs(Calls("s3", executor, client=self.s3), bucket=self.bucket),
+            KMSCipher(kms, clock, key=environment["AION_KMS_KEY"]),
+            clock,
         )
-        self._clock = clock
-
-    def service(self, **options: Any) -> DynamoDBSessions:
-        return DynamoDBSessions(self.dynamodb, self.blobs, self.cipher, self._clock, table=self.table, **options)
 
     def lose_answers(self, *, times: int) -> None:
         """Let transactions be made, and their answers be lost on the way back."""
@@ -72,7 +68,7 @@ class DynamoDBSessionPlace:
     def rows(self, partition: str) -> list[dict[str, Any]]:
         """What the table holds in the partition."""
         found: list[dict[str, Any]] = self.client.query(
-            TableName=self.table,
+            TableName=self.table_name,
             ConsistentRead=True,
             KeyConditionExpression="pk = :pk",
             ExpressionAttributeValues={":pk": {"S": partition}},

@@ -1,4 +1,4 @@
-"""Task stores to test with: memory, and DynamoDB on the embedded stack."""
+"""Task stores to test with: over the memory table, and over DynamoDB on the embedded stack."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -6,31 +6,75 @@ from typing import Any
 
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
-from aion_core.aws.task_list import DynamoDBTaskList
-from aion_core.aws.task_store import DynamoDBTaskStore
+from aion_core.aws.dynamodb_table import DynamoDBTable
+from aion_core.memory.blobs import MemoryBlobs
+from aion_core.memory.cipher import MemoryCipher
+from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock
+from aion_core.ports.table import Table
+from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.stores.task_list import TableTaskList
+from aion_core.stores.task_store import TableTaskStore
 from tests.support.engines import Stack
 
 LEASE_SECONDS = 30.0
+CIPHER = MemoryCipher()
+"""One key for all stores of a test run: each decrypts what another has encrypted."""
 
 
-def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> DynamoDBTaskStore:
-    """A store on the stack's table; the tests keep apart by their owners."""
-    executor = ThreadPoolExecutor(16)
-    environment = stack.environment("ApiFunction")
-    return DynamoDBTaskStore(
-        Calls("dynamodb", executor, client=stack.client("dynamodb")),
-        S3Blobs(Calls("s3", executor, client=stack.client("s3")), bucket=environment["AION_BUCKET"]),
-        clock,
-        table=environment["AION_TABLE"],
-        **{"lease_seconds": LEASE_SECONDS, **options},
-    )
+class MemoryTaskStore(TableTaskStore):
+    """A task store over a memory table of its own."""
+
+    def __init__(self, clock: Clock, **options: Any) -> None:
+        self.table, self.clock = MemoryTable(clock), clock
+        super().__init__(self.table, MemoryBlobs(), clock, **{"cipher": CIPHER, **options})
 
 
-def dynamodb_list(stack: Stack, clock: Clock) -> DynamoDBTaskList:
+class MemoryTaskList(TableTaskList):
+    """The lists of the tasks of such a store."""
+
+    def __init__(self, store: MemoryTaskStore) -> None:
+        super().__init__(store.table, store.clock)
+
+
+class MemoryPushConfigs(TablePushConfigs):
+    """The push configs of the tasks of such a store."""
+
+    def __init__(self, store: MemoryTaskStore, clock: Clock, **options: Any) -> None:
+        super().__init__(store.table, CIPHER, clock, **options)
+
+
+def dynamodb_table(stack: Stack, *, workers: int = 16) -> DynamoDBTable:
+    """The stack's table; the tests keep apart by their owners."""
+    calls = Calls("dynamodb", ThreadPoolExecutor(workers), client=stack.client("dynamodb"))
+    return DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
+
+
+def stack_blobs(stack: Stack) -> S3Blobs:
+    """The stack's bucket."""
+    calls = Calls("s3", ThreadPoolExecutor(16), client=stack.client("s3"))
+    return S3Blobs(calls, bucket=stack.environment("ApiFunction")["AION_BUCKET"])
+
+
+def table_of(stack: Stack | None, clock: Clock) -> Table:
+    """The stack's table, over a client of its own; without a stack a new table in memory."""
+    return MemoryTable(clock) if stack is None else dynamodb_table(stack)
+
+
+def store_of(table: Table, stack: Stack | None, clock: Clock, **options: Any) -> TableTaskStore:
+    """A task store over the table; its blobs are in the stack's bucket, or in memory."""
+    blobs = MemoryBlobs() if stack is None else stack_blobs(stack)
+    return TableTaskStore(table, blobs, clock, **{"lease_seconds": LEASE_SECONDS, "cipher": CIPHER, **options})
+
+
+def dynamodb_store(stack: Stack, clock: Clock, **options: Any) -> TableTaskStore:
+    """A task store on the stack's table."""
+    return store_of(dynamodb_table(stack), stack, clock, **options)
+
+
+def dynamodb_list(stack: Stack, clock: Clock) -> TableTaskList:
     """The lists of the tasks in the stack's table."""
-    dynamodb = Calls("dynamodb", ThreadPoolExecutor(4), client=stack.client("dynamodb"))
-    return DynamoDBTaskList(dynamodb, clock, table=stack.environment("ApiFunction")["AION_TABLE"])
+    return TableTaskList(dynamodb_table(stack, workers=4), clock)
 
 
 _owners = itertools.count()

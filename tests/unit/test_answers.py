@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import AnswerAs, Asked, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore
 from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks import answers
@@ -19,7 +17,7 @@ from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
 from tests.support.service import http, parts
-from tests.support.stores import dynamodb_store, new_owner
+from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_store, new_owner
 from tests.support.wire import DIALECTS, Client, texts
 
 both_dialects = pytest.mark.parametrize("dialect", DIALECTS)

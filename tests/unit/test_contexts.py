@@ -9,8 +9,6 @@ import httpx
 import pytest
 
 from aion_core.errors import ContextNotFound, StoreCorrupt
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import AnswerAs, Log, Place, ReplyAs, TaskFilter, TaskKey
 from aion_core.tasks import conversations
 from aion_core.tasks.call import Call
@@ -20,7 +18,7 @@ from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
 from tests.support.service import Parts, http, parts
-from tests.support.stores import dynamodb_list, dynamodb_store, new_owner
+from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_list, dynamodb_store, new_owner
 from tests.support.wire import Client, texts
 
 NOT_FOUND, PARAMS, VERSION = -32001, -32602, -32009

@@ -473,7 +473,7 @@ async def test_a_graph_that_blocks_the_loop_for_longer_than_its_lease_keeps_it()
         return {"messages": [AIMessage("still here")]}
 
     from aion_core.clock import SystemClock
-    from aion_core.memory.task_store import MemoryTaskStore
+    from tests.support.stores import MemoryTaskStore
 
     clock = SystemClock()
     made = parts(one_node(blocks), MemoryTaskStore(clock, lease_seconds=1), clock, lease_seconds=0.6)

@@ -13,8 +13,6 @@ from a2a.types import ListTasksRequest
 from a2a.utils.errors import InvalidParamsError
 
 from aion_core.errors import InvalidMessage
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Asked, Asks, ContextKey, Emission, Emitted, Reply
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.tasks import ingress, listing
@@ -22,6 +20,7 @@ from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskList, MemoryTaskStore
 
 PARAMS = -32602
 STATES = [name for name, state in TaskState.items() if state]

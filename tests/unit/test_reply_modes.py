@@ -14,8 +14,6 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from aion_core.bootstrap import build_app
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Head, Lease, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
@@ -29,6 +27,7 @@ from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import Parts, http, parts, send
+from tests.support.stores import MemoryTaskList, MemoryTaskStore
 from tests.support.wire import DIALECTS, Client, texts
 
 both_dialects = pytest.mark.parametrize("dialect", DIALECTS)

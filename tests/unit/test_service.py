@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from aion_core.errors import TaskNotFound
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Asked, Begun, Chunk, Cursor, Emission, Reply, TaskKey
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle, subscription
@@ -17,6 +16,7 @@ from aion_core.tasks.call import Call
 from aion_core.tasks.shared_reads import SharedReads
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
 
 
 class Held:

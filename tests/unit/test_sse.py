@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Asked, Chunk, Emission, Log, Reply, TaskKey
 from aion_core.protocol.types import Message, Part
 from aion_core.web.middleware import RestsBeforeItReturns
@@ -23,6 +22,7 @@ from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from tests.support.agents.scripted import Held
 from tests.support.service import Parts, http, parts, send
+from tests.support.stores import MemoryTaskStore
 
 ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלום\u202c lines \u2028\u2029\u0085 NUL \0 </script>'
 

@@ -15,13 +15,13 @@ from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.going_on import NOT_TAKEN_UP
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import AfterCrash, Head
 from aion_core.protocol.types import Message, Part, Role
 from tests.support.adk import DecidingLlm, DyingSessions, call, saying, served
 from tests.support.adk_http import agent, history, said, says, task_of
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
 
 ran: Counter[str] = Counter()
 

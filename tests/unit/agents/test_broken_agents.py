@@ -16,9 +16,9 @@ from aion_core.agents.loader import LoadedAtFirstTurn
 from aion_core.bootstrap.adapters import memory_adapters
 from aion_core.clock import SystemClock
 from aion_core.errors import AgentLoadError, ConfigurationError
-from aion_core.memory.task_store import MemoryTaskStore
 from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
+from tests.support.stores import MemoryTaskStore
 
 GRAPH = """from langgraph.graph import START, MessagesState, StateGraph
 builder = StateGraph(MessagesState).add_node("node", lambda state: {}).add_edge(START, "node")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aion_core.aws.queues import body_of, push_body_of
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Bell, PushBell, TaskKey
+from aion_core.ports.bells import body_of, push_body_of
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
@@ -143,7 +143,7 @@ def test_which_messages_has_to_be_said(run: Run, command: str) -> None:
 
 
 def test_a_bell_of_a_notification_is_explained_by_who_has_yet_to_hear(run: Run, moto: LocalStack) -> None:
-    push = pushes.on_dynamodb(moto, ManualClock())
+    push = pushes.on_table(moto, ManualClock())
 
     async def told() -> TaskKey:
         new = push.chat.message("m-1")

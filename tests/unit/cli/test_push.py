@@ -28,7 +28,7 @@ def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def push(moto: LocalStack) -> Pushes:
     """A task with three configs: one that is told, one whose events were given up, one that is gone."""
-    push = pushes.on_dynamodb(moto, ManualClock())
+    push = pushes.on_table(moto, ManualClock())
     asyncio.run(three(push))
     return push
 

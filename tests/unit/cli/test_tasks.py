@@ -161,7 +161,7 @@ def test_a_task_whose_worker_is_gone_is_called_overdue_and_said_to_want_a_bell(r
 
 
 def test_the_webhooks_of_a_task_are_shown_without_what_is_secret(run: Run, moto: LocalStack) -> None:
-    push = pushes.on_dynamodb(moto, ManualClock())
+    push = pushes.on_table(moto, ManualClock())
     task_id = f"t-{push.chat.context.owner}"
 
     async def told() -> None:

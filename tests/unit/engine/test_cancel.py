@@ -7,13 +7,13 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import TaskNotCancelable, TaskNotFound
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import TaskKey
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Asking, Held, Stubborn
 from tests.support.requests import request
 from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
 
 CANCELED = TaskState.TASK_STATE_CANCELED
 COMPLETED = TaskState.TASK_STATE_COMPLETED

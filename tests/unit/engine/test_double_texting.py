@@ -8,13 +8,13 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import ContextBusy
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Asking, Held
 from tests.support.requests import request
 from tests.support.service import Parts, parts
+from tests.support.stores import MemoryTaskStore
 
 COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED
 

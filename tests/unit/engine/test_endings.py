@@ -11,7 +11,6 @@ import pytest
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.memory.queues import MemoryBells
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import (
     Asked,
     Begun,
@@ -43,6 +42,7 @@ from tests.support.agents.scripted import Held, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import parts
+from tests.support.stores import MemoryTaskStore
 
 COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
 CONTEXT = ContextKey("owner", "test", "c")

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
@@ -18,6 +17,7 @@ from tests.support.agents.scripted import Held, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import Parts, parts
+from tests.support.stores import MemoryTaskStore
 
 COMPLETED = TaskState.TASK_STATE_COMPLETED
 INVOCATION = timedelta(minutes=15)

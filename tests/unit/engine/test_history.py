@@ -3,14 +3,13 @@
 import pytest
 
 from aion_core.clock import SystemClock
-from aion_core.memory.task_list import MemoryTaskList
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import ContextKey, TaskKey
 from aion_core.tasks.call import Call
 from aion_core.tasks.history import ContextHistory
 from tests.support.agents.scripted import Held
 from tests.support.requests import request
 from tests.support.service import parts
+from tests.support.stores import MemoryTaskList, MemoryTaskStore
 
 ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three"]
 

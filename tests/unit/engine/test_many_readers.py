@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Cursor, DeltaBatch, Log, TaskKey
 from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import parts
+from tests.support.stores import MemoryTaskStore
 
 
 class Counted(MemoryTaskStore):

@@ -8,12 +8,12 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import MessageIdReused
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Interrupted
 from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Asking, Held
 from tests.support.requests import request
 from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
 
 
 async def test_an_idempotency_key_makes_two_requests_without_a_context_one() -> None:

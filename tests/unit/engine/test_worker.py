@@ -4,7 +4,6 @@ import asyncio
 
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.queues import MemoryBells
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Begun, Bell, ContextKey
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import Call
@@ -13,6 +12,7 @@ from tests.support.agents.scripted import Held
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import parts
+from tests.support.stores import MemoryTaskStore
 
 CONTEXT = ContextKey("owner", "test", "c")
 COMPLETED = TaskState.TASK_STATE_COMPLETED

@@ -11,13 +11,13 @@ from a2a.server.tasks import TaskUpdater
 from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import Ended, Head, Lease
 from aion_core.protocol.types import Event, Task, TaskState
 from aion_core.tasks.call import Call
 from tests.support.executors import Doing, said, served, text
 from tests.support.requests import request
 from tests.support.service import parts
+from tests.support.stores import MemoryTaskStore
 
 
 class Slow(MemoryTaskStore):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from aion_core.memory.checkpoints import MemorySaver
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
@@ -20,11 +21,10 @@ from aion.langgraph import get_aion_context
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
-from aion_core.memory.checkpoints import MemorySaver
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 from tests.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
 from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
 
 State = dict[str, Any]
 

@@ -14,7 +14,7 @@ from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
 from tests.support.conversation import MANY
-from tests.support.pushes import a_config, in_memory
+from tests.support.pushes import a_config, on_table
 from tests.support.service import Parts, http, parts, send
 
 
@@ -109,7 +109,7 @@ async def test_a_turn_that_is_handed_on_is_one_turn_and_lasts_from_its_message_o
 
 async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(clock: ManualClock) -> None:
     """R94: or the alarm would ring for each webhook that is down for an hour."""
-    push, metrics = in_memory(clock), MemoryMetrics()
+    push, metrics = on_table(None, clock), MemoryMetrics()
     begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
     assert isinstance(begun, Begun)
     claim = await push.claimed()

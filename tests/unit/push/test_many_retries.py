@@ -10,9 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.memory.push_configs import MemoryPushConfigs
 from aion_core.memory.queues import MemoryBells
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.ports import ContextKey, Delivered, Outcome, OverduePush, PushBell, PushConfig, Refused, TaskKey
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
@@ -21,6 +19,7 @@ from aion_core.push.posts import render
 from aion_core.tasks import ingress, sweep
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
+from tests.support.stores import MemoryPushConfigs, MemoryTaskStore
 
 MANY, SMALL = 10_000, 100
 HOURS_DOWN = 12

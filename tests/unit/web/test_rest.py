@@ -15,7 +15,6 @@ from starlette.applications import Starlette
 from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.memory.task_store import MemoryTaskStore
 from aion_core.web.middleware import RestsBeforeItReturns
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
@@ -24,6 +23,7 @@ from tests.support.agents.scripted import Asking, Held
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
 from tests.unit.web.rest import A2A_JSON, body, fields, refused
 
 

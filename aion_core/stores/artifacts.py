@@ -1,10 +1,16 @@
-"""ADK's artifact service over objects that somebody keeps: names and scopes, versions, references, what is stored of a part."""
+"""ADK's artifact service over blobs.
 
+A version is a blob: its bytes are the artifact's own content, its metadata is `About`.
+"""
+
+import asyncio
+import base64
 import json
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+from uuid import uuid4
 
 from google.adk.artifacts import artifact_util
 from google.adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService, ensure_part
@@ -12,14 +18,19 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.ports import Clock
+from aion_core.ports import Blobs, Clock
+from aion_core.ports.schema import ARTIFACTS, KEPT
+from aion_core.stores import keys
 
 SAVES = 10
-"""How often a save takes the next number, where others save under the same name at the same time."""
+"""Version numbers that a save tries while others save under the same name."""
+
+LONGEST_NAME, MOST_METADATA = 800, 1800
+"""Bytes: an S3 object's name has 1024 with its folder, and its metadata 2 KB with their names."""
 
 
 class Place(NamedTuple):
-    """Where an artifact lies: in a session, or with its user where there is no session_id."""
+    """The place of an artifact: a session, or its user if there is no session_id."""
 
     app_name: str
     user_id: str
@@ -29,7 +40,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is kept beside a version's content."""
+    """The description that is stored beside a version's content."""
 
     created: float
     kind: str
@@ -40,15 +51,16 @@ class About:
     custom: Mapping[str, Any]
 
 
-class StoredArtifacts(BaseArtifactService):
-    """ADK's artifact service.
+class BlobArtifacts(BaseArtifactService):
+    """ADK's artifact service; all turns may share it.
 
-    What ADK leaves open: a file name that begins with `user:` is the user's in whatever session; versions count from 0
-    and no two saves get the same; an artifact that is deleted and saved again begins at 0.
+    ADK leaves open: a file name that begins with `user:` belongs to the user in every session; versions count from 0 and
+    no two saves get the same; an artifact that is deleted and saved again begins at 0. On S3, a session's artifact
+    expires one retention after its version was saved, a user's never. Every method may raise StoreUnavailable.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, blobs: Blobs, clock: Clock) -> None:
+        self._blobs, self._clock = blobs, clock
 
     # ── What ADK calls ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -62,9 +74,11 @@ class StoredArtifacts(BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Keep another version and return its number; raises InputValidationError for a part that holds nothing."""
+        """Store another version and return its number; raises InputValidationError for an empty part."""
         place = _place(app_name, user_id, filename, session_id)
-        about, content = _kept(ensure_part(artifact), custom_metadata or {}, place, session_id, self._now())
+        about, content = _stored(
+            ensure_part(artifact), custom_metadata or {}, place, session_id, self._clock.now().timestamp()
+        )
         version = max(await self._versions(place), default=-1) + 1
         for number in range(version, version + SAVES):
             if await self._put(place, number, about, content):
@@ -80,9 +94,9 @@ class StoredArtifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Return the version, or the newest; of a reference, what it refers to; None where there is none."""
+        """Return the version, or the newest, or the target of a reference; None if there is no such version."""
         place = _place(app_name, user_id, filename, session_id)
-        # One more than references may be followed: the last finds that none is left.
+        # One round more than references may be followed: ADK raises in the last.
         for depth in range(artifact_util._MAX_ARTIFACT_REFERENCE_DEPTH, -1, -1):
             part = await self._part(place, version)
             uri = part.file_data.file_uri if part is not None and part.file_data is not None else None
@@ -99,7 +113,7 @@ class StoredArtifacts(BaseArtifactService):
         raise AssertionError("ADK counts the references that are followed")
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
-        """Return the names of the user's artifacts, and of the session's where one is given."""
+        """Return the names of the user's artifacts, and of the session's if one is given."""
         names = await self._names(app_name, user_id, None)
         if session_id is not None:
             names = [*names, *await self._names(app_name, user_id, session_id)]
@@ -109,7 +123,8 @@ class StoredArtifacts(BaseArtifactService):
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
         """Delete all versions, there or not."""
-        await self._remove(_place(app_name, user_id, filename, session_id))
+        found = await self._blobs.names(_folder(_place(app_name, user_id, filename, session_id)))
+        await asyncio.gather(*map(self._blobs.delete, found))
 
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
@@ -120,7 +135,7 @@ class StoredArtifacts(BaseArtifactService):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """Return what is known of each version, the oldest first."""
+        """Return the description of each version, the oldest first."""
         place = _place(app_name, user_id, filename, session_id)
         found = [(number, await self._about(place, number)) for number in sorted(await self._versions(place))]
         return [_version(place, number, about) for number, about in found if about is not None]
@@ -134,7 +149,7 @@ class StoredArtifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """Return what is known of the version, or of the newest; None where there is none."""
+        """Return the description of the version, or of the newest; None if there is no such version."""
         place = _place(app_name, user_id, filename, session_id)
         number = version if version is not None else max(await self._versions(place), default=-1)
         about = await self._about(place, number) if number >= 0 else None
@@ -146,37 +161,55 @@ class StoredArtifacts(BaseArtifactService):
         if found is None:
             return None
         part = _part_of(*found)
-        # A rewound session keeps its later versions, and says by this one that the artifact is not there.
+        # A rewound session keeps its later versions and adds this one, which means that there is no artifact.
         return None if artifact_util._is_rewind_tombstone(part) else part
 
-    def _now(self) -> float:
-        return self._clock.now().timestamp()
+    # ── Blobs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    # ── What a store does ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    @abstractmethod
     async def _versions(self, place: Place) -> Sequence[int]:
-        """Return the numbers of the versions."""
+        folder = _folder(place)
+        found = [name.removeprefix(folder) for name in await self._blobs.names(folder)]
+        return [int(number) for number in found if number.isascii() and number.isdecimal()]
 
-    @abstractmethod
     async def _put(self, place: Place, version: int, about: About, content: bytes) -> bool:
-        """Keep the version if there is none of this number; tell whether it is kept."""
+        """Store the version if its number is free; return True if it is stored."""
+        packed = base64.b64encode(json.dumps(asdict(about)).encode()).decode()
+        if len(packed) > MOST_METADATA:
+            raise InputValidationError("An artifact's custom_metadata may hold 1 KB of JSON, with its display name.")
+        name, metadata = _folder(place) + str(version), {"about": packed, "by": str(uuid4())}
+        if await self._blobs.put_new(name, content, metadata, media_type=about.mime_type or ""):
+            return True
+        # An earlier attempt of this save, whose answer was lost, may have stored it.
+        found = await self._blobs.metadata(name)
+        return found is not None and found["by"] == metadata["by"]
 
-    @abstractmethod
     async def _get(self, place: Place, version: int) -> tuple[About, bytes] | None:
-        """Return the version."""
+        # A version never changes, so both reads are of the same.
+        about = await self._about(place, version)
+        content = await self._blobs.get(_folder(place) + str(version)) if about is not None else None
+        return (about, content) if about is not None and content is not None else None
 
-    @abstractmethod
     async def _about(self, place: Place, version: int) -> About | None:
-        """Return what is kept beside the version's content."""
+        metadata = await self._blobs.metadata(_folder(place) + str(version))
+        return About(**json.loads(base64.b64decode(metadata["about"]))) if metadata is not None else None
 
-    @abstractmethod
     async def _names(self, app_name: str, user_id: str, session_id: str | None) -> Sequence[str]:
-        """Return the file names of the session's artifacts, of the user's for None."""
+        folder = _folder_of_all(app_name, user_id, session_id)
+        names = {name.removeprefix(folder).partition("/")[0] for name in await self._blobs.names(folder)}
+        return [unquote(name, errors="surrogatepass") for name in names]
 
-    @abstractmethod
-    async def _remove(self, place: Place) -> None:
-        """Delete all versions, there or not."""
+
+def _folder(place: Place) -> str:
+    name = quote(place.filename, safe="", errors="surrogatepass").replace(".", "%2E")
+    if len(name) > LONGEST_NAME:
+        raise InputValidationError("The artifact's file name is too long.")
+    return f"{_folder_of_all(*place[:3])}{name}/"
+
+
+def _folder_of_all(app_name: str, user_id: str, session_id: str | None) -> str:
+    if session_id is None:
+        return f"{KEPT}/{ARTIFACTS}/{keys.user_state_partition(user_id, app_name).removeprefix('USER#')}/"
+    return f"{ARTIFACTS}/{keys.session_thread(user_id, app_name, session_id)}/"
 
 
 def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -> Place:
@@ -191,10 +224,10 @@ def _place(app_name: str, user_id: str, filename: str, session_id: str | None) -
     return Place(app_name, user_id, session_id, filename)
 
 
-def _kept(
+def _stored(
     part: types.Part, custom: Mapping[str, Any], place: Place, session_id: str | None, now: float
 ) -> tuple[About, bytes]:
-    """Return what is stored of the part."""
+    """Return the description and the content to store of the part; raises InputValidationError."""
     plain = part.model_dump(mode="json", by_alias=True, exclude_none=True)
     try:
         custom = json.loads(json.dumps(custom))
@@ -224,7 +257,7 @@ def _kept(
 
 
 def _part_of(about: About, content: bytes) -> types.Part:
-    """Return the part that was saved; raises StoreCorrupt where it cannot be read."""
+    """Return the part that was saved; raises StoreCorrupt if it cannot be read."""
     try:
         if about.kind == "file":
             return types.Part.model_validate(json.loads(content))

@@ -1,9 +1,9 @@
-"""LangGraph's checkpointer on DynamoDB.
+"""LangGraph's checkpointer over the table.
 
-A super-step's time line, a line a request; each first checks that the CONTEXT's fence is still the holder's:
+The writes of a super-step, a line a request; each first checks the fence of the CONTEXT:
 
-    aput_writes   fill THREAD/CHECKPOINT#…#<task>    a task has ended: all it wrote, in one request
-    aput          put THREAD/CHECKPOINT#…            the step is closed: the whole state
+    aput_writes   update THREAD/CHECKPOINT#…#<task>    a task has ended: all its writes, in one request
+    aput          put THREAD/CHECKPOINT#…              the step has ended: the whole state
 
 A task's writes must never be readable in part: LangGraph takes a task for finished as soon as one of them is.
 """
@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar, cast
@@ -31,55 +32,72 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from aion_core.aws import items, keys
-from aion_core.aws.client import Calls
-from aion_core.aws.items import Item
-from aion_core.aws.payloads import Payload, Payloads
-from aion_core.ports.schema import THREADS
-from aion_core.aws.threads import StoredCheckpoint, Threads
 from aion_core.checkpointing.serializer import StoredType, serializer
 from aion_core.checkpointing.turn import BeforePut, Fence, LogFirst, running_loop
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
+from aion_core.ports.schema import THREADS
+from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update
+from aion_core.stores import keys
+from aion_core.stores.fenced import FencedWrites
+from aion_core.stores.payloads import Payload, Payloads
+from aion_core.stores.reads import Reads
+from aion_core.stores.ttl import Ttl
 
 WRITES_A_PAGE = 100
-"""How many writes of a task one item takes: an update expression may be 4 KB long. More are more items, at once."""
+"""Writes of a task in one item: an update expression may be 4 KB long. The rest is in further items of the same request."""
+
+FIRST_PAGE, LARGEST_PAGE = 4, 256
+"""Page sizes of a query: the newest checkpoint and its writes are few items, a thread's history is many."""
+
+DELETES_AT_ONCE = 50
+"""Items that one transaction deletes: it may touch 4 MB."""
 
 T = TypeVar("T")
 Writes = list[PendingWrite]
+Items = list[Item]
 
 
-class DynamoDBSaver(BaseCheckpointSaver[int]):
-    """LangGraph's checkpointer for one turn, in one table.
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The item of a checkpoint with the items of its tasks' writes."""
+
+    place: keys.CheckpointSort
+    item: Item
+    writes: tuple[Item, ...]
+
+
+class TableSaver(BaseCheckpointSaver[int]):
+    """LangGraph's checkpointer for one turn.
 
     Every method may raise StoreUnavailable, and every write LeaseLost: another holder has the context then, and
-    nothing was written. An item that has expired is not there.
+    nothing was written. An expired item is not there.
     """
 
     def __init__(
         self,
-        dynamodb: Calls,
+        table: Table,
         blobs: Blobs,
         clock: Clock,
         *,
-        table: str,
         fence: Fence | None = None,
         before_put: BeforePut | None = None,
         retention: timedelta = timedelta(days=30),
         types: Iterable[StoredType] = (),
     ) -> None:
-        """Without a fence, nobody is kept from writing; a checkpoint is kept for `retention` after it was written.
+        """Write under the fence, if there is one; a checkpoint expires one retention after it was written.
 
         `before_put` is awaited before each write. `types` are the author's own classes that checkpoints may hold.
         """
         super().__init__(serde=serializer(types))
-        self._threads = Threads(dynamodb, clock, table=table, fence=fence, retention=retention)
+        self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
         self._payloads, self._log_first = Payloads(blobs), LogFirst(before_put)
+        self._commit = FencedWrites(table, fence).commit
         # Parallel branches end together, and to DynamoDB two transactions that check one CONTEXT are a conflict. In the
-        # order asked for: a subgraph's question is to be stored before that of the node which the subgraph is.
+        # order of the calls: the question of a subgraph is stored before that of the node which runs the subgraph.
         self._one_at_a_time = asyncio.Lock()
 
-    # ── The writes ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aput(
         self,
@@ -88,7 +106,7 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store the whole state, to be found by the config that is returned."""
+        """Store the whole state; return its config."""
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._one_at_a_time:
@@ -109,7 +127,7 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store what a task wrote, all of it or nothing; a write that is there already stays as it is."""
+        """Store the writes of a task, all or none; a write that is stored already stays as it is."""
         packed = self._pack_writes(writes)
         await self._log_first()
         async with self._one_at_a_time:
@@ -124,8 +142,11 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
         _finished(self._put_writes(config, packed, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete the thread's checkpoints, oldest first."""
-        await self._threads.delete(thread_id)
+        """Delete the thread's checkpoints, oldest first: when it is cut short, the newest state stays readable."""
+        pages = self._pages(thread_id, keys.namespace_sort(None), keys_only=True)
+        found = [Delete(keys.key_of(item)) async for page in pages for item in page]
+        for start in range(0, len(found), DELETES_AT_ONCE):
+            await self._commit(*found[start : start + DELETES_AT_ONCE])
 
     def delete_thread(self, thread_id: str) -> None:
         """See `adelete_thread`."""
@@ -134,10 +155,10 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
     # ── The reads ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that the config names, or its thread's newest; None where there is none."""
+        """Return the checkpoint that the config names, or its thread's newest; None if there is no such checkpoint."""
         thread_id, ns, checkpoint_id = _place(config)
         first = keys.checkpoint_sort(ns, checkpoint_id or "")
-        async with aclosing(self._threads.newest_first(thread_id, first)) as found:
+        async with aclosing(self._newest_first(thread_id, first)) as found:
             async for stored in found:
                 if checkpoint_id in (None, stored.place.checkpoint_id):
                     return await self._tuple(thread_id, stored)
@@ -156,9 +177,9 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield the thread's checkpoints, newest first; of every checkpoint_ns where the config names none.
+        """Yield the thread's checkpoints, newest first; of every checkpoint_ns if the config names none.
 
-        `filter` is what their metadata must hold. A config is needed: threads are not listed.
+        `filter` holds values that their metadata must have. Threads are not listed, so a config is required.
         """
         if config is None:
             raise NotImplementedError("Checkpoints are listed by thread: the config must name one.")
@@ -166,7 +187,7 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
         ns: str | None = config["configurable"].get("checkpoint_ns")
         end = get_checkpoint_id(before) if before else None
         last = keys.checkpoint_sort(ns, end) if end is not None and ns is not None else None
-        found = self._threads.newest_first(thread_id, keys.namespace_sort(ns), last)
+        found = self._newest_first(thread_id, keys.namespace_sort(ns), last)
         if ns is None:
             found = _by_age(found)
         async with aclosing(found):
@@ -197,15 +218,15 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what each channel is rebuilt from: the writes up to the checkpoint, after the newest stored value.
+        """Return each channel's newest stored value before the checkpoint, and the writes from there to the checkpoint.
 
-        Raises StoreCorrupt where some of them have expired: a shorter history would be another state.
+        Raises StoreCorrupt if some of them have expired: a shorter history would be another state.
         """
         thread_id, ns, target = _place(config)
         wanted = target
         history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
         last = keys.checkpoint_sort(ns, target) if target else None
-        async with aclosing(self._threads.newest_first(thread_id, keys.namespace_sort(ns), last)) as found:
+        async with aclosing(self._newest_first(thread_id, keys.namespace_sort(ns), last)) as found:
             async for stored in found:
                 this = stored.place.checkpoint_id
                 if wanted not in (None, this):
@@ -233,8 +254,9 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
         thread_id, ns, parent = _place(config)
         attributes = await self._attributes(thread_id, {"state": state})
         if parent:
-            attributes["parent"] = items.text(parent)
-        await self._threads.commit(self._threads.put(keys.checkpoint_key(thread_id, ns, checkpoint_id), attributes))
+            attributes["parent"] = parent
+        item = {**attributes, **self._ttl.attributes()}
+        await self._commit(Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item))
         return _config(thread_id, ns, checkpoint_id)
 
     async def _put_writes(
@@ -248,11 +270,37 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
         changes = []
         for page, slots in pages.items():
             key = keys.writes_key(thread_id, ns, checkpoint_id, task_id, page)
-            attributes = {"task_path": items.text(task_path), **await self._attributes(thread_id, slots)}
-            changes.append(self._threads.fill(key, attributes, only_once=frozenset(filter(_is_ordinary, slots))))
-        await self._threads.commit(*changes)
+            attributes = await self._attributes(thread_id, slots)
+            once = {slot: value for slot, value in attributes.items() if _is_ordinary(slot)}
+            special = {slot: value for slot, value in attributes.items() if slot not in once}
+            change = Change({"task_path": task_path, **special, **self._ttl.attributes()}, defaults=once)
+            changes.append(Update(key, change))
+        await self._commit(*changes)
 
-    async def _tuple(self, thread_id: str, stored: StoredCheckpoint) -> CheckpointTuple:
+    async def _newest_first(self, thread_id: str, first: str, last: str | None = None) -> AsyncGenerator[_Stored, None]:
+        """Yield the checkpoints whose sort key begins with `first`, up to `last`, each with its tasks' writes.
+
+        The writes sort after their checkpoint, so here they come before it; writes without a checkpoint are left out.
+        """
+        written: list[tuple[keys.CheckpointSort, Item]] = []
+        async with aclosing(self._pages(thread_id, first, last, newest_first=True)) as pages:
+            async for page in pages:
+                for item in filter(self._reads.lives, page):
+                    place = keys.checkpoint_of(item[SORT])
+                    if place.task_id:
+                        written.append((place, item))
+                    else:
+                        own = tuple(write for of, write in written if of[:2] == place[:2])
+                        written.clear()
+                        yield _Stored(place, item, own)
+
+    def _pages(
+        self, thread_id: str, first: str, last: str | None = None, **options: bool
+    ) -> AsyncGenerator[Items, None]:
+        partition, last = keys.thread_partition(thread_id), last or first + keys.LAST
+        return self._reads.pages(partition, first, last, limit=FIRST_PAGE, largest=LARGEST_PAGE, **options)
+
+    async def _tuple(self, thread_id: str, stored: _Stored) -> CheckpointTuple:
         state = (await self._payloads.of(stored.item))["state"]
         checkpoint, metadata = self.serde.loads_typed(state.serialized)
         ns, checkpoint_id, _ = stored.place
@@ -261,7 +309,7 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
             config=_config(thread_id, ns, checkpoint_id),
             checkpoint=checkpoint,
             metadata=metadata,
-            parent_config=_config(thread_id, ns, parent["S"]) if parent else None,
+            parent_config=_config(thread_id, ns, parent) if parent else None,
             pending_writes=await self._pending(stored.writes),
         )
 
@@ -269,9 +317,9 @@ class DynamoDBSaver(BaseCheckpointSaver[int]):
         """Return the writes in the order in which LangGraph applies them."""
         found: list[tuple[tuple[str, str, int], PendingWrite]] = []
         for item in writes:
-            task_id = keys.checkpoint_of(item["sk"]["S"]).task_id
+            task_id = keys.checkpoint_of(item[SORT]).task_id
             for slot, payload in (await self._payloads.of(item)).items():
-                order = writes_sort_key(item["task_path"]["S"], task_id, _index(slot))
+                order = writes_sort_key(item["task_path"], task_id, _index(slot))
                 found.append((order, (task_id, payload.channel, self.serde.loads_typed(payload.serialized))))
         return [write for _, write in sorted(found, key=itemgetter(0))]
 
@@ -313,7 +361,7 @@ def _is_ordinary(name: str) -> bool:
 
 
 def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:
-    """Put what an ancestor holds of the channels before what its descendants do."""
+    """Put the ancestor's values and writes of the channels before its descendants'."""
     values = ancestor.checkpoint["channel_values"]
     for channel, known in history.items():
         if "seed" not in known:
@@ -322,8 +370,8 @@ def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) 
                 known["seed"] = values[channel]
 
 
-async def _by_age(found: AsyncGenerator[StoredCheckpoint, None]) -> AsyncGenerator[StoredCheckpoint, None]:
-    """Yield what is found newest first, whichever checkpoint_ns it is of."""
+async def _by_age(found: AsyncGenerator[_Stored, None]) -> AsyncGenerator[_Stored, None]:
+    """Yield the checkpoints of every checkpoint_ns, newest first."""
     for stored in sorted(await _all(found), key=lambda stored: stored.place.checkpoint_id, reverse=True):
         yield stored
 
@@ -333,7 +381,7 @@ async def _all(found: AsyncIterator[T]) -> Sequence[T]:
 
 
 def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Return the work's result, done on an event loop of its own: in this thread, or beside it if a loop runs here."""
+    """Run the work on an event loop of its own, in another thread if a loop runs in this one; return its result."""
     if running_loop() is None:
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as beside:

@@ -1,0 +1,148 @@
+"""The table port over DynamoDB."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aion_core.aws.client import Calls
+from aion_core.aws.expressions import Placeholders, decoded_item, encoded_key, write_parameters
+from aion_core.ports.schema import ENDS, ITEMS
+from aion_core.ports.table import PARTITION, SORT, Check, Condition, Index, Item, Key, Page, SingleWrite, Write
+
+_RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
+
+
+class DynamoDBTable:
+    """`ports.table.Table` in one table of DynamoDB."""
+
+    def __init__(self, calls: Calls, *, name: str) -> None:
+        self._calls, self._name = calls, name
+
+    async def get(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get`."""
+        return _item(await self._calls("get_item", **self._get(key)))
+
+    def get_blocking(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get_blocking`."""
+        return _item(self._calls.blocking("get_item", **self._get(key)))
+
+    def _get(self, key: Key) -> dict[str, Any]:
+        return {"TableName": self._name, "Key": encoded_key(key), "ConsistentRead": True}
+
+    async def query(
+        self,
+        partition: str,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        after: Any = None,
+        keys_only: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.query`."""
+        placeholders, options = Placeholders(), _page_options(newest_first=newest_first, limit=limit, after=after)
+        if keys_only:
+            options["ProjectionExpression"] = placeholders.names((PARTITION, SORT, ENDS))
+        return await self._query(ITEMS, partition, first, last, placeholders, ConsistentRead=True, **options)
+
+    async def query_index(
+        self,
+        index: Index,
+        partition: str,
+        first: str | int,
+        last: str | int,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        after: Any = None,
+        only_if: Condition | None = None,
+        count_only: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.query_index`."""
+        placeholders, options = Placeholders(), _page_options(newest_first=newest_first, limit=limit, after=after)
+        options["IndexName"] = index.name
+        if only_if is not None:
+            options["FilterExpression"] = placeholders.condition(only_if)
+        if count_only:
+            options["Select"] = "COUNT"
+        return await self._query(index, partition, first, last, placeholders, **options)
+
+    async def _query(
+        self, index: Index, partition: str, first: Any, last: Any, placeholders: Placeholders, **options: Any
+    ) -> Page:
+        if first > last:
+            return Page((), 0)  # DynamoDB refuses such a range
+        name, value = placeholders.name, placeholders.value
+        # No key is empty text, and DynamoDB refuses to compare one with it.
+        span = f"<= {value(last)}" if first == "" else f"BETWEEN {value(first)} AND {value(last)}"
+        options["KeyConditionExpression"] = (
+            f"{name(index.partition)} = {value(partition)} AND {name(index.sort)} {span}"
+        )
+        return _page(await self._calls("query", TableName=self._name, **options, **placeholders.parameters()))
+
+    async def scan(
+        self,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        after: Any = None,
+        attributes: Sequence[str] = (),
+        consistent: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.scan`."""
+        placeholders, options = Placeholders(), _page_options(after=after)
+        if attributes:
+            options["ProjectionExpression"] = placeholders.names(attributes)
+        return _page(
+            await self._calls(
+                "scan",
+                TableName=self._name,
+                Segment=segment,
+                TotalSegments=segments,
+                ConsistentRead=consistent,
+                **options,
+                **placeholders.parameters(),
+            )
+        )
+
+    async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
+        """See `ports.table.Table.write`."""
+        kind, parameters = write_parameters(self._name, write)
+        if returning and kind in _RETURN_VALUES:
+            parameters["ReturnValues"] = _RETURN_VALUES[kind]
+        return _item(await self._calls(f"{kind.lower()}_item", **parameters), "Attributes")
+
+    def write_blocking(self, write: SingleWrite) -> None:
+        """See `ports.table.Table.write_blocking`."""
+        kind, parameters = write_parameters(self._name, write)
+        self._calls.blocking(f"{kind.lower()}_item", **parameters)
+
+    async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
+        """See `ports.table.Table.transact`."""
+        if len(writes) == 1 and not token and not isinstance(writes[0], Check):
+            await self.write(writes[0])  # half the price of a transaction
+            return
+        actions = [{kind: parameters} for kind, parameters in (write_parameters(self._name, each) for each in writes)]
+        # Without our token botocore makes one for each call.
+        options = {"ClientRequestToken": token} if token else {}
+        await self._calls("transact_write_items", TransactItems=actions, **options)
+
+
+def _page_options(*, newest_first: bool = False, limit: int | None = None, after: Any = None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if newest_first:
+        options["ScanIndexForward"] = False
+    if limit is not None:
+        options["Limit"] = limit
+    if after is not None:
+        options["ExclusiveStartKey"] = after
+    return options
+
+
+def _item(answer: Mapping[str, Any], field: str = "Item") -> Item | None:
+    return decoded_item(answer[field]) if field in answer else None
+
+
+def _page(answer: Mapping[str, Any]) -> Page:
+    items = [decoded_item(item) for item in answer.get("Items", ())]
+    return Page(items, answer["Count"], answer.get("LastEvaluatedKey"))

@@ -1,0 +1,184 @@
+"""DynamoDB's JSON of values, keys, conditions and changes. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aion_core.errors import StoreCorrupt
+from aion_core.ports.table import (
+    PARTITION,
+    SORT,
+    Absent,
+    AtMost,
+    Both,
+    Change,
+    Check,
+    Condition,
+    Delete,
+    Either,
+    Equals,
+    Exists,
+    Item,
+    Key,
+    MoreThan,
+    NotEmpty,
+    OneOf,
+    Put,
+    ShorterThan,
+    Update,
+    Write,
+)
+
+Attribute = dict[str, Any]
+"""A value in DynamoDB's JSON, such as `{"S": "text"}`."""
+
+# By exact type: a bool is an int too. Much faster than boto3's serializers, which also make Decimals of numbers.
+_ENCODERS: dict[type, Callable[[Any], Attribute]] = {
+    str: lambda value: {"S": value},
+    int: lambda value: {"N": str(int(value))},
+    bool: lambda value: {"BOOL": value},
+    bytes: lambda value: {"B": value},
+    list: lambda value: {"L": [encoded(member) for member in value]},
+    dict: lambda value: {"M": encoded_item(value)},
+    frozenset: lambda value: {"SS": sorted(value)},
+}
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "S": str,
+    "N": int,
+    "BOOL": bool,
+    "B": bytes,
+    "L": lambda members: [decoded(member) for member in members],
+    "M": lambda attributes: decoded_item(attributes),
+    "SS": frozenset,
+}
+
+
+def encoded(value: Any) -> Attribute:
+    """Return the value in DynamoDB's JSON; raises TypeError for a type that items do not have."""
+    encode = _ENCODERS.get(type(value)) or next(filter(None, map(_ENCODERS.get, type(value).__mro__)), None)
+    if encode is None:
+        raise TypeError(f"an attribute cannot be a {type(value).__name__}")
+    return encode(value)
+
+
+def decoded(attribute: Attribute) -> Any:
+    """Return the value of DynamoDB's JSON; raises StoreCorrupt for a type that items do not have."""
+    [(kind, value)] = attribute.items()
+    try:
+        return _DECODERS[kind](value)
+    except (KeyError, ValueError):
+        raise StoreCorrupt("An item has an attribute of a type that is not read here.") from None
+
+
+def encoded_item(item: Mapping[str, Any]) -> dict[str, Attribute]:
+    """Return the item in DynamoDB's JSON."""
+    return {name: encoded(value) for name, value in item.items()}
+
+
+def decoded_item(attributes: Mapping[str, Attribute]) -> Item:
+    """Return the item of DynamoDB's JSON."""
+    return {name: decoded(attribute) for name, attribute in attributes.items()}
+
+
+def encoded_key(key: Key) -> dict[str, Attribute]:
+    """Return the key in DynamoDB's JSON."""
+    return {PARTITION: {"S": key.partition}, SORT: {"S": key.sort}}
+
+
+class Placeholders:
+    """Placeholders of one request: AWS reserves 573 attribute names, and refuses values that no expression uses."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._values: dict[str, Attribute] = {}
+
+    def name(self, attribute: str) -> str:
+        """Return the placeholder of the attribute's name."""
+        return self._names.setdefault(attribute, f"#{len(self._names)}")
+
+    def names(self, attributes: Iterable[str]) -> str:
+        """Return a projection expression."""
+        return ", ".join(map(self.name, attributes))
+
+    def value(self, value: Any) -> str:
+        """Return the placeholder of the value."""
+        placeholder = f":{len(self._values)}"
+        self._values[placeholder] = encoded(value)
+        return placeholder
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters that say what the placeholders mean."""
+        parameters: dict[str, Any] = {}
+        if self._names:
+            parameters["ExpressionAttributeNames"] = {short: name for name, short in self._names.items()}
+        if self._values:
+            parameters["ExpressionAttributeValues"] = self._values
+        return parameters
+
+    def condition(self, condition: Condition) -> str:
+        """Return the condition's expression."""
+        match condition:
+            case Exists(name):
+                return f"attribute_exists({self.name(name)})"
+            case Absent(name):
+                return f"attribute_not_exists({self.name(name)})"
+            case Equals(name, value):
+                return f"{self.name(name)} = {self.value(value)}"
+            case AtMost(name, value):
+                return f"{self.name(name)} <= {self.value(value)}"
+            case MoreThan(name, value):
+                return f"{self.name(name)} > {self.value(value)}"
+            case OneOf(name, values):
+                return f"{self.name(name)} IN ({', '.join(map(self.value, values))})"
+            case ShorterThan(name, length):
+                short = self.name(name)
+                return f"(attribute_not_exists({short}) OR size({short}) < {self.value(length)})"
+            case NotEmpty(name):
+                # The size of an absent attribute is an error to emulators.
+                short = self.name(name)
+                return f"(attribute_exists({short}) AND size({short}) > {self.value(0)})"
+            case Both(conditions):
+                return f"({' AND '.join(map(self.condition, conditions))})"
+            case Either(conditions):
+                return f"({' OR '.join(map(self.condition, conditions))})"
+
+    def change(self, change: Change) -> str:
+        """Return the change's update expression, "" for a change of nothing."""
+        name, value = self.name, self.value
+        clauses = {
+            "SET": [
+                *(f"{name(each)} = {value(new)}" for each, new in change.values.items()),
+                *(f"{name(each)} = if_not_exists({name(each)}, {value(new)})" for each, new in change.defaults.items()),
+                *(
+                    f"{name(each)} = if_not_exists({name(each)}, {value(0)}) + {value(more)}"
+                    for each, more in change.add.items()
+                ),
+                *(
+                    f"{name(each)} = list_append(if_not_exists({name(each)}, {value([])}), {value(list(more))})"
+                    for each, more in change.append.items()
+                ),
+            ],
+            "REMOVE": [*(f"{name(each)}[0]" for each in change.drop_first), *map(name, change.remove)],
+            "ADD": [f"{name(each)} {value(members)}" for each, members in change.add_members.items()],
+            "DELETE": [f"{name(each)} {value(members)}" for each, members in change.remove_members.items()],
+        }
+        return " ".join(f"{keyword} {', '.join(parts)}" for keyword, parts in clauses.items() if parts)
+
+
+def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
+    """Return the write's name in a transaction, such as `Put`, and its parameters there and in a request of its own."""
+    placeholders = Placeholders()
+    parameters: dict[str, Any] = {"TableName": table}
+    match write:
+        case Put(key, item):
+            kind, parameters["Item"] = "Put", encoded_key(key) | encoded_item(item)
+        case Update(key, change):
+            kind, parameters["Key"] = "Update", encoded_key(key)
+            if expression := placeholders.change(change):
+                parameters["UpdateExpression"] = expression
+        case Delete(key):
+            kind, parameters["Key"] = "Delete", encoded_key(key)
+        case Check(key):
+            kind, parameters["Key"] = "ConditionCheck", encoded_key(key)
+    if write.only_if is not None:
+        parameters["ConditionExpression"] = placeholders.condition(write.only_if)
+    return kind, parameters | placeholders.parameters()

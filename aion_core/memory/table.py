@@ -1,0 +1,390 @@
+"""The table port in memory: a dict that refuses, conflicts and forgets tokens as DynamoDB documents it.
+
+A `Faults` lets it lag, throttle, lose answers and show transactions half made.
+"""
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from zlib import crc32
+
+from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.ports import Clock
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS
+from aion_core.ports.table import (
+    CONFLICT,
+    FINE,
+    PARTITION,
+    SORT,
+    Condition,
+    Delete,
+    Index,
+    Item,
+    Key,
+    Page,
+    SingleWrite,
+    TokenReused,
+    Update,
+    Write,
+)
+from aion_core.ports.table_semantics import (
+    TOKEN_LIFE,
+    canceled,
+    check_filter,
+    check_key,
+    check_query,
+    check_transaction,
+    check_transaction_size,
+    check_write,
+    fingerprint,
+    first_page,
+    holds,
+    index_entry,
+    outcome,
+    plain,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a table."""
+
+    operation: str
+    """The method's name, without `_blocking`."""
+    keys: tuple[Key, ...] = ()
+    """The items that it gets or writes."""
+    partition: str = ""
+    """The partition that it queries."""
+    index: str = ""
+    """The name of the index that it queries."""
+
+
+class Faults:
+    """The faults of a table; these are none.
+
+    A subclass decides what goes wrong. It owns randomness and time: the table draws nothing and never waits by itself.
+    """
+
+    index_lag = timedelta(0)
+    """How long an index may show earlier versions of an entry."""
+    page_items: int | None = None
+    """The most items of a page."""
+
+    def before(self, call: Call) -> None:
+        """Raise StoreUnavailable for a call that is throttled: nothing is done."""
+
+    def after(self, call: Call) -> None:
+        """Raise StoreUnavailable to lose the answer of a call that has been made."""
+
+    def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
+        """Return a cancellation reason for each write, such as CONFLICT or `table_semantics.THROTTLED`; () for none."""
+        return ()
+
+    def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
+        """Return the versions of an item's entry that a query sees: the current one is last; None is no entry.
+
+        Called where the entry has changed within `index_lag`. An entry may be seen both old and new.
+        """
+        return versions[-1:]
+
+    async def partway(self, writes: Sequence[Write]) -> None:
+        """Wait while these writes of a transaction, the rest of it, are not made yet; called after each other write.
+
+        Meanwhile queries see the part that is made, `get` sees none of it, and other writes of its items conflict.
+        """
+
+    def read(self, item: Item) -> Item:
+        """Return the item as a read shows it."""
+        return item
+
+
+class MemoryTable:
+    """`ports.table.Table` in this process."""
+
+    def __init__(
+        self, clock: Clock, *, indexes: Iterable[Index] = (DUE, BY_AGENT, BY_CONTEXT), faults: Faults | None = None
+    ) -> None:
+        self._clock, self.faults = clock, faults or Faults()
+        self._indexes = {index.name: index for index in indexes}
+        self._lock = threading.RLock()
+        self._items: dict[Key, Item] = {}
+        self._sorts: dict[str, list[str]] = defaultdict(list)
+        self._places: dict[tuple[str, str], list[tuple[Any, Key]]] = defaultdict(list)
+        """For each partition of each index, the sort keys and the items, in order."""
+        self._versions: dict[str, dict[Key, list[tuple[datetime, Item | None]]]] = defaultdict(dict)
+        """For each index, the versions of the entries that have changed lately, and when they did."""
+        self._tokens: dict[str, tuple[str, datetime]] = {}
+        self._tokens_in_flight: set[str] = set()
+        self._in_flight: dict[Key, Item | None] = {}
+        """The items of transactions that are being made, as they were before."""
+
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get`."""
+        return self.get_blocking(key)
+
+    def get_blocking(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get_blocking`."""
+        with self._call(Call("get", (key,))):
+            check_key(key)
+            item = self._in_flight[key] if key in self._in_flight else self._items.get(key)
+            return None if item is None else self._shown(item)
+
+    async def query(
+        self,
+        partition: str,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        after: Any = None,
+        keys_only: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.query`."""
+        with self._call(Call("query", partition=partition)):
+            check_query(partition, limit)
+            sorts = self._sorts.get(partition, [])
+            keys = [Key(partition, sort) for sort in sorts[bisect_left(sorts, first) : bisect_right(sorts, last)]]
+            found, following = self._page(keys, self._items.__getitem__, after, limit, newest_first)
+            items = [self._shown(self._items[key], (PARTITION, SORT, ENDS) if keys_only else ()) for key in found]
+            return Page(items, len(items), following)
+
+    async def query_index(
+        self,
+        index: Index,
+        partition: str,
+        first: str | int,
+        last: str | int,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        after: Any = None,
+        only_if: Condition | None = None,
+        count_only: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.query_index`."""
+        with self._call(Call("query_index", partition=partition, index=index.name)):
+            check_query(partition, limit)
+            check_filter(index, only_if)
+            if index != self._indexes.get(index.name):
+                raise StoreError(f"ValidationException: the table has no index {index.name}")
+            entries = self._entries(index, partition, first, last)
+            found, following = self._page(sorted(entries), entries.__getitem__, after, limit, newest_first)
+            items = [self._shown(entries[place]) for place in found if holds(only_if, entries[place])]
+            return Page(() if count_only else items, len(items), following)
+
+    async def scan(
+        self,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        after: Any = None,
+        attributes: Sequence[str] = (),
+        consistent: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.scan`."""
+        with self._call(Call("scan")):
+            if not 0 <= segment < segments:
+                raise StoreError(f"ValidationException: there is no segment {segment} of {segments}")
+            keys = sorted(key for key in self._items if crc32(key.partition.encode()) % segments == segment)
+            found, following = self._page(keys, self._items.__getitem__, after)
+            items = [self._shown(self._items[key], attributes) for key in found]
+            return Page(items, len(items), following)
+
+    def _page(
+        self,
+        places: Sequence[Any],
+        item: Callable[[Any], Item],
+        after: Any,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> tuple[list[Any], Any]:
+        """Return the places of a page in their order, and the one after which the next page begins."""
+        if after is not None:
+            places = places[: bisect_left(places, after)] if newest_first else places[bisect_right(places, after) :]
+        ordered = places[::-1] if newest_first else places
+        limits = [each for each in (limit, self.faults.page_items) if each is not None]
+        page, more = first_page(map(item, ordered), min(limits, default=None))
+        return list(ordered[: len(page)]), ordered[len(page) - 1] if more else None
+
+    def _shown(self, item: Item, attributes: Sequence[str] = ()) -> Item:
+        """Return a copy of the item, or of these attributes, as a reader sees it."""
+        shown = self.faults.read(plain(item))
+        return {name: shown[name] for name in attributes if name in shown} if attributes else shown
+
+    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
+        """See `ports.table.Table.write`."""
+        item = self._write(write)
+        return item if returning else None
+
+    def write_blocking(self, write: SingleWrite) -> None:
+        """See `ports.table.Table.write_blocking`."""
+        self._write(write)
+
+    def _write(self, write: SingleWrite) -> Item | None:
+        with self._call(Call("write", (write.key,))):
+            check_write(write)
+            before = self._items.get(write.key)
+            [after] = self._decided((write,))
+            self._store(write.key, after)
+            returned = after if isinstance(write, Update) else before if isinstance(write, Delete) else None
+            return None if returned is None else self._shown(returned)
+
+    async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
+        """See `ports.table.Table.transact`."""
+        call = Call("transact", tuple(write.key for write in writes))
+        self.faults.before(call)
+        with self._lock:
+            check_transaction(writes, token)
+            known = self._known(token)
+            if known is None:
+                decided = self._decided(writes)
+                check_transaction_size(filter(None, (*decided, *(self._items.get(key) for key in call.keys))))
+                self._in_flight |= {key: self._items.get(key) for key in call.keys}
+                self._tokens_in_flight.add(token)
+            elif known != fingerprint(writes):
+                raise TokenReused("IdempotentParameterMismatchException")
+        if known is None:
+            # What has been decided is made, even if the caller is cancelled meanwhile.
+            made = 0
+            try:
+                for made, (key, after) in enumerate(zip(call.keys, decided, strict=True), start=1):
+                    with self._lock:
+                        self._store(key, after)
+                    if made < len(writes):
+                        await self.faults.partway(writes[made:])
+            finally:
+                self._finish(call.keys, decided, made, token, writes)
+        self.faults.after(call)
+
+    def _finish(
+        self, keys: Sequence[Key], decided: Sequence[Item | None], made: int, token: str, writes: Sequence[Write]
+    ) -> None:
+        with self._lock:
+            for key, after in zip(keys[made:], decided[made:], strict=True):
+                self._store(key, after)
+            for key in keys:
+                del self._in_flight[key]
+            self._tokens_in_flight.discard(token)
+            if token:
+                self._tokens[token] = fingerprint(writes), self._clock.now()
+
+    def _known(self, token: str) -> str | None:
+        """Return the fingerprint of the writes that were made with this token, None if none were made lately."""
+        if not token:
+            return None
+        if token in self._tokens_in_flight:
+            raise StoreUnavailable("TransactionInProgressException")
+        now = self._clock.now()
+        self._tokens = {each: known for each, known in self._tokens.items() if now - known[1] < TOKEN_LIFE}
+        return self._tokens[token][0] if token in self._tokens else None
+
+    def _decided(self, writes: Sequence[Write]) -> list[Item | None]:
+        """Return the items as the writes leave them; raises the error if one is refused."""
+        outcomes = [outcome(write, self._items.get(write.key), self._indexes.values()) for write in writes]
+        faults = self.faults.reasons(writes) or [FINE] * len(writes)
+        reasons = [
+            CONFLICT if write.key in self._in_flight else fault if fault != FINE else each.reason
+            for write, fault, each in zip(writes, faults, outcomes, strict=True)
+        ]
+        if any(reason != FINE for reason in reasons):
+            raise canceled(reasons) from next((each.error for each in outcomes if each.error), None)
+        return [each.after for each in outcomes]
+
+    def _store(self, key: Key, after: Item | None) -> None:
+        before = self._items.pop(key, None)
+        if after is not None:
+            self._items[key] = after
+        sorts = self._sorts[key.partition]
+        if before is None and after is not None:
+            insort(sorts, key.sort)
+        elif before is not None and after is None:
+            del sorts[bisect_left(sorts, key.sort)]
+        for index in self._indexes.values():
+            self._store_entry(index, key, index_entry(index, before), index_entry(index, after))
+
+    # ── Indexes ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _store_entry(self, index: Index, key: Key, before: Item | None, after: Item | None) -> None:
+        if before == after:
+            return
+        if before is not None:
+            places = self._places[index.name, before[index.partition]]
+            del places[bisect_left(places, (before[index.sort], key))]
+        if after is not None:
+            insort(self._places[index.name, after[index.partition]], (after[index.sort], key))
+        if self.faults.index_lag:
+            now = self._clock.now()
+            versions = self._versions[index.name].setdefault(key, [(now, before)])
+            versions.append((now, after))
+
+    def _entries(self, index: Index, partition: str, first: Any, last: Any) -> dict[tuple[Any, Key], Item]:
+        """Return the entries that a query sees, by their places."""
+        places = self._places.get((index.name, partition), [])
+        begin = bisect_left(places, first, key=lambda place: place[0])
+        end = bisect_right(places, last, key=lambda place: place[0])
+        lagging = self._lagging(index)
+        entries = {
+            place: index_entry(index, self._items[place[1]]) or {}
+            for place in places[begin:end]
+            if place[1] not in lagging
+        }
+        for key, versions in lagging.items():
+            for entry in self.faults.visible(index, versions):
+                if entry and entry[index.partition] == partition and first <= entry[index.sort] <= last:
+                    entries[entry[index.sort], key] = entry
+        return entries
+
+    def _lagging(self, index: Index) -> Mapping[Key, Sequence[Item | None]]:
+        """Return the versions of the entries that have changed within the lag; the first is the one before it."""
+        recent = self._versions[index.name]
+        if not self.faults.index_lag:
+            recent.clear()
+            return {}
+        since = self._clock.now() - self.faults.index_lag
+        for key, versions in list(recent.items()):
+            while len(versions) > 1 and versions[1][0] <= since:
+                del versions[0]
+            if len(versions) == 1:
+                del recent[key]
+        return {key: [entry for _, entry in versions] for key, versions in recent.items()}
+
+    # ── For tests ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def items(self) -> list[Item]:
+        """Return all items, as they are: no fault applies."""
+        with self._lock:
+            return [plain(self._items[key]) for key in sorted(self._items)]
+
+    def expired(self, now: datetime) -> list[Key]:
+        """Return the keys of the items whose TTL has passed."""
+        with self._lock:
+            return sorted(
+                key
+                for key, item in self._items.items()
+                if type(item.get(ENDS)) is int and item[ENDS] < now.timestamp() and key not in self._in_flight
+            )
+
+    def delete_expired(self, now: datetime, keys: Iterable[Key] | None = None) -> list[Key]:
+        """Delete the expired items, or those of these keys that have expired, as TTL does late; return their keys."""
+        with self._lock:
+            expired = [key for key in self.expired(now) if keys is None or key in set(keys)]
+            for key in expired:
+                self._store(key, None)
+            return expired
+
+    @contextmanager
+    def _call(self, call: Call) -> Iterator[None]:
+        self.faults.before(call)
+        with self._lock:
+            yield
+        self.faults.after(call)

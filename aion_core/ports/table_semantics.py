@@ -1,0 +1,416 @@
+"""The meaning of conditions, changes and limits of a table, as DynamoDB documents them. Pure.
+
+Shared by the tables that are not DynamoDB: memory and SQLite.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple, cast
+
+from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.ports.table import (
+    CONDITION_FAILED,
+    FINE,
+    PARTITION,
+    SORT,
+    Absent,
+    AtMost,
+    Both,
+    Change,
+    Check,
+    Condition,
+    Delete,
+    Either,
+    Equals,
+    Exists,
+    Index,
+    Item,
+    Key,
+    MoreThan,
+    NotEmpty,
+    OneOf,
+    Put,
+    ShorterThan,
+    Update,
+    Write,
+    WriteRefused,
+)
+
+MAX_ITEM_BYTES = 400 * 1024
+MAX_PAGE_BYTES = 1024 * 1024
+MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
+MAX_WRITES = 100
+MAX_PARTITION_BYTES, MAX_SORT_BYTES = 2048, 1024
+MAX_TOKEN_CHARACTERS = 36
+MAX_DIGITS = 38
+MAX_DEPTH = 32
+MAX_ONE_OF = 100
+TOKEN_LIFE = timedelta(minutes=10)
+"""A token is forgotten this long after its transaction."""
+
+THROTTLED, CAPACITY_EXCEEDED, INVALID = "ThrottlingError", "ProvisionedThroughputExceeded", "ValidationError"
+"""Further cancellation reasons."""
+
+
+def canceled(reasons: Sequence[str]) -> Exception:
+    """Return the error of a write or transaction with these cancellation reasons."""
+    listed = f"TransactionCanceledException: {', '.join(reasons)}"
+    if THROTTLED in reasons or CAPACITY_EXCEEDED in reasons:
+        return StoreUnavailable(listed)
+    if INVALID in reasons:
+        return StoreError(listed)
+    return WriteRefused(tuple(reasons))
+
+
+# ── Values ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Return a deep copy of an attribute's value; raises StoreError or TypeError if a table cannot store it."""
+    if depth > MAX_DEPTH:
+        raise _invalid("a value is nested too deeply")
+    # By exact type: an enum's member is not read as it was written, and a bool is an int too.
+    kind = type(value)
+    if kind is int:
+        if len(str(abs(value)).rstrip("0")) > MAX_DIGITS:
+            raise _invalid(f"a number has more than {MAX_DIGITS} digits")
+    elif kind is str:
+        _utf8(value)
+    elif kind is list:
+        return [plain(member, depth + 1) for member in value]
+    elif kind is dict:
+        return {_name(name): plain(member, depth + 1) for name, member in value.items()}
+    elif kind is frozenset:
+        if not value or not all(type(member) is str for member in value):
+            raise _invalid("a set has at least one member, and texts only")
+        for member in value:
+            _utf8(member)
+    elif kind not in (bool, bytes):
+        raise TypeError(f"an attribute cannot be a {kind.__name__}")
+    return value
+
+
+def value_size(value: Any) -> int:
+    """Return the size of a value in bytes, by DynamoDB's rules."""
+    if isinstance(value, bool):
+        return 1
+    if isinstance(value, int):
+        digits = len(str(abs(value)).rstrip("0"))
+        return (digits + 1) // 2 + 1 + (value < 0)
+    if isinstance(value, str):
+        return len(_utf8(value))
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, list):
+        return 3 + sum(1 + value_size(member) for member in value)
+    if isinstance(value, dict):
+        return 3 + sum(1 + len(_utf8(name)) + value_size(member) for name, member in value.items())
+    return sum(len(_utf8(member)) for member in value)
+
+
+def item_size(item: Mapping[str, Any]) -> int:
+    """Return the size of an item in bytes, its attributes' names included."""
+    return sum(len(_utf8(name)) + value_size(value) for name, value in item.items())
+
+
+def _same(one: Any, other: Any) -> bool:
+    # True == 1 in Python; a number never equals a BOOL in DynamoDB.
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise _invalid("a text has no UTF-8") from error
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise _invalid("the name of an attribute is a text that is not empty")
+    return name
+
+
+def _invalid(sentence: str) -> StoreError:
+    return StoreError(f"ValidationException: {sentence}")
+
+
+# ── Conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def holds(condition: Condition | None, item: Mapping[str, Any] | None) -> bool:
+    """True if the condition holds for the item; None is an absent item."""
+    there = item or {}
+    match condition:
+        case None:
+            return True
+        case Exists(name):
+            return name in there
+        case Absent(name):
+            return name not in there
+        case Equals(name, value):
+            return name in there and _same(there[name], value)
+        case AtMost(name, value):
+            number = _number(there.get(name))
+            return number is not None and number <= value
+        case MoreThan(name, value):
+            number = _number(there.get(name))
+            return number is not None and number > value
+        case OneOf(name, values):
+            return name in there and any(_same(there[name], value) for value in values)
+        case ShorterThan(name, length):
+            return name not in there or ((size := _length(there[name])) is not None and size < length)
+        case NotEmpty(name):
+            return name in there and bool(_length(there[name]))
+        case Both(conditions):
+            return all(holds(each, item) for each in conditions)
+        case Either(conditions):
+            return any(holds(each, item) for each in conditions)
+
+
+def _length(value: Any) -> int | None:
+    return None if isinstance(value, int) else len(value)
+
+
+def check_condition(condition: Condition | None) -> None:
+    """Raise StoreError if DynamoDB refuses the condition, whatever the item."""
+    match condition:
+        case Both(conditions) | Either(conditions):
+            if not conditions:
+                raise _invalid("a condition is empty")
+            for each in conditions:
+                check_condition(each)
+        case OneOf(_, values) if not 0 < len(values) <= MAX_ONE_OF:
+            raise _invalid(f"OneOf has {len(values)} values")
+        case AtMost(_, value) | MoreThan(_, value) | ShorterThan(_, value) if _number(value) is None:
+            raise _invalid("a condition compares with a whole number")
+        case Equals(_, value):
+            plain(value)
+
+
+# ── Changes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
+    """Return the item as the change leaves it, whether its condition holds or not; None is an absent item.
+
+    Raises StoreError if an attribute has another type than the change needs.
+    """
+    before = dict(item) if item is not None else {PARTITION: key.partition, SORT: key.sort}
+    after = dict(before)
+    for name, value in change.values.items():
+        after[name] = plain(value)
+    for name, value in change.defaults.items():
+        after.setdefault(name, plain(value))
+    for name, summand in change.add.items():
+        number = _number(before.get(name, 0))
+        if number is None:
+            raise _invalid(f"{name} is not a number")
+        after[name] = plain(number + summand)
+    for name, more in change.append.items():
+        after[name] = [*_of_type(list, before, name, []), *plain(list(more))]
+    for name in change.drop_first:
+        # DynamoDB: "The document path provided in the update expression is invalid for update".
+        if name not in before:
+            raise _invalid(f"there is no list {name}")
+        after[name] = _of_type(list, before, name, [])[1:]
+    for name, members in change.add_members.items():
+        if members:
+            after[name] = _of_type(frozenset, before, name, frozenset()) | plain(members)
+    for name, members in change.remove_members.items():
+        if left := _of_type(frozenset, before, name, frozenset()) - members:
+            after[name] = left
+        else:
+            after.pop(name, None)
+    for name in change.remove:
+        after.pop(name, None)
+    return after
+
+
+def _of_type(kind: type, item: Mapping[str, Any], name: str, default: Any) -> Any:
+    value = item.get(name, default)
+    if not isinstance(value, kind):
+        raise _invalid(f"{name} is not a {kind.__name__}")
+    return value
+
+
+def _check_change(change: Change) -> None:
+    names = [
+        *change.values, *change.defaults, *change.add, *change.append, *change.drop_first, *change.remove,
+        *change.add_members, *change.remove_members,
+    ]  # fmt: skip
+    if len(set(names)) < len(names):
+        raise _invalid("an update changes an attribute twice")
+    if PARTITION in names or SORT in names:
+        raise _invalid("an update changes the key")
+    for value in (*change.values.values(), *change.defaults.values(), *change.add.values()):
+        plain(value)
+    if any(_number(summand) is None for summand in change.add.values()):
+        raise _invalid("only a number can be added")
+    for members in filter(None, (*change.add_members.values(), *change.remove_members.values())):
+        plain(members)
+
+
+# ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Outcome(NamedTuple):
+    """The outcome of a write for its item, before anything is stored."""
+
+    reason: str
+    """FINE, or the cancellation reason."""
+    after: Item | None
+    """The item as the write leaves it; None if it is absent then."""
+    error: StoreError | None = None
+    """The reason in words if it is INVALID."""
+
+
+def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> Outcome:
+    """Return the outcome of the write for the item with its key; None is an absent item."""
+    if not holds(write.only_if, item):
+        return Outcome(CONDITION_FAILED, item)
+    try:
+        match write:
+            case Put(key, attributes):
+                after = {PARTITION: key.partition, SORT: key.sort, **plain(dict(attributes))}
+            case Update(key, change):
+                after = applied(change, key, item)
+            case Delete():
+                return Outcome(FINE, None)
+            case Check():
+                return Outcome(FINE, item)
+        if item_size(after) > MAX_ITEM_BYTES:
+            raise _invalid(f"an item has more than {MAX_ITEM_BYTES} bytes")
+        _check_index_keys(after, indexes)
+    except StoreError as error:
+        return Outcome(INVALID, item, error)
+    return Outcome(FINE, after)
+
+
+def check_write(write: Write) -> None:
+    """Raise StoreError if DynamoDB refuses the write, whatever its item."""
+    check_key(write.key)
+    check_condition(write.only_if)
+    if isinstance(write, Update):
+        _check_change(write.change)
+    elif isinstance(write, Put) and (PARTITION in write.item or SORT in write.item):
+        raise _invalid("the attributes of a put include the key")
+
+
+def check_transaction(writes: Sequence[Write], token: str) -> None:
+    """Raise StoreError if DynamoDB refuses the transaction, whatever its items."""
+    if not 0 < len(writes) <= MAX_WRITES:
+        raise _invalid(f"a transaction has {len(writes)} writes")
+    if len(token) > MAX_TOKEN_CHARACTERS:
+        raise _invalid("the token is too long")
+    if len({write.key for write in writes}) < len(writes):
+        raise _invalid("a transaction writes an item twice")
+    for write in writes:
+        check_write(write)
+        if isinstance(write, Update) and write.change == Change(only_if=write.only_if):
+            raise _invalid("an update of a transaction changes nothing")
+
+
+def check_transaction_size(items: Iterable[Item]) -> None:
+    """Raise StoreError if the items of a transaction are larger together than DynamoDB allows."""
+    if sum(item_size(item) for item in items) > MAX_TRANSACTION_BYTES:
+        raise _invalid(f"the items of a transaction have more than {MAX_TRANSACTION_BYTES} bytes")
+
+
+def check_key(key: Key) -> None:
+    """Raise StoreError if no item can have this key."""
+    _check_key_part(key.partition, MAX_PARTITION_BYTES)
+    _check_key_part(key.sort, MAX_SORT_BYTES)
+
+
+def _check_key_part(value: Any, most: int) -> None:
+    if not isinstance(value, str) or not 0 < len(_utf8(value)) <= most:
+        raise _invalid(f"a part of a key is a text of 1 to {most} bytes")
+
+
+def _check_index_keys(item: Item, indexes: Iterable[Index]) -> None:
+    for index in indexes:
+        if index.partition in item:
+            _check_key_part(item[index.partition], MAX_PARTITION_BYTES)
+        if index.sort in item:
+            if index.sort_type == "S":
+                _check_key_part(item[index.sort], MAX_SORT_BYTES)
+            elif _number(item[index.sort]) is None:
+                raise _invalid(f"{index.sort} is not a number")
+
+
+def fingerprint(writes: Sequence[Write]) -> str:
+    """Return the same text for the same writes, and another for others; for the check of a token."""
+    return hashlib.sha256(_text(writes).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _text(value: Any) -> str:
+    if is_dataclass(value):
+        parts: Iterator[str] = (f"{each.name}={_text(getattr(value, each.name))}" for each in fields(value))
+        return f"{type(value).__name__}({','.join(parts)})"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(sorted(f'{name!r}:{_text(member)}' for name, member in value.items()))}}}"
+    if isinstance(value, frozenset):
+        return f"<{','.join(sorted(map(repr, value)))}>"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_text, value))}]"
+    return repr(value) if value is None else repr(plain(value))
+
+
+# ── Indexes and pages ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def index_entry(index: Index, item: Mapping[str, Any] | None) -> Item | None:
+    """Return the item's entry of the index; None if the index does not hold the item."""
+    if item is None or index.partition not in item or index.sort not in item:
+        return None
+    names = (PARTITION, SORT, index.partition, index.sort, *index.copied)
+    return {name: item[name] for name in names if name in item}
+
+
+def check_filter(index: Index, condition: Condition | None) -> None:
+    """Raise StoreError if DynamoDB refuses the filter: it may not name the keys of the index."""
+    check_condition(condition)
+    if {index.partition, index.sort} & set(_names(condition)):
+        raise _invalid("a filter names a key of the index")
+
+
+def _names(condition: Condition | None) -> Iterator[str]:
+    match condition:
+        case None:
+            return
+        case Both(conditions) | Either(conditions):
+            for each in conditions:
+                yield from _names(each)
+        case _:
+            yield cast("Exists", condition).name
+
+
+def check_query(partition: str, limit: int | None) -> None:
+    """Raise StoreError if DynamoDB refuses a query of this partition with this limit."""
+    _check_key_part(partition, MAX_PARTITION_BYTES)
+    if limit is not None and limit < 1:
+        raise _invalid("a page has a limit of at least 1")
+
+
+def first_page(items: Iterable[Item], limit: int | None = None) -> tuple[list[Item], bool]:
+    """Return the items of the first page, and whether a further page is to be asked for.
+
+    As DynamoDB does, it ends the page at the limit without looking whether an item follows.
+    """
+    page: list[Item] = []
+    size = 0
+    for item in items:
+        size += item_size(item)
+        if page and size > MAX_PAGE_BYTES:
+            return page, True
+        page.append(item)
+        if len(page) == limit:
+            return page, True
+    return page, False

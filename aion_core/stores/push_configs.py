@@ -1,0 +1,308 @@
+"""Push configs and the state of their deliveries, encrypted, in one table."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from uuid_utils.compat import uuid7
+
+from aion_core.errors import ConfigurationError, StoreError, StoreUnavailable, TaskNotFound
+from aion_core.ports import (
+    Cipher,
+    Claim,
+    Clock,
+    Delivery,
+    Head,
+    OverduePush,
+    PushConfig,
+    PushEvents,
+    PushVersion,
+    TaskKey,
+)
+from aion_core.ports.table import Change, Delete, Exists, Item, Put, Table, Update, WriteRefused
+from aion_core.push import schedule
+from aion_core.stores import items, keys
+from aion_core.stores.reads import Reads
+from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter
+from aion_core.stores.timers import PUSHES, TimerIndex, times_of
+from aion_core.tasks import deliveries, heads, pushed, timers
+from aion_core.tasks.contexts import moment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The write that stores a config, and its delivery once the write is made."""
+
+    write: Put | Update
+    delivery: Delivery
+
+
+class PushItems:
+    """Push configs as items, which a message's transaction can store too."""
+
+    def __init__(
+        self, table: Table, cipher: Cipher | None, clock: Clock, *, lease_seconds: float, retention: timedelta
+    ) -> None:
+        """Without a `cipher` no config can be stored or read."""
+        self._reads, self._cipher, self._clock = Reads(table, clock), cipher, clock
+        self._lease, self._retention = lease_seconds, retention
+
+    async def known(self, task: TaskKey) -> list[Delivery]:
+        """Return the deliveries of the task's configs, sorted by id."""
+        return [delivery_of(task, item) for item in await self.rows(task)]
+
+    async def rows(self, task: TaskKey) -> list[Item]:
+        """Return the items of the task's configs."""
+        return await self._reads.query(keys.task_partition(task), keys.push_sort(""), keys.push_sort(keys.LAST))
+
+    async def register(
+        self, task: TaskKey, config: PushConfig, known: Sequence[Delivery], *, after: int, due: bool = True
+    ) -> Registered:
+        """Return the write that stores the config beside those that are known; raises TooManyPushConfigs.
+
+        The config receives the events after `after`. With `due` its timer is set.
+        """
+        pushed.check_room([delivery.config_id for delivery in known], config)
+        before = deliveries.find(known, config.id)
+        times = times_of(self._clock, self._lease, self._retention)
+        due_at = moment(times.lease_until) if due else None
+        delivery = revised(deliveries.registered(task, config.id, before, after=after, due_at=due_at))
+        sealed = await self._seal(task, config)
+        key = keys.push_key(task, config.id)
+        if before is not None:
+            return Registered(Update(key, self.change(before, delivery, sealed=sealed)), delivery)
+        attributes = deliveries.attributes_of(delivery, keys.push_due_shard(task))
+        return Registered(Put(key, {**attributes, "sealed": sealed, **times.ttl}), delivery)
+
+    def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
+        """Return the change of a config's item from one state of its delivery to another."""
+        # A subscriber is stored as long as its task, and until it has received the events.
+        expires = times_of(self._clock, self._lease, self._retention).expires
+        return deliveries.change(before, after, keys.push_due_shard(after.task), expires=expires, **more)
+
+    async def open(self, task: TaskKey, item: Item) -> PushConfig:
+        """Return the config that the item holds; raises StoreCorrupt."""
+        config_id = keys.push_config_of(item["sk"])
+        opened = await self._with_cipher().open(item["sealed"], about=_about(task, config_id))
+        with items.readable("A push config"):
+            fields = json.loads(opened)
+            return PushConfig(
+                config_id,
+                fields["url"],
+                token=fields["token"],
+                scheme=fields["scheme"],
+                credentials=fields["credentials"],
+                secrets=tuple(fields["secrets"]),
+                older_until=datetime.fromisoformat(fields["older_until"]) if fields.get("older_until") else None,
+                version=PushVersion(fields["version"]),
+                events=PushEvents(fields["events"]),
+            )
+
+    async def _seal(self, task: TaskKey, config: PushConfig) -> bytes:
+        # The URL too: its query may hold a secret.
+        fields = {
+            "url": config.url,
+            "token": config.token,
+            "scheme": config.scheme,
+            "credentials": config.credentials,
+            "secrets": config.secrets,
+            "older_until": config.older_until.isoformat() if config.older_until else None,
+            "version": config.version,
+            "events": config.events,
+        }
+        return await self._with_cipher().seal(json.dumps(fields).encode(), about=_about(task, config.id))
+
+    def _with_cipher(self) -> Cipher:
+        if self._cipher is None:
+            raise ConfigurationError("Push configs are encrypted, and AION_KMS_KEY, the key for it, is missing.")
+        return self._cipher
+
+
+class TablePushConfigs:
+    """`ports.PushConfigs` in one table."""
+
+    def __init__(
+        self,
+        table: Table,
+        cipher: Cipher | None,
+        clock: Clock,
+        *,
+        lease_seconds: float = 30.0,
+        retention: timedelta = timedelta(days=30),
+    ) -> None:
+        """The options are the task store's; without a `cipher` no config can be stored or read."""
+        self._table, self._clock, self._reads = table, clock, Reads(table, clock)
+        self._items = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
+        self._timers = TimerIndex(table, clock, PUSHES, lease_seconds=lease_seconds)
+
+    # ── For clients ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def put(self, task: TaskKey, config: PushConfig) -> Delivery:
+        """See `ports.PushConfigs.put`."""
+        mine: set[str] = set()
+
+        async def plan(_attempt: int) -> Plan[Delivery]:
+            item, known = await self._reads.get(keys.head_key(task)), await self._items.known(task)
+            if item is None:
+                raise TaskNotFound(task.task_id)
+            stored = deliveries.find(known, config.id)
+            if stored is not None and stored.revision in mine:
+                return Plan(stored)  # an earlier attempt, whose answer was lost
+            head = heads.head_of(task, item)
+            registered = await self._items.register(task, config, known, after=head.generation)
+            mine.add(registered.delivery.revision)
+            subscribed = heads.subscribed(head, pushed.listening(head, config))
+            return Plan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
+
+        return await commit(
+            self._table, plan, busy="The task's push configs change faster than one can be added to them."
+        )
+
+    async def get(self, task: TaskKey, config_id: str) -> PushConfig | None:
+        """See `ports.PushConfigs.get`."""
+        item = await self._reads.get(keys.push_key(task, config_id))
+        return await self._items.open(task, item) if item is not None else None
+
+    async def all(self, task: TaskKey) -> Sequence[PushConfig]:
+        """See `ports.PushConfigs.all`."""
+        return [await self._items.open(task, item) for item in await self._items.rows(task)]
+
+    async def delete(self, task: TaskKey, config_id: str) -> None:
+        """See `ports.PushConfigs.delete`."""
+        await self._table.write(Delete(keys.push_key(task, config_id)))
+
+    # ── For deliveries ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def deliveries(self, task: TaskKey) -> Sequence[Delivery]:
+        """See `ports.PushConfigs.deliveries`."""
+        return await self._items.known(task)
+
+    async def claim(self, delivery: Delivery, *, until: datetime) -> Claim | None:
+        """See `ports.PushConfigs.claim`."""
+        claimed = revised(deliveries.claimed(delivery, until))
+        item = await self._changed(delivery, claimed)
+        if item is None:
+            return None
+        try:
+            return Claim(claimed, await self._items.open(delivery.task, item))
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            # No retry helps: a deleted or forbidden key does not come back by itself.
+            labels = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
+            logger.exception("A push config cannot be read.", extra=labels)
+            return Claim(claimed, None)
+
+    async def advance(self, claim: Claim, *, cursor: int, until: datetime) -> Claim:
+        """See `ports.PushConfigs.advance`."""
+        return await self._change(claim, deliveries.advanced(claim.delivery, cursor, until))
+
+    async def settle(
+        self, claim: Claim, *, cursor: int, delivered: bool = False, due_at: datetime | None = None
+    ) -> None:
+        """See `ports.PushConfigs.settle`."""
+        await self._change(claim, deliveries.settled(claim.delivery, cursor, delivered=delivered, due_at=due_at))
+
+    async def fail(self, claim: Claim, *, failure: str, next_at: datetime, due_at: datetime) -> None:
+        """See `ports.PushConfigs.fail`."""
+        await self._change(claim, deliveries.failed(claim.delivery, failure, next_at, due_at))
+
+    async def bury(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
+        """See `ports.PushConfigs.bury`."""
+        return await self._change(claim, deliveries.buried(claim.delivery, cursor, failure, until))
+
+    async def disable(self, claim: Claim, *, failure: str) -> None:
+        """See `ports.PushConfigs.disable`."""
+        await self._change(claim, deliveries.disabled(claim.delivery, failure))
+
+    async def clear(self, task: TaskKey, generation: int) -> None:
+        """See `ports.PushConfigs.clear`."""
+        # Refused if the event has expired.
+        await self._write(Update(keys.event_key(task, generation), Change(remove=timers.NO_TIMER, only_if=Exists())))
+
+    async def nobody_listens(self, head: Head) -> None:
+        """See `ports.PushConfigs.nobody_listens`."""
+        # Refused if there is a new subscriber, or the task has expired.
+        await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head, pushed.deserted(head))))
+
+    async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
+        """See `ports.PushConfigs.redrive`."""
+        for attempt in range(TRIES):
+            before = deliveries.find(await self._items.known(task), config_id)
+            if before is None:
+                return None
+            after = revised(deliveries.redriven(before, self._clock.now()))
+            if await self._changed(before, after) is not None:
+                return after
+            await jitter(attempt)
+        raise StoreUnavailable("The config changes faster than it can be redriven.")
+
+    async def _write(self, update: Update) -> None:
+        """Make the change, or not, if its condition does not hold."""
+        for attempt in range(TRIES):
+            try:
+                await self._table.write(update)
+            except WriteRefused as refused:
+                if not refused.is_conflict:
+                    return
+                await jitter(attempt)
+            else:
+                return
+        raise StoreUnavailable("Too many transactions write this item at once.")
+
+    async def _change(self, claim: Claim, after: Delivery) -> Claim:
+        after = revised(after)
+        if await self._changed(claim.delivery, after) is None:
+            raise deliveries.lost()
+        return Claim(after, claim.config)
+
+    async def _changed(self, before: Delivery, after: Delivery) -> Item | None:
+        """Store the delivery's new state; return its item, None if it has changed since `before` was read."""
+        key, unheard = keys.push_key(after.task, after.config_id), 0
+        update = Update(key, self._items.change(before, after))
+        for attempt in range(TRIES):
+            try:
+                return await self._table.write(update, returning=True)
+            except WriteRefused as refused:
+                item = await self._reads.get(key)
+                if item is not None and item["revision"] == after.revision:
+                    return item  # an earlier attempt, whose answer was lost
+                if not refused.is_conflict:
+                    return None
+            except StoreUnavailable:
+                unheard += 1
+                if unheard == TRIES_UNHEARD:
+                    raise
+            await jitter(attempt)
+        raise StoreUnavailable("Too many transactions write this config at once.")
+
+    # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def overdue(self, *, limit: int) -> Sequence[OverduePush]:
+        """See `ports.PushConfigs.overdue`."""
+        found = [keys.overdue_push_of(key, at) for at, key in await self._timers.expired(limit)]
+        return schedule.by_turns(found, limit)
+
+    async def claim_overdue(self, overdue: OverduePush) -> bool:
+        """See `ports.PushConfigs.claim_overdue`."""
+        return await self._timers.claim(keys.overdue_push_key(overdue))
+
+
+def revised(delivery: Delivery) -> Delivery:
+    """Return the delivery with a new revision."""
+    return replace(delivery, revision=str(uuid7()))
+
+
+def delivery_of(task: TaskKey, item: Item) -> Delivery:
+    """Return the delivery that the item holds; raises StoreCorrupt."""
+    with items.readable("The delivery of a push config"):
+        return deliveries.delivery_of(task, keys.push_config_of(item["sk"]), item)
+
+
+def _about(task: TaskKey, config_id: str) -> str:
+    partition, sort = keys.push_key(task, config_id)
+    return f"{partition} {sort}"

@@ -1,0 +1,138 @@
+"""Encrypted contents of ADK's sessions, and the state that sessions share.
+
+All content is encrypted, not only known credentials: a token may be in an event's answer to a request for credentials,
+in state under a name of the author's, or in a tool's answer.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from aion_core.errors import StoreCorrupt, StoreError
+from aion_core.ports import Blobs, Cipher
+from aion_core.ports.schema import KEPT
+from aion_core.ports.table import LAST, Item, Key, Put
+from aion_core.sessions.service import SessionKey
+from aion_core.sessions.state import Scoped
+from aion_core.sessions.stored import value_bytes, value_of
+from aion_core.stores import keys
+from aion_core.stores.payloads import Payload, Payloads, compress
+from aion_core.stores.reads import Reads
+from aion_core.stores.ttl import VERSION
+
+_CONTENT = "kept"
+"""The attribute that holds the encrypted content."""
+
+
+class EncryptedItems:
+    """Items whose content is encrypted for their own key."""
+
+    def __init__(self, blobs: Blobs, cipher: Cipher) -> None:
+        self._blobs, self._cipher, self._payloads = blobs, cipher, Payloads(blobs)
+
+    async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
+        """Return the attribute that holds the content in the item with this key, and in no other."""
+        body = await self._cipher.seal(compress(content), about=_about(key))
+        return await self._payloads.attributes({_CONTENT: Payload("sealed", body)}, folder=folder)
+
+    async def content(self, item: Item) -> bytes:
+        """Return the content of the item; raises StoreCorrupt if it cannot be read."""
+        payload = (await self._payloads.of(item)).get(_CONTENT)
+        if payload is None:
+            raise StoreCorrupt("An item of a session has no content.")
+        return zlib.decompress(await self._cipher.open(payload.body, about=_about(keys.key_of(item))))
+
+    async def contents(self, found: Iterable[Item]) -> list[bytes]:
+        """Return the contents of the items, in their order."""
+        return list(await asyncio.gather(*map(self.content, found)))
+
+    async def renew_blob(self, item: Item) -> None:
+        """Write the item's blob again, if it has one: S3 expires objects by their age."""
+        blob = blob_of(item)
+        content = await self._blobs.get(blob) if blob is not None else None
+        if blob is not None and content is not None:
+            await self._blobs.put(blob, content)
+
+
+def blob_of(item: Item) -> str | None:
+    """Return the name of the blob that holds the item's content, None if the item itself does."""
+    blob: str | None = item[_CONTENT].get("blob")
+    return blob
+
+
+def _about(key: Key) -> str:
+    return f"{key.partition}/{key.sort}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedChange:
+    """Writes of shared state, and the blobs by the keys of the values: those of the writes, and those they replace."""
+
+    writes: list[Put] = field(default_factory=list)
+    fresh: dict[Key, str] = field(default_factory=dict)
+    replaced: dict[Key, str] = field(default_factory=dict)
+
+
+class SharedState:
+    """The state that the sessions of a user or an app share: an item a value, so that writers of two do not conflict.
+
+    It does not expire, so its blobs do not either, and those that are replaced are deleted.
+    """
+
+    def __init__(self, reads: Reads, items: EncryptedItems, blobs: Blobs) -> None:
+        self._reads, self._items, self._blobs = reads, items, blobs
+        self._known: dict[Key, str] = {}
+        """The blobs of the values that this turn has read or written."""
+
+    async def of(self, app_name: str, user_id: str) -> Scoped:
+        """Return the state that the user's sessions with the app share."""
+        app, user = await asyncio.gather(
+            self._values(keys.app_state_partition(app_name)), self._values(keys.user_state_partition(user_id, app_name))
+        )
+        return Scoped(app=app, user=user)
+
+    async def change(self, session: SessionKey, state: Scoped) -> SharedChange:
+        """Return the writes that set the values of the state."""
+        change = SharedChange()
+        partitions = [
+            (keys.app_state_partition(session.app_name), state.app),
+            (keys.user_state_partition(session.user_id, session.app_name), state.user),
+        ]
+        for partition, values in partitions:
+            folder = f"{KEPT}/state/{partition.partition('#')[2]}"
+            for name, value in values.items():
+                key = keys.shared_state_key(partition, name)
+                content = await self._items.encrypted(key, value_bytes([name, value]), folder=folder)
+                change.writes.append(Put(key, {"v": VERSION, **content}))
+                if blob := blob_of(content):
+                    change.fresh[key] = blob
+                if key in self._known:
+                    change.replaced[key] = self._known[key]
+        return change
+
+    async def committed(self, change: SharedChange) -> None:
+        """Delete the blobs that the committed change has replaced; the blobs of a refused change are left behind."""
+        self._known |= change.fresh
+        for key, blob in change.replaced.items():
+            if key not in change.fresh:
+                del self._known[key]
+            with suppress(StoreError):
+                await self._blobs.delete(blob)
+
+    async def _values(self, partition: str) -> dict[str, Any]:
+        seen: list[Item] = []
+        while True:
+            found = await self._reads.query(partition, "STATE#", f"STATE#{LAST}")
+            try:
+                contents = await self._items.contents(found)
+            except StoreCorrupt:
+                # A value that is replaced between the two reads has another blob by now.
+                if found == seen:
+                    raise
+                seen = found
+            else:
+                self._known |= {keys.key_of(item): blob for item in found if (blob := blob_of(item))}
+                return dict([value_of(content) for content in contents])

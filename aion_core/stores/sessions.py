@@ -1,0 +1,334 @@
+"""ADK's sessions over the table.
+
+The writes of a session, a line a transaction; each first checks the fence of the CONTEXT:
+
+    _make      put SESSION/HEAD and STATE                    the session exists
+    _append    put SESSION/EVENT#n, update HEAD, put STATE   one more event, if HEAD is at n - 1
+               put USER/STATE#…, APP/STATE#…                 its changes of the shared state, an item a value
+    _delete    delete HEAD and STATE, then the events        the session does not exist, then its events are gone
+
+HEAD is small, since each append rewrites it; STATE is written when the session's own state changes.
+
+HEAD expires one retention after the last append. The other items last half a retention longer, and are renewed once in a
+quarter of a retention, so each outlives HEAD.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.events.event import Event
+
+from aion_core.checkpointing.turn import Fence
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import Blobs, Cipher, Clock
+from aion_core.ports.schema import BY_AGENT, ENDS, RETENTIONS, SESSIONS
+from aion_core.ports.table import (
+    SORT,
+    Absent,
+    AtMost,
+    Change,
+    Delete,
+    Equals,
+    Exists,
+    Item,
+    Key,
+    Put,
+    Table,
+    Update,
+    Write,
+    WriteRefused,
+    both,
+    either,
+)
+from aion_core.sessions.service import Revision, SessionKey, SessionRecord, StoredSessions, not_found, stale
+from aion_core.sessions.state import Scoped
+from aion_core.sessions.stored import event_bytes, event_of, mapping_of, value_bytes
+from aion_core.stores import keys
+from aion_core.stores.fenced import FencedWrites
+from aion_core.stores.reads import Reads
+from aion_core.stores.retries import jitter
+from aion_core.stores.session_items import EncryptedItems, SharedState
+from aion_core.stores.ttl import Ttl
+
+VALUES_AT_ONCE = 80
+"""Values of shared state in one transaction: it may have 100 items, and 4 MB."""
+
+ROWS_AT_ONCE = 50
+"""Items that one transaction deletes or renews: it may touch 4 MB."""
+
+FIRST_PAGE, LARGEST_PAGE = 100, 1000
+"""Page sizes of a query of a session's items, newest first."""
+
+READS = 5
+"""Reads of a session of which a part seems to be missing: a query may see a part of a transaction."""
+
+ROW = RETENTIONS[SESSIONS]
+"""Retentions until an event or a state expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The items of a session; of its events those that were asked for, oldest first."""
+
+    head: Item
+    state: Item | None
+    events: Sequence[Item]
+
+
+class TableSessions(StoredSessions):
+    """ADK's session service for one turn.
+
+    Every method may raise StoreUnavailable, and every write LeaseLost: another holder has the context then, and
+    nothing was written. An expired session does not exist.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        blobs: Blobs,
+        cipher: Cipher,
+        clock: Clock,
+        *,
+        fence: Fence | None = None,
+        retention: timedelta = timedelta(days=30),
+    ) -> None:
+        """Write under the fence; without one, outside of a turn, only the session's revision keeps others from writing.
+
+        A session expires one retention after its last event, whole; the state of a user and of an app never.
+        """
+        super().__init__(clock)
+        self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
+        self._items = EncryptedItems(blobs, cipher)
+        self._shared_state = SharedState(self._reads, self._items, blobs)
+        self._writes = FencedWrites(table, fence)
+        self._in_turn = fence is not None
+        self._states: dict[str, tuple[Revision, dict[str, Any]]] = {}
+        """The sessions' own state as this turn knows it, so that an append need not read it first."""
+        self._renewed: dict[str, int] = {}
+        """The times at which this turn renewed sessions: the next append writes them to the heads."""
+
+    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _make(self, record: SessionRecord, state: Scoped) -> None:
+        thread = _thread(record.key)
+        changes: list[Write] = [self._new_head(record, thread)]
+        if record.state:
+            changes.append(await self._put_state(thread, record.revision, record.state))
+        try:
+            await self._commit(record.key, state, *changes)
+        except WriteRefused:
+            there = await self._reads.get(keys.session_head_key(thread))
+            # An earlier attempt, whose answer was lost, may have made it.
+            if there is None or _revision_of(there).made != record.revision.made:
+                raise AlreadyExistsError(f"There is a session {record.key.session_id!r} already.") from None
+        self._states[thread] = record.revision, dict(record.state)
+
+    async def _append(self, key: SessionKey, known: Revision, event: Event, delta: Scoped) -> Revision:
+        thread, revision = _thread(key), Revision(known.number + 1, known.made)
+        state = await self._state(thread, known)
+        if state is None:
+            return await self._appended_already(key, revision, event)
+        changes = [
+            self._move_head(thread, known, event, state_changes=bool(delta.session)),
+            await self._put(keys.session_event_key(thread, revision.number), event_bytes(event), thread),
+        ]
+        if delta.session:
+            state = {**state, **delta.session}
+            changes.append(await self._put_state(thread, revision, state))
+        try:
+            await self._commit(key, delta, *changes)
+        except WriteRefused:
+            await self._appended_already(key, revision, event)
+        self._states[thread] = revision, state
+        return revision
+
+    async def _appended_already(self, key: SessionKey, revision: Revision, event: Event) -> Revision:
+        """Return the revision if an earlier attempt, whose answer was lost, appended the event; raise if not."""
+        thread = _thread(key)
+        head = await self._reads.get(keys.session_head_key(thread))
+        if head is None:
+            raise not_found(key)
+        if _revision_of(head) == revision:
+            row = await self._reads.get(keys.session_event_key(thread, revision.number))
+            if row is not None and event_of(await self._items.content(row)).id == event.id:
+                return revision
+        raise stale()
+
+    async def _delete(self, key: SessionKey) -> None:
+        thread = _thread(key)
+        # The head first: when it is cut short, no session lacks a part of its events, and those left expire.
+        await self._writes.commit(Delete(keys.session_head_key(thread)), Delete(keys.session_state_key(thread)))
+        pages = self._pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
+        found = [Delete(keys.key_of(item)) async for page in pages for item in page]
+        for start in range(0, len(found), ROWS_AT_ONCE):
+            await self._writes.commit(*found[start : start + ROWS_AT_ONCE])
+        self._states.pop(thread, None)
+
+    async def _commit(self, key: SessionKey, shared: Scoped, *changes: Write) -> None:
+        """Make the changes and those of the shared state, of which too many are made before the rest."""
+        change = await self._shared_state.change(key, shared)
+        values = change.writes
+        while len(values) > VALUES_AT_ONCE:
+            await self._writes.commit(*values[:VALUES_AT_ONCE])
+            values = values[VALUES_AT_ONCE:]
+        await self._writes.commit(*changes, *values)
+        await self._shared_state.committed(change)
+
+    def _new_head(self, record: SessionRecord, thread: str) -> Put:
+        key, revision, now = record.key, record.revision, self._ttl.now()
+        item = {
+            **self._ttl.attributes(),
+            "app_name": key.app_name,
+            "user_id": key.user_id,
+            "session_id": key.session_id,
+            "made": revision.made,
+            "revision": revision.number,
+            "state_revision": revision.number if record.state else -1,
+            "updated": repr(record.updated),
+            "renewed": now,
+            BY_AGENT.partition: keys.listing_sessions(key.user_id, key.app_name),
+            BY_AGENT.sort: keys.listing_at(int(record.updated * 1000), thread),
+        }
+        # DynamoDB deletes expired items late: a new session may replace one.
+        return Put(keys.session_head_key(thread), item, only_if=either(Absent(), AtMost(ENDS, now)))
+
+    def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
+        """Return the update of the head to one more event, if the session is as it was read."""
+        values: dict[str, Any] = {"revision": known.number + 1, "updated": repr(event.timestamp), ENDS: self._ttl.end()}
+        if state_changes:
+            values["state_revision"] = known.number + 1
+        if thread in self._renewed:
+            values["renewed"] = self._renewed[thread]
+        is_as_read = both(Equals("made", known.made), Equals("revision", known.number))
+        return Update(keys.session_head_key(thread), Change(values, only_if=is_as_read))
+
+    async def _put_state(self, thread: str, revision: Revision, state: dict[str, Any]) -> Write:
+        at: dict[str, Any] = {"made": revision.made, "revision": revision.number}
+        return await self._put(keys.session_state_key(thread), value_bytes(state), thread, **at)
+
+    async def _put(self, key: Key, content: bytes, thread: str, **attributes: str | int) -> Write:
+        encrypted = await self._items.encrypted(key, content, folder=f"{SESSIONS}/{thread}")
+        return Put(key, {**self._ttl.attributes(ROW), **attributes, **encrypted})
+
+    async def _renew(self, thread: str) -> None:
+        """Renew the items that might expire before the head."""
+        pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
+        soon = self._ttl.end(1.25)
+        rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[ENDS] < soon]
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[start : start + ROWS_AT_ONCE]
+            await asyncio.gather(*map(self._items.renew_blob, some))
+            # No more than the TTL: another turn may change the rest of the item meanwhile.
+            change = Change({ENDS: self._ttl.end(ROW)}, only_if=Exists())
+            try:
+                await self._writes.commit(*(Update(keys.key_of(row), change) for row in some))
+            except WriteRefused:
+                return  # deleted meanwhile
+        self._renewed[thread] = self._ttl.now()
+
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, key: SessionKey, *, newest: int | None) -> SessionRecord | None:
+        return await self._read_thread(_thread(key), newest=newest)
+
+    async def _read_thread(self, thread: str, *, newest: int | None) -> SessionRecord | None:
+        found = await self._read_rows(thread, newest=newest)
+        if found is None:
+            return None
+        record = _record_of(found.head)
+        state = mapping_of(await self._items.content(found.state)) if found.state is not None else {}
+        self._states[thread] = record.revision, state
+        contents = await self._items.contents(found.events)
+        return replace(record, state=dict(state), events=[event_of(content) for content in contents])
+
+    async def _read_rows(self, thread: str, *, newest: int | None) -> _Rows | None:
+        """Return the session with its newest events, all of them for None; raises StoreCorrupt if a part is missing."""
+        for attempt in range(READS):
+            found = await self._query(thread, newest=newest)
+            if found is None:
+                return None
+            number = _revision_of(found.head).number
+            has_state = found.head["state_revision"] >= 0
+            if len(found.events) == min(number, number if newest is None else newest) and has_state == bool(
+                found.state
+            ):
+                if self._in_turn and found.head["renewed"] <= self._ttl.end(-0.25):
+                    await self._renew(thread)
+                return found
+            await jitter(attempt)
+        raise StoreCorrupt("A part of the session is missing.")
+
+    async def _query(self, thread: str, *, newest: int | None) -> _Rows | None:
+        """Return what is readable of the session if it lives; its state only if the head refers to it."""
+        head: Item | None = None
+        state: Item | None = None
+        events: list[Item] = []
+        first = keys.event_sort(1) if newest != 0 else keys.HEAD
+        limit = FIRST_PAGE if newest is None else newest + 2
+        async with aclosing(self._pages(thread, first, keys.SESSION_STATE, limit=limit, newest_first=True)) as pages:
+            async for page in pages:
+                for item in page:
+                    if item[SORT] == keys.SESSION_STATE:
+                        state = item
+                    elif item[SORT] == keys.HEAD:
+                        head = item
+                    # An earlier session of this name, whose events are not all deleted yet, may have had more.
+                    elif head is not None and len(events) != newest and item[SORT] == _next_older(head, events):
+                        events.append(item)
+                if head is None or not self._reads.lives(head):
+                    return None
+                if len(events) == newest:
+                    break
+        if head is None:
+            return None
+        if state is not None and (state["made"], state["revision"]) != (head["made"], head["state_revision"]):
+            state = None
+        return _Rows(head, state, events[::-1])
+
+    async def _state(self, thread: str, known: Revision) -> dict[str, Any] | None:
+        """Return the session's own state at the revision, None if the session is at another."""
+        if thread not in self._states or self._states[thread][0] != known:
+            record = await self._read_thread(thread, newest=0)
+            if record is None or record.revision != known:
+                return None
+        return self._states[thread][1]
+
+    async def _shared(self, app_name: str, user_id: str) -> Scoped:
+        return await self._shared_state.of(app_name, user_id)
+
+    async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:
+        # The index may lag: each session that it names is read from the table.
+        entries = self._reads.all_of_index(BY_AGENT, keys.listing_sessions(user_id, app_name))
+        threads = [keys.listed(entry[BY_AGENT.sort]).task_id async for entry in entries]
+        records = await asyncio.gather(*(self._read_thread(thread, newest=0) for thread in threads))
+        return [record for record in records if record is not None]
+
+    def _pages(
+        self, thread: str, first: str, last: str, *, limit: int = FIRST_PAGE, **options: bool
+    ) -> AsyncGenerator[list[Item], None]:
+        partition = keys.session_partition(thread)
+        return self._reads.pages(partition, first, last, limit=limit, largest=LARGEST_PAGE, **options)
+
+
+def _thread(key: SessionKey) -> str:
+    return keys.session_thread(key.user_id, key.app_name, key.session_id)
+
+
+def _record_of(head: Item) -> SessionRecord:
+    """Return the session of the head, without its state and events."""
+    key = SessionKey(head["app_name"], head["user_id"], head["session_id"])
+    return SessionRecord(key, _revision_of(head), float(head["updated"]), {})
+
+
+def _revision_of(head: Item) -> Revision:
+    return Revision(head["revision"], head["made"])
+
+
+def _next_older(head: Item, events: Sequence[Item]) -> str:
+    """Return the sort key of the event before these, which are newest first."""
+    return keys.event_sort(head["revision"] - len(events))

@@ -1,0 +1,122 @@
+"""Lists of tasks: two indexes over the tasks' heads.
+
+The indexes lag behind the table, so an entry may be outdated: whoever loads the task reads its current state.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import Clock, ContextKey, Place, TaskFilter
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
+from aion_core.ports.table import Absent, Equals, Item, MoreThan, Page, Put, Table, WriteRefused, both
+from aion_core.protocol.types import TaskState
+from aion_core.stores import keys
+from aion_core.stores.reads import Reads, milliseconds
+from aion_core.tasks.contexts import VERSION
+
+READ = 1000
+"""Most entries that a query reads if the filter leaves out some of them: about 300 KB."""
+
+SECRET_BYTES = 32
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TableTaskList:
+    """`ports.TaskList` over the heads in one table."""
+
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table, self._clock, self._reads = table, clock, Reads(table, clock)
+        self._secret: bytes | None = None
+
+    async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
+        """See `ports.TaskList.page`.
+
+        While tasks change between two pages, no task is listed twice, unless its own status has gone back in time. A
+        task whose status changes moves to the front: a reader that is past it may miss it.
+        """
+        found: dict[str, Place] = {}
+        # Without a state, the filter leaves out only expired entries; one more for the entry at `after`.
+        first_read = limit + 1 if tasks.state is None else READ
+        async for page in self._pages(tasks, after=after, first_read=first_read):
+            for entry in page.items:
+                place = _place(entry)
+                # A lagging index may hold a task's old entry beside its new one.
+                if place != after and place.task_id not in found:
+                    found[place.task_id] = place
+            if len(found) >= limit:
+                break
+        return list(found.values())[:limit]
+
+    async def count(self, tasks: TaskFilter) -> int:
+        """See `ports.TaskList.count`."""
+        return sum([page.count async for page in self._pages(tasks, after=None, first_read=None, count_only=True)])
+
+    async def secret(self) -> bytes:
+        """See `ports.TaskList.secret`."""
+        if self._secret is None:
+            self._secret = await self._stored_secret() or await self._make_secret()
+        return self._secret
+
+    async def _make_secret(self) -> bytes:
+        made = secrets.token_bytes(SECRET_BYTES)
+        key = keys.secret_key("page-tokens")
+        try:
+            await self._table.write(Put(key, {"v": VERSION, "secret": made}, only_if=Absent()))
+        except WriteRefused:
+            # Another process was first, or an earlier attempt, whose answer was lost, has succeeded.
+            stored = await self._stored_secret()
+            if stored is None:
+                raise StoreCorrupt("The secret of the page tokens exists and cannot be read.") from None
+            return stored
+        return made
+
+    async def _stored_secret(self) -> bytes | None:
+        item = await self._reads.get(keys.secret_key("page-tokens"))
+        secret: bytes | None = item["secret"] if item is not None else None
+        return secret
+
+    async def _pages(
+        self, tasks: TaskFilter, *, after: Place | None, first_read: int | None, count_only: bool = False
+    ) -> AsyncIterator[Page]:
+        """Yield one page after another, newest first, until the end of the index."""
+        if tasks.context_id is None:
+            index, partition = BY_AGENT, keys.listing_agent(tasks.owner, tasks.agent)
+        else:
+            context = ContextKey(tasks.owner, tasks.agent, tasks.context_id)
+            index, partition = BY_CONTEXT, keys.listing_context(context)
+        first = keys.listing_at(_milliseconds_from(tasks.since) if tasks.since else 0)
+        last = keys.listing_at(milliseconds(after.timestamp), after.task_id) if after else keys.LAST
+        # DynamoDB deletes expired items late.
+        only_if = [MoreThan(ENDS, int(self._clock.now().timestamp()))]
+        state = [Equals(STATE, TaskState.Name(tasks.state))] if tasks.state is not None else []
+        limit, start = first_read, None
+        while True:
+            page = await self._table.query_index(
+                index,
+                partition,
+                first,
+                # DynamoDB refuses a range whose end comes before its start.
+                max(first, last),
+                newest_first=True,
+                limit=limit,
+                after=start,
+                only_if=both(*only_if, *state),
+                count_only=count_only,
+            )
+            yield page
+            if page.next is None:
+                return
+            start, limit = page.next, READ if limit else None
+
+
+def _place(entry: Item) -> Place:
+    listed = keys.listed(entry[BY_AGENT.sort])
+    return Place(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
+
+
+def _milliseconds_from(since: datetime) -> int:
+    """Return the first whole millisecond that is not before the time."""
+    return -((_EPOCH - since) // timedelta(milliseconds=1))

@@ -1,0 +1,204 @@
+"""The rows of a task's log: written with a transition, read as a log; payloads too large for a row are blobs."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any
+
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import Blobs, Cursor, DeltaBatch, FollowUp, Head, Log, Numbered, TaskKey
+from aion_core.ports.schema import TASKS
+from aion_core.ports.table import LAST, SORT, Item, Put
+from aion_core.protocol.types import Message, Task
+from aion_core.stores import items, keys
+from aion_core.stores.reads import Reads
+from aion_core.tasks.contexts import VERSION, Times
+from aion_core.tasks.heads import head_of
+from aion_core.tasks.transitions import NewEvent, QueuedMessage
+
+logger = logging.getLogger(__name__)
+
+LARGE_BYTES = 32 * 1024
+"""Payloads from this size on are blobs: S3 is cheaper than the write units of an item."""
+
+FIRST_PAGE, LARGEST_PAGE = 120, 1000
+"""Rows of a log in a query, newest first: a snapshot is not far."""
+
+DELTA_LIFE = timedelta(hours=1)
+
+
+class TaskLog:
+    """The logs of one table."""
+
+    def __init__(self, reads: Reads, blobs: Blobs) -> None:
+        self._reads, self._blobs = reads, blobs
+
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def head(self, key: TaskKey) -> Head | None:
+        """See `ports.TaskStore.head`."""
+        item = await self._reads.get(keys.head_key(key))
+        return head_of(key, item) if item is not None else None
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.log`."""
+        if after:
+            log = await self._log_after(key, after)
+            if log is not None:
+                return log
+        return await self._log_from_snapshot(key)
+
+    async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.every_event`."""
+        return await self._log_after(key, after) or await self._log_from_snapshot(key)
+
+    async def _log_after(self, key: TaskKey, after: int) -> Log | None:
+        """Return the log after that event, None if a part of it is gone."""
+        found = await self._reads.query(keys.task_partition(key), keys.event_sort(after + 1), keys.HEAD)
+        if not found or found[-1][SORT] != keys.HEAD:
+            return None
+        rows = {item[SORT]: item for item in found[:-1]}
+        return await self._log_of(key, head_of(key, found[-1]), after, rows)
+
+    async def _log_from_snapshot(self, key: TaskKey) -> Log | None:
+        """Return the log from the newest snapshot on, or from the first event; read backwards, as snapshots are near."""
+        rows: dict[str, Item] = {}
+        pages = self._reads.pages(
+            keys.task_partition(key),
+            keys.event_sort(1),
+            keys.HEAD,
+            limit=FIRST_PAGE,
+            largest=LARGEST_PAGE,
+            newest_first=True,
+        )
+        head: Head | None = None
+        async with aclosing(pages):
+            async for page in pages:
+                for item in filter(self._reads.lives, page):
+                    sort = item[SORT]
+                    if head is None:
+                        if sort != keys.HEAD:
+                            return None
+                        head = head_of(key, item)
+                        continue
+                    rows[sort] = item
+                    generation = keys.snapshot_of(sort)
+                    if generation is not None and generation <= head.generation:
+                        return await self._log_of(key, head, generation, rows)
+        return await self._log_of(key, head, 0, rows) if head is not None else None
+
+    async def _log_of(self, key: TaskKey, head: Head, base: int, rows: Mapping[str, Item]) -> Log | None:
+        """Return the log of these rows; None if they have a gap."""
+        entries: list[Numbered] = []
+        if base and keys.snapshot_sort(base) in rows:
+            packed = await self._unpacked("task", rows[keys.snapshot_sort(base)])
+            entries.append(Numbered(base, _parsed(Task, packed)))
+        for generation in range(base + 1, head.generation + 1):
+            # A query may see the head before the row that was written with it: by now the row is there.
+            item = rows.get(keys.event_sort(generation)) or await self._reads.get(keys.event_key(key, generation))
+            if item is None:
+                return None
+            entries.append(await self._entry(generation, item))
+        return Log(head, tuple(entries))
+
+    async def _entry(self, generation: int, item: Item) -> Numbered:
+        packed = await self._unpacked("event", item)
+        if packed is None:
+            raise StoreCorrupt("An event of the log is empty.")
+        asked = await self._unpacked("asked", item)
+        message = _parsed(Message, asked) if asked is not None else None
+        return Numbered(generation, items.event_of(packed), message, item.get("key", ""), items.request_of(item))
+
+    async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
+        """See `ports.TaskStore.deltas`."""
+        rows = await self._reads.query(keys.delta_partition(key), keys.delta_sort(since), LAST)
+        return [items.delta_batch_of(row) for row in rows]
+
+    async def holds(self, key: TaskKey, generation: int, token: str) -> bool:
+        """True if the event of this token was written: its answer may have been lost."""
+        item = await self._reads.get(keys.event_key(key, generation))
+        return item is not None and item.get("token") == token
+
+    async def queued(self, task: TaskKey, turn_id: str) -> QueuedMessage:
+        """Return the message that waits for its task under the turn; an empty one if it is gone, or cannot be read."""
+        item = await self._reads.get(keys.asked_key(task, turn_id))
+        try:
+            packed = await self._unpacked("asked", item) if item is not None else None
+            if item is not None and packed is not None:
+                return QueuedMessage(_parsed(Message, packed), items.request_of(item))
+        except StoreCorrupt:
+            logger.exception("A waiting message cannot be read.", extra={"task_id": task.task_id})
+        # Its turn has to begin all the same, and fails: nobody waits behind it for ever.
+        logger.error("A waiting message is gone.", extra={"task_id": task.task_id})
+        return QueuedMessage()
+
+    # ── Rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def event_row(self, event: NewEvent, times: Times) -> Put:
+        """Return the write of an event's row, with a timer if a subscriber may want it."""
+        row: Item = {
+            "token": event.token,
+            **await self._payload(event.task, f"{event.generation}-event", "event", items.event_bytes(event.event)),
+        }
+        if event.asked is not None:
+            asked = event.asked.SerializeToString()
+            row |= await self._payload(event.task, f"{event.generation}-asked", "asked", asked)
+        if event.key:
+            row["key"] = event.key
+        if event.request:
+            row["request"] = json.dumps(event.request)
+        if event.notifies:
+            row |= {"due_shard": keys.push_due_shard(event.task), "due_at": times.lease_until}
+        return Put(keys.event_key(event.task, event.generation), {**row, **times.ttl})
+
+    async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
+        """Return the write of the task as it is after that event."""
+        payload = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
+        return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
+
+    async def queued_row(self, follow_up: FollowUp, times: Times) -> Put:
+        """Return the write of a message that waits for its task."""
+        task, turn = follow_up.head.key, follow_up.turn
+        row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.asked.SerializeToString())
+        if follow_up.request:
+            row["request"] = json.dumps(follow_up.request)
+        return Put(keys.asked_key(task, turn.id), {**row, **times.ttl})
+
+    def delta_row(self, task: TaskKey, batch: DeltaBatch, times: Times) -> Put:
+        """Return the write of a batch of chunks, which expires within the hour."""
+        expires = times.seconds + int(DELTA_LIFE.total_seconds())
+        row = {"v": VERSION, "chunks": items.chunks_text(batch.chunks), "expires": expires}
+        return Put(keys.delta_key(task, items.place_of(batch)), row)
+
+    async def _payload(self, task: TaskKey, place: str, name: str, packed: bytes) -> Item:
+        """Return the attribute that holds the bytes, or names their blob."""
+        if len(packed) <= LARGE_BYTES:
+            return {name: packed}
+        # The blob first: a row never refers to a missing one, and a blob without a row expires with the bucket. Named by
+        # its content: another attempt writes the same one.
+        blob = f"{TASKS}/{task.owner}/{task.task_id}/{place}-{hashlib.sha256(packed).hexdigest()[:32]}"
+        await self._blobs.put(blob, packed)
+        return {f"{name}_blob": blob}
+
+    async def _unpacked(self, name: str, item: Item) -> bytes | None:
+        if f"{name}_blob" not in item:
+            packed = item.get(name)
+            if packed is not None and not isinstance(packed, bytes):
+                raise StoreCorrupt("A payload of the log cannot be read.")
+            return packed
+        blob = await self._blobs.get(item[f"{name}_blob"])
+        if blob is None:
+            raise StoreCorrupt("The payload of an event is missing.")
+        return blob
+
+
+def _parsed(kind: Any, packed: bytes | None) -> Any:
+    if packed is None:
+        raise StoreCorrupt("A record of a task is empty.")
+    try:
+        return kind.FromString(packed)
+    except Exception as error:  # protobuf's DecodeError
+        raise StoreCorrupt("A record of a task cannot be read.") from error

@@ -1,0 +1,477 @@
+"""The task store, with the promises of `ports.TaskStore`, over the table port.
+
+Each method reads, lets `tasks.admission` or `tasks.transitions` decide, and makes one transaction; it reads and decides
+again after a refusal, or a lost answer. A turn's time line, a line a request:
+
+    create   put MESSAGE, TASK/HEAD, TASK/EVENT#1, TASK/EVENT#2; CONTEXT: acquire the lease    all or nothing
+    deltas   put DELTA, whenever a batch of chunks is ready                                    single writes
+    append   put TASK/EVENT#3; move TASK/HEAD on                                               all or nothing
+    finish   put TASK/EVENT#4; move TASK/HEAD on; CONTEXT: release the lease                   all or nothing
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from uuid_utils.compat import uuid7
+
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import (
+    Begun,
+    Blobs,
+    Busy,
+    Cipher,
+    Clock,
+    ContextKey,
+    Cursor,
+    DeltaBatch,
+    Ended,
+    FollowUp,
+    Head,
+    Held,
+    Interrupted,
+    Lease,
+    Log,
+    NewTask,
+    Overdue,
+    Repeated,
+    TaskKey,
+    Turn,
+    Waiting,
+    WhenBusy,
+)
+from aion_core.ports.table import (
+    Absent,
+    AtMost,
+    Change,
+    Check,
+    Delete,
+    Key,
+    Put,
+    Table,
+    Update,
+    Write,
+    WriteRefused,
+    either,
+)
+from aion_core.protocol.types import Event, Task
+from aion_core.stores import items, keys
+from aion_core.stores.push_configs import PushItems
+from aion_core.stores.reads import Reads, milliseconds
+from aion_core.stores.retries import Plan, commit
+from aion_core.stores.task_log import TaskLog
+from aion_core.stores.timers import TimerIndex
+from aion_core.tasks import admission, contexts, heads, ingress, transitions
+from aion_core.tasks.admission import KnownMessage
+from aion_core.tasks.contexts import ContextRecord, Times, task_of
+from aion_core.tasks.notifications import CommitNotifier
+from aion_core.tasks.transitions import Ending, Transition
+
+BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
+
+
+class TableTaskStore:
+    """`ports.TaskStore` in one table; payloads too large for an item are blobs."""
+
+    def __init__(
+        self,
+        table: Table,
+        blobs: Blobs,
+        clock: Clock,
+        *,
+        lease_seconds: float = 30.0,
+        retention: timedelta = timedelta(days=30),
+        cipher: Cipher | None = None,
+        notifier: CommitNotifier | None = None,
+    ) -> None:
+        """Tasks, and all that belongs to them, are stored for `retention` after their last message.
+
+        The `cipher` encrypts push configs that come with messages; without it none can. The `notifier` wakes push
+        delivery after each commit.
+        """
+        self._notifier = notifier or CommitNotifier()
+        self._table, self._clock = table, clock
+        self._lease, self._retention = int(lease_seconds * 1000), int(retention.total_seconds())
+        self._reads = Reads(table, clock)
+        self._log = TaskLog(self._reads, blobs)
+        self._push = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
+        shards = [keys.due_partition(shard) for shard in range(keys.DUE_SHARDS)]
+        self._timers = TimerIndex(table, clock, shards, lease_seconds=lease_seconds)
+
+    # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(
+        self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated | Interrupted:
+        """See `ports.TaskStore.create`."""
+        message_keys = _message_keys(new.context, new.message_id, new.idempotency_key)
+
+        async def plan(attempt: int) -> Plan[Begun | Waiting | Busy | Repeated | Interrupted]:
+            times = self._times()
+            # The server has just made this contextId: there is nothing to read.
+            is_new = new.context_is_new and not attempt
+            record = ContextRecord() if is_new else await self._context(new.context, times)
+            refusal = admission.refused(record, when_busy)
+            if attempt or refusal is not None or admission.is_full(record):
+                known = await self._known(message_keys)
+                if known is not None and known.task_id == new.key.task_id:
+                    return Plan(await self._created_before(new, holder))
+                if known is not None:
+                    return Plan(known.repeated(new.content_hash))
+            if isinstance(refusal, Interrupted):
+                drop = await self._dropped_question(new.context, record, times)
+                return drop or Plan(refusal)
+            if refusal is not None:
+                return Plan(refusal)
+            if admission.is_full(record):
+                raise ingress.too_many_wait()
+            created = admission.created(new, record, holder=holder, when_busy=when_busy, times=times)
+            head = created.heads[0].after
+            writes: list[Write] = [
+                *(self._put_message(key, new.key.task_id, new.content_hash, times) for key in message_keys),
+                self._context_update(new.context, created),
+                Put(keys.head_key(new.key), {**items.head_item(head), **times.ttl}),
+                *[await self._log.event_row(event, times) for event in created.events],
+            ]
+            if new.push is not None:
+                writes.append((await self._push.register(new.key, new.push, (), after=0, due=False)).write)
+            return Plan(created.outcome, writes)
+
+        outcome = await commit(self._table, plan, busy=BUSY)
+        if isinstance(outcome, Begun | Waiting):
+            await self._notifier.committed(outcome.head)
+        return outcome
+
+    async def _created_before(self, new: NewTask, holder: str | None) -> Begun | Waiting:
+        record, head = await self._context(new.context, self._times()), await self._log.head(new.key)
+        if not record.exists or head is None:
+            raise StoreCorrupt("A task that was just created is gone.")
+        return admission.created_before(new, record, head, holder)
+
+    async def _dropped_question(self, context: ContextKey, record: ContextRecord, times: Times) -> Plan[Any] | None:
+        """Return the plan to remove the task that requires input, if it has outlived its retention, or ended."""
+        task = TaskKey(context.owner, record.interrupted or "")
+        if not transitions.is_over(await self._log.head(task)):
+            return None
+        dropped = transitions.dropped(record, task.task_id, times)
+        return Plan(None, [self._context_update(context, dropped)], again=True)
+
+    async def follow_up(
+        self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
+    ) -> Begun | Waiting | Busy | Repeated:
+        """See `ports.TaskStore.follow_up`."""
+        before, context = follow_up.head, follow_up.head.context
+        message_key, token = keys.message_key(context, follow_up.message_id), str(uuid7())
+
+        async def plan(attempt: int) -> Plan[Begun | Waiting | Busy | Repeated]:
+            times = self._times()
+            record = await self._context(context, times)
+            takes = admission.takes_over(follow_up, record, when_busy)
+            rejects = not takes and when_busy is WhenBusy.REJECT
+            is_full = not takes and admission.is_full(record)
+            another_runs = admission.another_runs(follow_up, record)
+            if attempt or rejects or is_full or another_runs:
+                known = await self._known([message_key])
+                head = await self._log.head(before.key)
+                if known is not None and known.task_id == before.key.task_id and head is not None:
+                    mine = admission.followed_before(follow_up, record, head, holder)
+                    if mine is not None:
+                        return Plan(mine)
+                if known is not None:
+                    return Plan(known.repeated(follow_up.content_hash))
+                if another_runs and not attempt:
+                    raise ingress.another_runs()
+                if admission.has_gone_on(before, head, takes=takes, subscribes=follow_up.push is not None):
+                    raise ingress.no_longer_asked()
+                if another_runs:
+                    raise ingress.another_runs()
+            if rejects:
+                return Plan(Busy(before.key.task_id))
+            if is_full:
+                raise ingress.too_many_wait()
+            message = self._put_message(message_key, before.key.task_id, follow_up.content_hash, times)
+            writes: list[Write] = [message, *await self._registered(follow_up)]
+            if not takes:
+                waits = admission.queued(follow_up, record, times)
+                writes += await self._writes(context, waits, times)
+                writes.append(await self._log.queued_row(follow_up, times))
+                if not waits.heads:
+                    writes.append(Check(keys.head_key(before.key), heads.IS_RUNNING))
+                return Plan(waits.outcome, writes)
+            expires = await self._new_expiry(before.key, times)
+            taken = admission.taken(follow_up, record, holder=holder, expires=expires, token=token, times=times)
+            writes += await self._writes(context, taken, times)
+            if expires is not None:
+                writes += await self._kept_longer(follow_up, record, times)
+            return Plan(taken.outcome, writes)
+
+        outcome = await commit(self._table, plan, busy=BUSY)
+        if isinstance(outcome, Begun | Waiting):
+            await self._notifier.committed(outcome.head)
+        return outcome
+
+    async def _registered(self, follow_up: FollowUp) -> list[Write]:
+        """Return the write of the message's push config, if it has one."""
+        if follow_up.push is None:
+            return []
+        key = follow_up.head.key
+        # A running task may have gone on since it was read: the config receives what follows, not what was.
+        now = await self._log.head(key) or follow_up.head
+        known = await self._push.known(key)
+        return [(await self._push.register(key, follow_up.push, known, after=now.generation)).write]
+
+    async def _new_expiry(self, key: TaskKey, times: Times) -> int | None:
+        item = await self._reads.get(keys.head_key(key))
+        return admission.new_expiry(item.get("expires"), times) if item is not None else None
+
+    async def _kept_longer(self, follow_up: FollowUp, record: ContextRecord, times: Times) -> list[Write]:
+        """Return the writes that store for longer what belongs to a task whose TTL moves on."""
+        head, task = follow_up.head, follow_up.task
+        # The older events will expire before the task does: their sum is stored beside the new ones.
+        writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]
+        longer = Change({"expires": times.expires})
+        if task.history:
+            writes.append(Update(keys.message_key(head.context, task.history[0].message_id), longer))
+        waiting = [turn for turn in record.waiting if turn.task_id == head.key.task_id and not turn.asked]
+        return writes + [Update(keys.asked_key(head.key, turn.id), longer) for turn in waiting]
+
+    async def known(
+        self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
+    ) -> Repeated | None:
+        """See `ports.TaskStore.known`."""
+        known = await self._known(_message_keys(context, message_id, idempotency_key))
+        return known.repeated(content_hash) if known is not None else None
+
+    async def _known(self, message_keys: Sequence[Key]) -> KnownMessage | None:
+        for key in message_keys:
+            item = await self._reads.get(key)
+            if item is not None:
+                with items.readable("The record of a message"):
+                    return KnownMessage(item["task_id"], item["content"])
+        return None
+
+    # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
+        """See `ports.TaskStore.begin`."""
+
+        async def plan(attempt: int) -> Plan[Begun | Held | None]:
+            times = self._times()
+            record = await self._context(context, times)
+            if attempt and record.running is not None and record.holder == holder:
+                # An earlier attempt, whose answer was lost.
+                head = await self._log.head(task_of(context, record.running))
+                if head is not None:
+                    return Plan(Begun(record.lease(context), head))
+            turn = transitions.due_turn(record, times)
+            if turn is None and record.interrupted is not None and record.waiting:
+                return await self._dropped_question(context, record, times) or Plan(None)
+            if not isinstance(turn, Turn):
+                return Plan(turn)
+            head = await self._log.head(task_of(context, turn))
+            if head is None or transitions.is_over(head):
+                dropped = transitions.dropped(record, turn.task_id, times)
+                return Plan(None, [self._context_update(context, dropped)], again=True)
+            queued = None if turn.asked else await self._log.queued(head.key, turn.id)
+            begun = transitions.begun(context, turn, record, head, queued, holder=holder, times=times)
+            return Plan(begun.outcome, await self._writes(context, begun, times))
+
+        outcome = await commit(self._table, plan, busy=BUSY)
+        if isinstance(outcome, Begun):
+            await self._notifier.begun(outcome)
+        return outcome
+
+    def renew(self, lease: Lease) -> bool:
+        """See `ports.TaskStore.renew`."""
+        change = contexts.renewed(lease, self._times())
+        try:
+            self._table.write_blocking(Update(keys.context_key(lease.context), change))
+        except WriteRefused as refused:
+            return refused.is_conflict
+        return True
+
+    def holds(self, lease: Lease) -> bool:
+        """See `ports.TaskStore.holds`."""
+        item = self._table.get_blocking(keys.head_key(task_of(lease.context, lease.turn)))
+        return item is not None and item.get("fence") == lease.fence
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
+        """See `ports.TaskStore.append`."""
+        known = replace(head, fence=lease.fence)
+
+        async def plan(attempt: int) -> Plan[Head]:
+            nonlocal known
+            appended = transitions.appended(lease, known, event, key=key)
+            row = appended.events[0]
+            if attempt:
+                if await self._log.holds(row.task, row.generation, row.token):
+                    return Plan(appended.outcome)
+                known = transitions.still_mine(known, await self._log.head(known.key))
+                appended = transitions.appended(lease, known, event, key=key)
+            return Plan(appended.outcome, await self._writes(lease.context, appended, self._times()))
+
+        after = await commit(self._table, plan, busy=BUSY)
+        self._notifier.appended(after, event)
+        return after
+
+    async def finish(
+        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+    ) -> Ended:
+        """See `ports.TaskStore.finish`."""
+        ending = Ending(lease, replace(head, fence=lease.fence), event, go_on)
+
+        async def plan(attempt: int) -> Plan[Ended]:
+            nonlocal ending
+            times = self._times()
+            finished = transitions.finished_alone(ending)
+            if attempt or not ending.rests:
+                record = await self._context(lease.context, times)
+                if attempt:
+                    if await self._log.holds(head.key, ending.after.generation, ending.token):
+                        running = task_of(lease.context, record.running) if record.running is not None else None
+                        next_head = await self._log.head(running) if running is not None else None
+                        return Plan(transitions.finished_before(ending, record, next_head))
+                    now = transitions.still_mine(ending.head, await self._log.head(head.key))
+                    ending = replace(ending, head=now)
+                finished = await self._finished(ending, record, times)
+            writes = await self._writes(lease.context, finished, times)
+            if snapshot is not None:
+                writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
+            return Plan(finished.outcome, writes)
+
+        ended = await commit(self._table, plan, busy=BUSY)
+        await self._notifier.committed(ended.head)
+        if ended.next is not None:
+            await self._notifier.begun(ended.next)
+        return ended
+
+    async def _finished(self, ending: Ending, record: ContextRecord, times: Times) -> Transition[Ended]:
+        turn = transitions.next_turn(ending, record)
+        if turn is None or ending.requires_input:
+            return transitions.finished_alone(ending)
+        task = task_of(ending.lease.context, turn)
+        next_head, queued = None, None
+        if ending.go_on:
+            next_head = await self._log.head(task)
+            queued = None if turn.asked else await self._log.queued(task, turn.id)
+        return transitions.finished(ending, record, turn, next_head, queued, times=times)
+
+    async def pause(self, lease: Lease, *, got_on: bool, spent: bool = True) -> None:
+        """See `ports.TaskStore.pause`."""
+
+        async def plan(attempt: int) -> Plan[None]:
+            times = self._times()
+            turn, change = transitions.suspended(lease, times, got_on=got_on, spent=spent)
+            if attempt:
+                record = await self._context(lease.context, times)
+                if (record.fence, record.running, record.holder) == (lease.fence, turn, ""):
+                    return Plan(None)  # an earlier attempt, whose answer was lost
+                if (record.fence, record.holder) != (lease.fence, lease.holder):
+                    raise transitions.lost()
+            return Plan(None, [_with_shard(lease.context, change)])
+
+        await commit(self._table, plan, busy=BUSY)
+        await self._notifier.settle(task_of(lease.context, lease.turn))
+
+    async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
+        """See `ports.TaskStore.append_deltas`."""
+        await self._table.write(self._log.delta_row(key, batch, self._times()))
+
+    async def cancel(self, head: Head, event: Event) -> Ended:
+        """See `ports.TaskStore.cancel`."""
+        token = str(uuid7())
+
+        async def plan(attempt: int) -> Plan[Ended]:
+            times = self._times()
+            record = await self._context(head.context, times)
+            canceled = transitions.canceled(head, event, record, token=token, times=times)
+            if attempt:
+                now = await self._log.head(head.key)
+                if await self._log.holds(head.key, head.generation + 1, token):
+                    return Plan(transitions.canceled_before(head, now, event, record))
+                if now != head:
+                    raise ingress.no_longer_asked()
+            return Plan(canceled.outcome, await self._writes(head.context, canceled, times))
+
+        ended = await commit(self._table, plan, busy=BUSY)
+        await self._notifier.committed(ended.head)
+        return ended
+
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def head(self, key: TaskKey) -> Head | None:
+        """See `ports.TaskStore.head`."""
+        return await self._log.head(key)
+
+    async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.log`."""
+        return await self._log.log(key, after=after)
+
+    async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
+        """See `ports.TaskStore.every_event`."""
+        return await self._log.every_event(key, after=after)
+
+    async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
+        """See `ports.TaskStore.deltas`."""
+        return await self._log.deltas(key, since=since)
+
+    async def overdue(self, *, limit: int) -> Sequence[Overdue]:
+        """See `ports.TaskStore.overdue`."""
+        expired = await self._timers.expired(limit)
+        return [Overdue(keys.context_of(timer.key), timer.at) for timer in expired[:limit]]
+
+    async def claim(self, overdue: Overdue) -> bool:
+        """See `ports.TaskStore.claim`."""
+        return await self._timers.claim(keys.context_key(overdue.context))
+
+    # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _times(self) -> Times:
+        return Times(milliseconds(self._clock.now()), self._lease, self._retention)
+
+    async def _context(self, context: ContextKey, times: Times) -> ContextRecord:
+        # Expired or not: its fence has to grow for as long as the item is there.
+        return contexts.record_of(await self._table.get(keys.context_key(context)), times.seconds)
+
+    async def _writes(self, context: ContextKey, transition: Transition[Any], times: Times) -> list[Write]:
+        """Return the writes of the transition."""
+        writes: list[Write] = []
+        if transition.context is not None:
+            writes.append(self._context_update(context, transition))
+        for move in transition.heads:
+            change = move.change
+            if "timestamp" in change.values:
+                change = replace(change, values={**change.values, "listing_at": items.listing_at(move.after)})
+            writes.append(Update(keys.head_key(move.after.key), change))
+        writes += [await self._log.event_row(event, times) for event in transition.events]
+        if transition.taken_in is not None:
+            writes.append(Delete(keys.asked_key(*transition.taken_in)))
+        return writes
+
+    def _context_update(self, context: ContextKey, transition: Transition[Any]) -> Update:
+        assert transition.context is not None  # noqa: S101  # of these there is one
+        return _with_shard(context, transition.context)
+
+    def _put_message(self, key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
+        # DynamoDB deletes late: an expired record of a message may be replaced.
+        only_if = either(Absent(), AtMost("expires", times.seconds))
+        return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
+
+
+def _with_shard(context: ContextKey, change: Change) -> Update:
+    """Return the update of the context, whose timer is in the index as long as it is set."""
+    shard = {"due_shard": keys.due_shard(context)}
+    if "due_at" in change.values:
+        change = replace(change, values={**change.values, **shard})
+    if "due_at" in change.defaults:
+        change = replace(change, defaults={**change.defaults, **shard})
+    if "due_at" in change.remove:
+        change = replace(change, remove=(*change.remove, "due_shard"))
+    return Update(keys.context_key(context), change)
+
+
+def _message_keys(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
+    """Return the keys by which a repeat of the message is known."""
+    first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
+    return [*first, keys.message_key(context, message_id)]

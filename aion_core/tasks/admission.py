@@ -1,0 +1,183 @@
+"""The admission of a message: a new task, a message to a task that exists, or a repeat of either. Pure."""
+
+from dataclasses import dataclass, replace
+
+from aion_core.ports import (
+    MAX_WAITING,
+    Begun,
+    Busy,
+    FollowUp,
+    Head,
+    Interrupted,
+    Lease,
+    NewTask,
+    Repeated,
+    Waiting,
+    WhenBusy,
+)
+from aion_core.ports.table import Change
+from aion_core.tasks import contexts, heads, ingress, lifecycle, pushed
+from aion_core.tasks.contexts import ContextRecord, Times
+from aion_core.tasks.transitions import HeadMove, NewEvent, Transition, new_event
+
+KEEP_LONGER = 24 * 3600
+"""By how many seconds a task's life has to grow for a follow-up to move its TTL: each move costs a snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMessage:
+    """A message id, or idempotency key, that is stored already."""
+
+    task_id: str
+    content_hash: bytes
+
+    def repeated(self, content_hash: bytes) -> Repeated:
+        """Return the repeat of a message; raises MessageIdReused if its content was another."""
+        return ingress.repeat_of(content_hash, self.task_id, self.content_hash)
+
+
+# ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> Begun | Waiting:
+    """Return the outcome of an earlier attempt of the same call, whose answer was lost."""
+    if record.has(new.turn, holder):
+        return Begun(record.lease(new.context), head)
+    return Waiting(head, record.held_until())
+
+
+def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | Busy | None:
+    """Return the reason for which the context takes no new task; None if it takes one."""
+    if record.interrupted is not None:
+        return Interrupted(record.interrupted)
+    if record.busy and when_busy is not WhenBusy.ENQUEUE:
+        return Busy(record.at_work)
+    return None
+
+
+def is_full(record: ContextRecord) -> bool:
+    """True if no further turn may wait in the context."""
+    return len(record.waiting) >= MAX_WAITING
+
+
+def created(
+    new: NewTask, record: ContextRecord, *, holder: str | None, when_busy: WhenBusy, times: Times
+) -> Transition[Begun | Waiting]:
+    """Create the task; its turn runs, or waits in the context."""
+    head = ingress.first_head(new)
+    if new.push is not None:
+        head = pushed.listening(head, new.push)
+    outcome: Begun | Waiting
+    if holder is not None and not record.busy:
+        lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
+        head = replace(head, fence=lease.fence)
+        outcome, change = Begun(lease, head), contexts.acquired(lease, record, times)
+    else:
+        outcome, change = Waiting(head, record.held_until()), _queued(new, record, holder, when_busy, times)
+    return Transition(outcome, change, (HeadMove(Change(), head),), _events(new, head))
+
+
+def _queued(new: NewTask, record: ContextRecord, holder: str | None, when_busy: WhenBusy, times: Times) -> Change:
+    if record.expired:
+        return contexts.queued_anew(new.turn, record, times)
+    if holder is not None:
+        # Whoever runs, or is to run, the turn before comes to this one: nobody else has to be woken.
+        return contexts.queued(new.turn, contexts.MAY_WAIT_BEHIND_OTHERS, times)
+    only_if = contexts.MAY_WAIT if when_busy is WhenBusy.ENQUEUE else contexts.MAY_WAIT_ALONE
+    return contexts.queued(new.turn, only_if, times)
+
+
+def _events(new: NewTask, head: Head) -> tuple[NewEvent, ...]:
+    return tuple(
+        replace(
+            new_event(head, replace(head, generation=generation), event),
+            request=new.request if generation == 1 else {},
+        )
+        for generation, event in enumerate(new.events, start=1)
+    )
+
+
+# ── A message to a task ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def takes_over(follow_up: FollowUp, record: ContextRecord, when_busy: WhenBusy) -> bool:
+    """True if the task takes the message in at once: it required input, or its running turn is interrupted."""
+    head = follow_up.head
+    return head.state in lifecycle.INTERRUPTED or (when_busy is WhenBusy.INTERRUPT and record.runs(head.key.task_id))
+
+
+def another_runs(follow_up: FollowUp, record: ContextRecord) -> bool:
+    """True if the task required input and another turn runs in its context by now."""
+    return follow_up.head.state in lifecycle.INTERRUPTED and record.running is not None
+
+
+def followed_before(
+    follow_up: FollowUp, record: ContextRecord, head: Head, holder: str | None
+) -> Begun | Waiting | None:
+    """Return the outcome of an earlier attempt of the same call; None if the message came by another call."""
+    if record.has(follow_up.turn, holder):
+        return Begun(record.lease(head.context), head)
+    if any(turn.id == follow_up.turn.id for turn in record.waiting):
+        return Waiting(head, record.held_until())
+    return None
+
+
+def has_gone_on(before: Head, now: Head | None, *, takes: bool, subscribes: bool = False) -> bool:
+    """True if the message, as its sender has read the task, can no longer be taken in the way it was going to be."""
+    if now is None:
+        return True
+    # A commit, and a new subscriber too, has to know all subscribers.
+    if (takes or subscribes) and now.push_epoch != before.push_epoch:
+        return True
+    return now.generation != before.generation if takes else now.state in lifecycle.RESTING
+
+
+def taken(
+    follow_up: FollowUp,
+    record: ContextRecord,
+    *,
+    holder: str | None,
+    expires: int | None,
+    token: str,
+    times: Times,
+) -> Transition[Begun | Waiting]:
+    """Take the message in at once; `expires` is the task's new TTL, None if that stays."""
+    before = follow_up.head
+    answers = before.state in lifecycle.INTERRUPTED
+    subscribed = pushed.listening(before, follow_up.push) if follow_up.push is not None else before
+    after = replace(lifecycle.advance(subscribed, follow_up.event), fence=record.fence + 1)
+    outcome: Begun | Waiting
+    if holder is None:
+        outcome = Waiting(after)
+        change = contexts.queued_first(follow_up.turn, record, after.fence, times, answers=answers)
+    else:
+        lease = Lease(before.context, replace(follow_up.turn, tries=1), holder, after.fence)
+        acquire = contexts.acquired_for_input if answers else contexts.acquired_interrupting
+        outcome, change = Begun(lease, after), acquire(lease, record, times)
+    row = new_event(after, after, follow_up.event, asked=follow_up.asked, request=follow_up.request, token=token)
+    move = HeadMove(heads.moved(before, after, expires=expires, fence=False), after)
+    return Transition(outcome, change, (move,), (row,))
+
+
+def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transition[Waiting]:
+    """Let the message wait for its task, which is running."""
+    before = follow_up.head
+    turn = replace(follow_up.turn, asked=0)
+    if record.interrupted is not None:
+        # Whoever answers the task that requires input sets the timer of what waits.
+        change = contexts.queued(turn, contexts.HAS_ROOM, times, timer=False)
+    else:
+        change = contexts.queued(turn, contexts.MAY_WAIT, times)
+    if follow_up.push is None:
+        return Transition(Waiting(before, record.held_until()), change)
+    after = pushed.listening(before, follow_up.push)
+    move = HeadMove(heads.subscribed(before, after, while_running=True), after)
+    return Transition(Waiting(after, record.held_until()), change, (move,))
+
+
+def new_expiry(head_expires: int | None, times: Times) -> int | None:
+    """Return the task's new TTL if a message that comes now makes its life noticeably longer, else None."""
+    if head_expires is None:
+        return None
+    grows_by = times.expires - head_expires
+    return times.expires if grows_by > min(KEEP_LONGER, times.retention / 2) else None

@@ -1,0 +1,300 @@
+"""The steps of a turn, from what was read to what is written: it begins, appends, ends, is suspended or canceled. Pure.
+
+A transition names the changes of one transaction, each conditional on what was read, and its outcome. The store makes
+it, or reads again and decides again.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from aion_core.errors import LeaseLost, MoreAsked
+from aion_core.ports import Begun, ContextKey, Ended, Head, Held, Lease, TaskKey, Turn
+from aion_core.ports.table import Change
+from aion_core.protocol.types import Event, Message, stream_response
+from aion_core.tasks import contexts, heads, ingress, lifecycle, pushed
+from aion_core.tasks.contexts import ContextRecord, Times
+
+T = TypeVar("T", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to be appended to a task's log."""
+
+    task: TaskKey
+    generation: int
+    event: Event
+    asked: Message | None = None
+    """The client's message that the event takes in."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    key: str = ""
+    token: str = ""
+    """Tells the event's own writer from others, after an answer was lost."""
+    notifies: bool = False
+    """True if a subscriber by push notifications may want it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadMove:
+    """A change of a task's head, and the head after it."""
+
+    change: Change
+    after: Head
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message that waits for its task, with the request's metadata."""
+
+    message: Message | None = None
+    """None if it is gone: its turn begins all the same, and fails for want of a message."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[T]):
+    """The changes of one transaction, and its outcome."""
+
+    outcome: T
+    context: Change | None = None
+    heads: tuple[HeadMove, ...] = ()
+    events: tuple[NewEvent, ...] = ()
+    taken_in: tuple[TaskKey, str] | None = None
+    """The task and turn whose waiting message is in the log now."""
+    again: bool = False
+    """True if this only clears the way: read and decide once more."""
+
+
+def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:
+    """Return the event of a commit that knows the subscribers of `head`."""
+    return NewEvent(head.key, after.generation, event, notifies=pushed.listened_to(head, event), **more)
+
+
+def token_of(lease: Lease, generation: int, event: Event) -> str:
+    """Return the token of an event: the same when the same call is made again, since its answer was lost."""
+    digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
+    return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
+
+
+def lost() -> LeaseLost:
+    """Return the error of a holder whose lease another has."""
+    return LeaseLost("Another holder runs this context now.")
+
+
+# ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def due_turn(record: ContextRecord, times: Times) -> Turn | Held | None:
+    """Return the turn that may begin now; see `contexts.turn_to_begin`."""
+    return contexts.turn_to_begin(record, times.now)
+
+
+def is_over(head: Head | None) -> bool:
+    """True if no turn of the task can begin: it has ended, or outlived its retention behind others."""
+    return head is None or head.state in lifecycle.TERMINAL
+
+
+def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
+    """Remove a task that is over, which would block its context."""
+    return Transition(None, contexts.removed(task_id, record, record.fence + 1, times), again=True)
+
+
+def begun(
+    context: ContextKey,
+    turn: Turn,
+    record: ContextRecord,
+    head: Head,
+    queued: QueuedMessage | None,
+    *,
+    holder: str,
+    times: Times,
+) -> Transition[Begun]:
+    """Begin the turn; `queued` is its message, where that waited for a task that was running."""
+    lease, head_move, events = _beginning(context, turn, record, head, queued, holder=holder, times=times)
+    acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
+    return Transition(
+        Begun(lease, head_move.after),
+        acquire(lease, record, times),
+        (head_move,),
+        events,
+        taken_in=None if turn.asked else (head.key, turn.id),
+    )
+
+
+def _beginning(
+    context: ContextKey,
+    turn: Turn,
+    record: ContextRecord,
+    head: Head,
+    queued: QueuedMessage | None,
+    *,
+    holder: str,
+    times: Times,
+) -> tuple[Lease, HeadMove, tuple[NewEvent, ...]]:
+    lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
+    if turn.asked:
+        return lease, HeadMove(heads.fenced(lease.fence), replace(head, fence=lease.fence)), ()
+    queued = queued or QueuedMessage()
+    event = ingress.at_work(head, contexts.moment(times.now))
+    after = replace(lifecycle.advance(head, event), fence=lease.fence)
+    lease = replace(lease, turn=replace(lease.turn, asked=after.generation))
+    taken_in = new_event(after, after, event, asked=queued.message, request=queued.request)
+    return lease, HeadMove(heads.moved(head, after), after), (taken_in,)
+
+
+# ── It goes on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[Head]:
+    """Append an event of the turn."""
+    after = lifecycle.advance(head, event)
+    token = token_of(lease, after.generation, event)
+    row = new_event(head, after, event, key=key, token=token)
+    return Transition(after, None, (HeadMove(heads.moved(head, after), after),), (row,))
+
+
+def still_mine(head: Head, now: Head | None) -> Head:
+    """Return the head with the subscribers of now, for another attempt; raises LeaseLost if the task has gone on."""
+    if now is None or (now.generation, now.fence) != (head.generation, head.fence):
+        raise lost()
+    return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)
+
+
+def suspended(lease: Lease, times: Times, *, got_on: bool, spent: bool = True) -> tuple[Turn, Change]:
+    """Return the turn as it waits for its next holder, and the change by which it is left.
+
+    Progress counts as a hop and sets the tries back; a try that ran no node is not `spent`.
+    """
+    turn = lease.turn
+    if got_on:
+        turn = replace(turn, tries=0, hops=turn.hops + 1)
+    elif not spent:
+        turn = replace(turn, tries=max(0, turn.tries - 1))
+    return turn, contexts.suspended(lease, turn, times)
+
+
+# ── It ends ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The last event of a turn, and who goes on after it."""
+
+    lease: Lease
+    head: Head
+    event: Event
+    go_on: bool
+    """True if the same holder runs the turn that waits next."""
+
+    @property
+    def after(self) -> Head:
+        """Return the head after the event."""
+        return lifecycle.advance(self.head, self.event)
+
+    @property
+    def token(self) -> str:
+        """Return the token of the event."""
+        return token_of(self.lease, self.after.generation, self.event)
+
+    @property
+    def requires_input(self) -> bool:
+        """True if the event interrupts the task."""
+        return self.after.state in lifecycle.INTERRUPTED
+
+    @property
+    def rests(self) -> bool:
+        """True if the task comes to an end or an interrupt: usually nothing waits."""
+        return self.after.state in lifecycle.RESTING
+
+
+def finished_alone(ending: Ending) -> Transition[Ended]:
+    """End the turn, if nothing waits behind it, or what waits waits for an input."""
+    after = ending.after
+    release = contexts.released_for_input if ending.requires_input else contexts.released
+    return Transition(
+        Ended(after),
+        release(ending.lease),
+        (HeadMove(heads.moved(ending.head, after), after),),
+        (new_event(ending.head, after, ending.event, token=ending.token),),
+    )
+
+
+def next_turn(ending: Ending, record: ContextRecord) -> Turn | None:
+    """Return the turn that follows; raises LeaseLost, and MoreAsked if the event ends a task for which a message waits."""
+    if record.fence != ending.lease.fence:
+        raise lost()
+    waits = record.waits_for(ending.head.key.task_id)
+    if ending.after.state in lifecycle.TERMINAL and waits:
+        raise MoreAsked("A message waits for this task.")
+    if not ending.rests and not waits:
+        raise ingress.nothing_left_to_do()
+    return next(iter(record.waiting), None)
+
+
+def finished(
+    ending: Ending,
+    record: ContextRecord,
+    turn: Turn,
+    next_head: Head | None,
+    queued: QueuedMessage | None,
+    *,
+    times: Times,
+) -> Transition[Ended]:
+    """End the turn before another one, which the same holder begins, or leaves to somebody else."""
+    lease, head, after = ending.lease, ending.head, ending.after
+    row = new_event(head, after, ending.event, token=ending.token)
+    move = HeadMove(heads.moved(head, after), after)
+    same = turn.task_id == head.key.task_id
+    if same:
+        next_head = after
+    if not ending.go_on or next_head is None:
+        return Transition(Ended(after, waiting=True), contexts.left(record, times), (move,), (row,))
+    next_lease, next_move, events = _beginning(
+        lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
+    )
+    # An item is written once in a transaction: one head moves over both events at a time.
+    moves = (HeadMove(heads.moved(head, next_move.after), next_move.after),) if same else (move, next_move)
+    return Transition(
+        Ended(after, next=Begun(next_lease, next_move.after)),
+        contexts.transferred(next_lease, record, times),
+        moves,
+        (row, *events),
+        taken_in=None if turn.asked else (next_head.key, turn.id),
+    )
+
+
+def finished_before(ending: Ending, record: ContextRecord, next_head: Head | None) -> Ended:
+    """Return the outcome of an earlier attempt whose answer was lost; `next_head` is that of the running turn's task."""
+    lease = ending.lease
+    mine = record.running is not None and record.fence == lease.fence + 1 and record.holder == lease.holder
+    if mine and next_head is not None:
+        return Ended(ending.after, next=Begun(record.lease(lease.context), next_head))
+    return Ended(ending.after, waiting=_is_left(record))
+
+
+def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, times: Times) -> Transition[Ended]:
+    """End the task from outside, and every turn of it."""
+    task_id = head.key.task_id
+    # Cancelling a queued task must not change the fence: another task's turn may be running.
+    takes = record.running is None or record.runs(task_id)
+    fence = record.fence + 1 if takes else record.fence
+    after = replace(lifecycle.advance(head, event), fence=max(fence, head.fence))
+    waiting = takes and bool(record.without(task_id)) and record.interrupted in (None, task_id)
+    return Transition(
+        Ended(after, waiting=waiting),
+        contexts.removed(task_id, record, fence, times),
+        (HeadMove(heads.moved(head, after), after),),
+        (new_event(head, after, event, token=token),),
+    )
+
+
+def canceled_before(head: Head, now: Head | None, event: Event, record: ContextRecord) -> Ended:
+    """Return the outcome of an earlier attempt whose answer was lost."""
+    after = now if now is not None else lifecycle.advance(head, event)
+    return Ended(after, waiting=_is_left(record))
+
+
+def _is_left(record: ContextRecord) -> bool:
+    return record.running is None and record.interrupted is None and bool(record.waiting)

@@ -1,0 +1,276 @@
+"""The shared table and bucket as one process reaches them: each request is a side effect, named after its operation."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from aion_core.memory.table import Faults
+from aion_core.ports.table import CONFLICT, FINE, Index, Item, Key, Page, SingleWrite, Write
+from aion_core.ports.table_semantics import THROTTLED
+from tests.simulation.faults import Fault
+
+if TYPE_CHECKING:
+    from tests.simulation.processes import Process
+    from tests.simulation.world import World
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A call of a store."""
+
+    name: str = "other"
+    """Its name in the kinds of side effect."""
+    method: str = ""
+    arguments: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+OPERATION: ContextVar[Operation] = ContextVar("operation", default=Operation())
+"""The call of a store that is being made."""
+
+
+@contextmanager
+def operation(name: str, method: str, *arguments: Any) -> Iterator[None]:
+    """Let the requests within carry this operation's name."""
+    token = OPERATION.set(Operation(name, method, arguments))
+    try:
+        yield
+    finally:
+        OPERATION.reset(token)
+
+
+class Operations:
+    """A store of one process; its requests to the table carry the name of the operation."""
+
+    def __init__(
+        self,
+        store: Any,
+        *,
+        names: Mapping[str, str] | None = None,
+        tell: Callable[[Operation, Any], None] = lambda operation, result: None,
+    ) -> None:
+        """`names` renames operations; `tell` is called with each operation and its result, or its error."""
+        self._store, self._names, self._tell = store, names or {}, tell
+
+    def __getattr__(self, name: str) -> Any:
+        method, renamed = getattr(self._store, name), self._names.get(name, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            made = Operation(renamed, name, arguments, options)
+            if inspect.iscoroutinefunction(method):
+                return self._made(made, method)
+            token = OPERATION.set(made)
+            try:
+                return method(*arguments, **options)
+            finally:
+                OPERATION.reset(token)
+
+        setattr(self, name, call)
+        return call
+
+    async def _made(self, made: Operation, method: Callable[..., Awaitable[Any]]) -> Any:
+        token = OPERATION.set(made)
+        try:
+            result = await method(*made.arguments, **made.options)
+        except BaseException as error:
+            self._tell(made, error)
+            raise
+        finally:
+            OPERATION.reset(token)
+        self._tell(made, result)
+        return result
+
+
+class SimTable:
+    """`ports.table.Table`: the one table of the world."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process, self._world = process, process.world
+
+    async def get(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get`."""
+        return await self._request("get", key)  # type: ignore[no-any-return]
+
+    async def query(self, partition: str, first: str, last: str, **options: Any) -> Page:
+        """See `ports.table.Table.query`."""
+        return await self._request("query", partition, first, last, **options)  # type: ignore[no-any-return]
+
+    async def query_index(
+        self, index: Index, partition: str, first: str | int, last: str | int, **options: Any
+    ) -> Page:
+        """See `ports.table.Table.query_index`."""
+        return await self._request("query_index", index, partition, first, last, **options)  # type: ignore[no-any-return]
+
+    async def scan(self, **options: Any) -> Page:
+        """See `ports.table.Table.scan`."""
+        return await self._request("scan", **options)  # type: ignore[no-any-return]
+
+    async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
+        """See `ports.table.Table.write`."""
+        return await self._request("write", write, returning=returning)  # type: ignore[no-any-return]
+
+    async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
+        """See `ports.table.Table.transact`."""
+        await self._request("transact", list(writes), token=token)
+
+    def get_blocking(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get_blocking`."""
+        made = OPERATION.get()
+        return blocking(lambda: self._request("get_blocking", key, made=made))  # type: ignore[no-any-return]
+
+    def write_blocking(self, write: SingleWrite) -> None:
+        """See `ports.table.Table.write_blocking`."""
+        made = OPERATION.get()
+        blocking(lambda: self._request("write_blocking", write, made=made))
+
+    async def _request(self, method: str, *arguments: Any, made: Operation | None = None, **options: Any) -> Any:
+        world, made = self._world, made or OPERATION.get()
+        writes = arguments[0] if method == "transact" else arguments[:1] if "write" in method else ()
+
+        async def make() -> Any:
+            at, result = world.loop.time(), getattr(world.table, method)(*arguments, **options)
+            if inspect.iscoroutine(result):
+                result = await result
+            if writes and world.is_made_now(options.get("token", "")):
+                # Visible from the first write on: queries return the parts of a transaction that is being made.
+                world.watch.committed(self._process, made, writes, at)
+            return result
+
+        return await self._process.effect(f"{made.name}.{method}", make)
+
+
+class SimFaults(Faults):
+    """The faults of the world's table: those of the side effect that is being made."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.index_lag, self.page_items = timedelta(seconds=90), world.page_items
+
+    def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
+        """Let one of the writes conflict with another transaction, or be throttled."""
+        aim = self._world.aim
+        if aim is None or aim.fault not in (Fault.CONFLICT, Fault.THROTTLED_REASON):
+            return ()
+        reason = CONFLICT if aim.fault is Fault.CONFLICT else THROTTLED
+        return [reason if place == int(aim.amount) % len(writes) else FINE for place in range(len(writes))]
+
+    def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
+        """Show the entries as they were, or both as they were and as they are."""
+        aim = self._world.aim
+        if aim is None or aim.fault is not Fault.STALE:
+            return versions[-1:]
+        return versions[:1] if aim.amount == 1.0 else versions
+
+    async def partway(self, writes: Sequence[Write]) -> None:
+        """Take a moment between two writes of a transaction."""
+        if (seconds := HALF_MADE.get()) > 0:
+            await asyncio.sleep(seconds)
+
+
+HALF_MADE: ContextVar[float] = ContextVar("half_made", default=0.0)
+"""Seconds between two writes of the transaction that is being made."""
+
+
+class SimBlobs:
+    """`ports.Blobs`: the one bucket of the world, as one process reaches it."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process, self._blobs = process, process.world.blobs
+
+    async def put(self, name: str, content: bytes) -> None:
+        """See `ports.Blobs.put`."""
+        await self._process.effect("blob.put", lambda: self._blobs.put(name, content))
+
+    async def get(self, name: str) -> bytes | None:
+        """See `ports.Blobs.get`."""
+        return await self._process.effect("blob.get", lambda: self._get(name))  # type: ignore[no-any-return]
+
+    async def delete(self, name: str) -> None:
+        """See `ports.Blobs.delete`."""
+        await self._process.effect("blob.delete", lambda: self._blobs.delete(name))
+
+    async def _get(self, name: str) -> bytes | None:
+        world = self._process.world
+        if world.aim is not None and world.aim.fault is Fault.BLOB_GONE:
+            world.history.unreadable.add(name.split("/")[2])
+            await self._blobs.delete(name)
+        return await self._blobs.get(name)
+
+
+# ── Blocking code ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Stopped(BaseException):
+    """Ends the thread of a process that is gone."""
+
+
+class Beside:
+    """Blocking code in a thread of its own, which runs only while the loop waits for it: one of the two at a time."""
+
+    def __init__(self) -> None:
+        self._to_thread, self._to_loop = threading.Semaphore(0), threading.Semaphore(0)
+        self._asked: Callable[[], Awaitable[Any]] | None = None
+        self._answer: Any = None
+        self._failed: BaseException | None = None
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """Return what the blocking code returns; its requests take the loop's time."""
+        context = copy_context()
+        context.run(BESIDE.set, self)
+        thread = threading.Thread(target=context.run, args=(self._run, work), daemon=True)
+        thread.start()
+        self._to_loop.acquire()
+        try:
+            while self._asked is not None:
+                asked, self._asked = self._asked, None
+                try:
+                    self._answer, self._failed = await asked(), None
+                except Exception as error:
+                    self._answer, self._failed = None, error
+                self._switch()
+        except BaseException:
+            self._failed = Stopped()
+            self._asked = None
+            self._to_thread.release()
+            raise
+        finally:
+            thread.join()
+        if self._failed is not None:
+            raise self._failed
+        return self._answer
+
+    def call(self, asked: Callable[[], Awaitable[Any]]) -> Any:
+        """Let the loop do this, in the thread; return the answer."""
+        self._asked = asked
+        self._to_loop.release()
+        self._to_thread.acquire()
+        if self._failed is not None:
+            raise self._failed
+        return self._answer
+
+    def _switch(self) -> None:
+        self._to_thread.release()
+        self._to_loop.acquire()
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
+            self._answer, self._failed = work(), None
+        except BaseException as error:
+            self._answer, self._failed = None, error
+        self._asked = None
+        self._to_loop.release()
+
+
+BESIDE: ContextVar[Beside] = ContextVar("beside")
+"""The thread that runs this blocking code."""
+
+
+def blocking(asked: Callable[[], Awaitable[Any]]) -> Any:
+    """Let the loop do this, from blocking code; return the answer."""
+    return BESIDE.get().call(asked)

@@ -1,0 +1,143 @@
+"""Follows what is committed to the table, and notes in the history what it means: leases, events, subscribers, timers."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from aion_core.ports import ContextKey, Lease, PushConfig, TaskKey
+from aion_core.ports.schema import DUE
+from aion_core.ports.table import Check, Delete, Item, Key
+from aion_core.ports.table import Write as TableWrite
+from aion_core.protocol.types import Message
+from aion_core.stores import keys
+from tests.simulation.history import Entry, Hold, Listening, Write, plain
+from tests.simulation.loop import at_once
+from tests.simulation.table import Operation
+
+if TYPE_CHECKING:
+    from tests.simulation.processes import Process
+    from tests.simulation.world import World
+
+LEASE_SECONDS = 30.0
+LEAVES_LEASE = ("create", "begin")
+"""Operations that take a context whose lease has run out; every other one ends the lease that it replaces."""
+
+
+class Watch:
+    """The items of contexts and timers as they are, and the history of how they came to be."""
+
+    def __init__(self, world: "World") -> None:
+        self._world, self._history = world, world.history
+        self._contexts: dict[ContextKey, Item] = {}
+        self._timers: dict[Key, Item] = {}
+
+    # ── Commits ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def committed(self, process: "Process", operation: Operation, writes: Sequence[TableWrite], at: float) -> None:
+        """Note these writes, which an operation of the process has made."""
+        lease = next((argument for argument in operation.arguments[:1] if isinstance(argument, Lease)), None)
+        if lease is not None and operation.method in ("append", "finish", "pause"):
+            newest = self._history.fence(lease.context)
+            self._history.writes.append(Write(at, process.name, operation.method, lease.context, lease.fence, newest))
+        if operation.method == "checkpoint":
+            turn, state = operation.arguments
+            self._world.agent_did(process, turn, "finished", state.position - 1)
+        tasks: dict[TaskKey, None] = {}
+        for write in writes:
+            if isinstance(write, Check):
+                continue
+            key, item = write.key, self._world.table.get_blocking(write.key)
+            self.follow(key, item)
+            if key.partition.startswith("CONTEXT#") and item is not None:
+                self._lease(process, operation, keys.context_of(key), item, at)
+            elif key.partition.startswith(keys.TASKS):
+                tasks[keys.task_of(key)] = None
+                if key.sort.startswith("PUSH#"):
+                    self._subscriber(process, operation, key, is_deleted=isinstance(write, Delete), at=at)
+        for task in tasks:
+            self._events(process, operation, task, at)
+
+    def follow(self, key: Key, item: Item | None) -> None:
+        """Note the item as it is now; None if it was deleted."""
+        self._timers.pop(key, None)
+        if item is not None and DUE.sort in item:
+            self._timers[key] = item
+        if key.partition.startswith("CONTEXT#"):
+            context = keys.context_of(key)
+            self._contexts.pop(context, None)
+            if item is not None:
+                self._contexts[context] = item
+
+    def _lease(self, process: "Process", operation: Operation, context: ContextKey, item: Item, at: float) -> None:
+        """Follow which process has the lease of the context, and until when."""
+        fence, turn = item.get("fence", 0), item.get("running")
+        is_held = turn is not None and item.get("holder", "") != ""
+        holds = [hold for hold in self._history.holds if hold.context == context]
+        for hold in holds:
+            if hold.fence == fence and is_held:
+                if operation.method == "renew":
+                    hold.until = at + LEASE_SECONDS
+            elif hold.over is None and operation.method not in LEAVES_LEASE:
+                hold.over = at
+        if turn is not None and is_held and all(hold.fence != fence for hold in holds):
+            self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
+            until = at + LEASE_SECONDS
+            self._history.holds.append(
+                Hold(at, process.name, context, turn["id"], turn["task_id"], fence, turn["tries"], until)
+            )
+            self._world.lease_taken(process)
+
+    def _subscriber(
+        self, process: "Process", operation: Operation, key: Key, *, is_deleted: bool, at: float
+    ) -> None:
+        """Note a push config that was registered, deleted or claimed."""
+        history, task, config_id = self._history, keys.task_of(key), keys.push_config_of(key.sort)
+        if is_deleted:
+            history.deleted[task, config_id] = at
+        elif operation.method in ("claim", "advance", "bury"):
+            history.claims[process.name, task, config_id] = at
+        elif operation.method in ("create", "follow_up", "put"):
+            # A config that is replaced goes on where it was.
+            config = operation.arguments[1] if operation.method == "put" else operation.arguments[0].push
+            assert isinstance(config, PushConfig)
+            history.registered[task, config_id] = at
+            if all((each.task, each.config.id) != (task, config_id) for each in history.listenings):
+                history.listenings.append(Listening(at, task, config, len(history.log.get(task, ()))))
+
+    def _events(self, process: "Process", operation: Operation, task: TaskKey, at: float) -> None:
+        """Note the events of the task that were not noted yet."""
+        head = at_once(self._world.log.head(task))
+        if head is None:
+            return
+        entries = self._history.log.setdefault(task, [])
+        self._history.context_of[task] = head.context
+        if head.generation <= len(entries):
+            return
+        log = at_once(self._world.log.every_event(task, after=len(entries)))
+        state = entries[-1].state if entries else None
+        for numbered in log.events:
+            status = getattr(numbered.event, "status", None)
+            state = status.state if status is not None else state
+            entries.append(Entry(at, process.name, operation.method, numbered, state, plain(numbered.event)))
+        self._history.resting[task] = at
+
+    # ── The table as it is ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def promised(self) -> Iterator[str]:
+        """Yield the work that the table still promises, in words."""
+        for key, item in self._timers.items():
+            yield f"{key.partition} {key.sort} has a timer at {item[DUE.sort]}"
+        for context, item in self._contexts.items():
+            if "running" in item:
+                yield f"{context.context_id} runs {item['running']['id']}, whose lease nobody gave back"
+            if item.get("waiting") and "interrupted" not in item:
+                yield f"{context.context_id} has turns that wait: {[turn['id'] for turn in item['waiting']]}"
+
+    def fence(self, context: ContextKey) -> int:
+        """Return the fence of the context's newest lease."""
+        return int(self._contexts.get(context, {}).get("fence", 0))
+
+    def waiting_messages(self, task: TaskKey) -> set[str]:
+        """Return the ids of the messages that wait for the task."""
+        first, last = keys.asked_key(task, ""), keys.asked_key(task, keys.LAST)
+        items = at_once(self._world.reads.query(first.partition, first.sort, last.sort))
+        return {Message.FromString(item["asked"]).message_id for item in items if "asked" in item}

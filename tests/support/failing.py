@@ -1,0 +1,47 @@
+"""Stores and queues whose next calls fail."""
+
+from collections import Counter
+from typing import Any
+
+from aion_core.errors import StoreUnavailable
+
+
+class Failing:
+    """An adapter whose next calls of some operations raise StoreUnavailable, before or after they take effect."""
+
+    def __init__(self, adapter: Any, *, calls: Counter[str] | None = None) -> None:
+        self._adapter = adapter
+        self._before: Counter[str] = Counter()
+        self._after: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter() if calls is None else calls
+        """The number of calls of each operation, those that fail included."""
+
+    def refuse(self, **times: int) -> None:
+        """Let each named operation fail so often, without taking effect."""
+        self._before.update(times)
+
+    def lose_answers(self, **times: int) -> None:
+        """Let each named operation, an asynchronous one, take effect so often and then fail."""
+        self._after.update(times)
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._adapter, name)
+        if not callable(operation):
+            return operation
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.calls[name] += 1
+            if self._before[name] > 0:
+                self._before[name] -= 1
+                raise StoreUnavailable(f"{name}: ThrottlingException")
+            if self._after[name] > 0:
+                self._after[name] -= 1
+                return _lost(name, operation(*arguments, **options))
+            return operation(*arguments, **options)
+
+        return call
+
+
+async def _lost(name: str, answer: Any) -> None:
+    await answer
+    raise StoreUnavailable(f"{name}: ReadTimeoutError")

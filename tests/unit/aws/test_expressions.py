@@ -1,0 +1,189 @@
+"""DynamoDB's JSON: values both ways, and the expression of each condition and change."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from boto3.dynamodb.types import TypeDeserializer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aion_core.aws.expressions import Placeholders, decoded, decoded_item, encoded, encoded_item, write_parameters
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import PushEvents
+from aion_core.ports.table import (
+    Absent,
+    AtMost,
+    Change,
+    Check,
+    Condition,
+    Delete,
+    Equals,
+    Exists,
+    Key,
+    MoreThan,
+    NotEmpty,
+    OneOf,
+    Put,
+    ShorterThan,
+    Update,
+    both,
+    either,
+)
+
+KEY = Key("p", "s")
+KEY_JSON = {"pk": {"S": "p"}, "sk": {"S": "s"}}
+
+# DynamoDB's numbers have 38 digits, and a set has a member.
+scalars = st.text() | st.integers(-(10**38) + 1, 10**38 - 1) | st.booleans() | st.binary()
+values = st.recursive(
+    scalars | st.frozensets(st.text(min_size=1), min_size=1),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(min_size=1), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=50)
+@given(values)
+def test_value_survives_encoding(value: Any) -> None:
+    def plain(found: Any) -> Any:
+        match found:
+            case list():
+                return [plain(member) for member in found]
+            case dict():
+                return {name: plain(member) for name, member in found.items()}
+            case set():
+                return frozenset(found)
+        return found.value if hasattr(found, "value") else found
+
+    assert decoded(encoded(value)) == value
+    assert plain(TypeDeserializer().deserialize(encoded(value))) == value
+
+
+def test_item_survives_encoding() -> None:
+    item = {"a": 1, "b": {"c": [b"d"]}}
+    assert decoded_item(encoded_item(item)) == item
+
+
+def test_enum_is_encoded_as_its_value() -> None:
+    assert encoded(PushEvents.ALL) == {"S": PushEvents.ALL.value}
+
+
+@pytest.mark.parametrize(
+    ("value", "attribute"),
+    [
+        ("text", {"S": "text"}),
+        (True, {"BOOL": True}),
+        (1, {"N": "1"}),
+        (b"\0", {"B": b"\0"}),
+        ([1, "a"], {"L": [{"N": "1"}, {"S": "a"}]}),
+        ({"a": {}}, {"M": {"a": {"M": {}}}}),
+        (frozenset("ba"), {"SS": ["a", "b"]}),
+    ],
+)
+def test_value_has_the_type_of_the_present_layout(value: Any, attribute: dict[str, Any]) -> None:
+    assert encoded(value) == attribute
+    assert decoded(attribute) == value
+    assert type(decoded(attribute)) is type(value)
+
+
+@pytest.mark.parametrize("value", [None, 1.5, ("a",), {"a"}, [None]])
+def test_encoding_refuses_other_types(value: Any) -> None:
+    with pytest.raises(TypeError):
+        encoded(value)
+
+
+@pytest.mark.parametrize("attribute", [{"NULL": True}, {"NS": ["1"]}, {"N": "1.5"}])
+def test_decoding_refuses_other_types(attribute: dict[str, Any]) -> None:
+    with pytest.raises(StoreCorrupt):
+        decoded(attribute)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expression", "used"),
+    [
+        (Exists(), "attribute_exists(#0)", ()),
+        (Absent("a"), "attribute_not_exists(#0)", ()),
+        (Equals("a", True), "#0 = :0", (True,)),
+        (AtMost("a", 7), "#0 <= :0", (7,)),
+        (MoreThan("a", 7), "#0 > :0", (7,)),
+        (OneOf("a", ("x", "y")), "#0 IN (:0, :1)", ("x", "y")),
+        (ShorterThan("a", 3), "(attribute_not_exists(#0) OR size(#0) < :0)", (3,)),
+        (NotEmpty("a"), "(attribute_exists(#0) AND size(#0) > :0)", (0,)),
+        (both(Exists("a"), Equals("b", 1)), "(attribute_exists(#0) AND #1 = :0)", (1,)),
+        (
+            both(either(Absent("a"), AtMost("a", 1)), Equals("a", "x")),
+            "((attribute_not_exists(#0) OR #0 <= :0) AND #0 = :1)",
+            (1, "x"),
+        ),
+    ],
+)
+def test_condition_expression(condition: Condition, expression: str, used: tuple[Any, ...]) -> None:
+    placeholders = Placeholders()
+    assert placeholders.condition(condition) == expression
+    assert _values(placeholders.parameters()) == used
+
+
+@pytest.mark.parametrize(
+    ("change", "expression", "used"),
+    [
+        (Change(values={"a": 1, "b": "x"}), "SET #0 = :0, #1 = :1", (1, "x")),
+        (Change(defaults={"a": 1}), "SET #0 = if_not_exists(#0, :0)", (1,)),
+        (Change(add={"a": 2}), "SET #0 = if_not_exists(#0, :0) + :1", (0, 2)),
+        (Change(append={"a": ("x",)}), "SET #0 = list_append(if_not_exists(#0, :0), :1)", ([], ["x"])),
+        (Change(drop_first=("a",), remove=("b",)), "REMOVE #0[0], #1", ()),
+        (Change(add_members={"a": frozenset("x")}), "ADD #0 :0", (frozenset("x"),)),
+        (Change(remove_members={"a": frozenset("x")}), "DELETE #0 :0", (frozenset("x"),)),
+        (Change(values={"a": 1}, remove=("b",)), "SET #0 = :0 REMOVE #1", (1,)),
+    ],
+)
+def test_update_expression(change: Change, expression: str, used: tuple[Any, ...]) -> None:
+    placeholders = Placeholders()
+    assert placeholders.change(change) == expression
+    assert _values(placeholders.parameters()) == used
+
+
+def test_change_of_nothing_has_no_expression() -> None:
+    assert write_parameters("T", Update(KEY, Change())) == ("Update", {"TableName": "T", "Key": KEY_JSON})
+
+
+def test_change_and_its_condition_share_placeholders() -> None:
+    assert write_parameters("T", Update(KEY, Change(values={"a": 2}, only_if=Equals("a", 1)))) == (
+        "Update",
+        {
+            "TableName": "T",
+            "Key": KEY_JSON,
+            "UpdateExpression": "SET #0 = :0",
+            "ConditionExpression": "#0 = :1",
+            "ExpressionAttributeNames": {"#0": "a"},
+            "ExpressionAttributeValues": {":0": {"N": "2"}, ":1": {"N": "1"}},
+        },
+    )
+
+
+def test_change_of_a_hundred_attributes_fits_an_expression() -> None:
+    slots = {f"w{number}": b"x" for number in range(100)}
+    _, parameters = write_parameters("T", Update(KEY, Change(values={"task_path": "", "expires": 1}, defaults=slots)))
+    assert len(parameters["UpdateExpression"]) <= 4096
+
+
+def test_put_holds_the_key() -> None:
+    assert write_parameters("T", Put(KEY, {"a": 1})) == (
+        "Put",
+        {"TableName": "T", "Item": {**KEY_JSON, "a": {"N": "1"}}},
+    )
+
+
+def test_delete_and_check_have_conditions() -> None:
+    conditional = {
+        "TableName": "T",
+        "Key": KEY_JSON,
+        "ConditionExpression": "attribute_exists(#0)",
+        "ExpressionAttributeNames": {"#0": "pk"},
+    }
+    assert write_parameters("T", Delete(KEY, Exists())) == ("Delete", conditional)
+    assert write_parameters("T", Check(KEY, Exists())) == ("ConditionCheck", conditional)
+
+
+def _values(parameters: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(map(decoded, parameters.get("ExpressionAttributeValues", {}).values()))
