@@ -29,6 +29,8 @@ class Operation:
     method: str = ""
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    at: float = 0.0
+    """When it was called."""
 
 
 OPERATION: ContextVar[Operation] = ContextVar("operation", default=Operation())
@@ -50,19 +52,19 @@ class Operations:
 
     def __init__(
         self,
+        process: "Process",
         store: Any,
         *,
         names: Mapping[str, str] | None = None,
-        tell: Callable[[Operation, Any], None] = lambda operation, result: None,
     ) -> None:
-        """`names` renames operations; `tell` is called with each operation and its result, or its error."""
-        self._store, self._names, self._tell = store, names or {}, tell
+        """`names` renames operations; the world is told of each one and its result, or its error."""
+        self._process, self._store, self._names = process, store, names or {}
 
     def __getattr__(self, name: str) -> Any:
         method, renamed = getattr(self._store, name), self._names.get(name, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            made = Operation(renamed, name, arguments, options)
+            made = Operation(renamed, name, arguments, options, self._process.world.loop.time())
             if inspect.iscoroutinefunction(method):
                 return self._made(made, method)
             token = OPERATION.set(made)
@@ -79,11 +81,11 @@ class Operations:
         try:
             result = await method(*made.arguments, **made.options)
         except BaseException as error:
-            self._tell(made, error)
+            self._process.world.tell(self._process, made, error)
             raise
         finally:
             OPERATION.reset(token)
-        self._tell(made, result)
+        self._process.world.tell(self._process, made, result)
         return result
 
 
