@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format package-check bench bench-dev lock cost sam-local smoke clean
+.PHONY: help dev test test-engines test-deep replay check lint format package-check bench bench-dev message-path lock cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,9 @@ bench: $(VENV)/.tests ## Measure what the adapter adds to each streamed chunk
 
 bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to serve an edit
 	$(VENV)/bin/python -m tests.bench.dev_loop
+
+message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
+	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)
 
 cost: $(VENV)/.tests ## Count what things cost, on the emulated stack, and write docs/cost.md
 	@$(VENV)/bin/python -m infra.cost

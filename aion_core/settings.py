@@ -29,7 +29,11 @@ class Settings:
     base_url: str
     """AION_BASE_URL: where clients reach the server, for the agent card, never taken from a Host header (R18); or ""."""
     store: str
-    """AION_STORE: `dynamodb`, or `memory` for a process that may forget."""
+    """AION_STORE: `dynamodb`; `sqlite` for one machine; `memory` for a process that may forget."""
+    sqlite_file: Path
+    """AION_SQLITE_FILE: with `sqlite`, the file that holds everything."""
+    turns_at_once: int
+    """AION_TURNS_AT_ONCE: with `sqlite`, how many turns from the queue run at once."""
     table: str
     """AION_TABLE: the name of the one table."""
     store_calls: int
@@ -93,12 +97,14 @@ class Settings:
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Return the settings; raises ConfigurationError that names the variable."""
         read = _Reader(os.environ if environ is None else environ)
-        store = read.one_of("AION_STORE", ("dynamodb", "memory"))
+        store = read.one_of("AION_STORE", ("dynamodb", "sqlite", "memory"))
         needs_aws = store == "dynamodb"
         return cls(
             config=Path(read.text("AION_CONFIG", "aion.yaml")),
             base_url=read.url("AION_BASE_URL", "").rstrip("/"),
             store=store,
+            sqlite_file=Path(read.text("AION_SQLITE_FILE", ".aion/aion.db")),
+            turns_at_once=read.count("AION_TURNS_AT_ONCE", 64),
             table=read.text("AION_TABLE", None if needs_aws else ""),
             store_calls=read.count("AION_STORE_CALLS", 16),
             store_timeout=read.seconds("AION_STORE_TIMEOUT", 3.0),

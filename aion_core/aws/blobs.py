@@ -3,8 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from aion_core.aws.client import TRIES, Calls, Missing, Refused, let_others_write
+from aion_core.aws.client import Calls, Missing
 from aion_core.errors import StoreUnavailable
+from aion_core.ports.table import WriteRefused
+from aion_core.stores.retries import TRIES, jitter
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 
@@ -32,10 +34,10 @@ class S3Blobs:
                     Metadata=dict(metadata),
                     IfNoneMatch="*",
                 )
-            except Refused as refused:
-                if not refused.conflict:
+            except WriteRefused as refused:
+                if not refused.is_conflict:
                     return False
-                await let_others_write(attempt)
+                await jitter(attempt)
             else:
                 return True
         raise StoreUnavailable("The object is being written by too many at once.")

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from aion_core.aws.client import Calls
 from aion_core.errors import ConfigurationError
+from aion_core.ports.bells import DeadLetter
 from aion_core.tasks.contexts import moment
 
 HIDDEN_SECONDS = 60
@@ -14,18 +14,6 @@ HIDDEN_SECONDS = 60
 
 _AT_ONCE = 10
 """SQS gives no more in one answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that its function could not answer."""
-
-    id: str
-    body: str
-    group: str
-    sent_at: datetime
-    """When it was first sent: moving it to the dead letter queue has not changed that."""
-    receipt: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +25,7 @@ class QueueState:
     delayed: int
 
 
-class DeadLetters:
+class SQSDeadLetters:
     """What a queue's function could not answer."""
 
     def __init__(self, sqs: Calls, *, queue_url: str) -> None:

@@ -34,7 +34,7 @@ Attribute = dict[str, Any]
 # By exact type: a bool is an int too. Much faster than boto3's serializers, which also make Decimals of numbers.
 _ENCODERS: dict[type, Callable[[Any], Attribute]] = {
     str: lambda value: {"S": value},
-    int: lambda value: {"N": str(value)},
+    int: lambda value: {"N": str(int(value))},
     bool: lambda value: {"BOOL": value},
     bytes: lambda value: {"B": value},
     list: lambda value: {"L": [encoded(member) for member in value]},
@@ -54,10 +54,10 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 def encoded(value: Any) -> Attribute:
     """Return the value in DynamoDB's JSON; raises TypeError for a type that items do not have."""
-    try:
-        return _ENCODERS[type(value)](value)
-    except KeyError:
-        raise TypeError(f"an attribute cannot be a {type(value).__name__}") from None
+    encode = _ENCODERS.get(type(value)) or next(filter(None, map(_ENCODERS.get, type(value).__mro__)), None)
+    if encode is None:
+        raise TypeError(f"an attribute cannot be a {type(value).__name__}")
+    return encode(value)
 
 
 def decoded(attribute: Attribute) -> Any:
@@ -158,8 +158,8 @@ class Placeholders:
                 ),
             ],
             "REMOVE": [*(f"{name(each)}[0]" for each in change.drop_first), *map(name, change.remove)],
-            "ADD": [f"{name(each)} {value(members)}" for each, members in change.add_members.items() if members],
-            "DELETE": [f"{name(each)} {value(members)}" for each, members in change.remove_members.items() if members],
+            "ADD": [f"{name(each)} {value(members)}" for each, members in change.add_members.items()],
+            "DELETE": [f"{name(each)} {value(members)}" for each, members in change.remove_members.items()],
         }
         return " ".join(f"{keyword} {', '.join(parts)}" for keyword, parts in clauses.items() if parts)
 

@@ -4,21 +4,13 @@ A message holds ids, and nothing that anybody said.
 """
 
 import hashlib
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from aion_core.errors import UnreadableBell
-from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
+from aion_core.ports.bells import LONGEST_DELAY, Bell, PushBell, body_of, push_body_of
 
 if TYPE_CHECKING:
-    # Whoever only reads bells need not wait for boto3.
     from aion_core.aws.client import Calls
-
-VERSION = 1
-
-LONGEST_DELAY = 900
-"""More than so many seconds ahead SQS takes no message."""
 
 
 class SQSBells:
@@ -61,55 +53,6 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
         # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
         "MessageGroupId": _group(owner),
     }
-
-
-def body_of(bell: Bell) -> str:
-    """Return the message that holds the bell."""
-    context = bell.context
-    ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": bell.fence}
-    # ASCII, since SQS refuses some of the characters that an id may hold.
-    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
-
-
-def push_body_of(bell: PushBell) -> str:
-    """Return the message that holds the bell of a notification."""
-    ids = {"owner": bell.task.owner, "task_id": bell.task.task_id, "generation": bell.generation}
-    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
-
-
-def bell_of(body: str) -> Bell:
-    """Return the bell that the message holds; raises UnreadableBell that says what is wrong with it."""
-    match _said(body):
-        case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
-            owner and agent and context_id
-        ):
-            return Bell(ContextKey(owner, agent, context_id), fence)
-    raise UnreadableBell(
-        "The bell does not say in text whose, which agent's and which context it rings in, and over which lease it watches."
-    )
-
-
-def push_bell_of(body: str) -> PushBell:
-    """Return the bell of a notification; raises UnreadableBell that says what is wrong with it."""
-    match _said(body):
-        case {"owner": str(owner), "task_id": str(task_id), "generation": int(generation)} if owner and task_id:
-            return PushBell(TaskKey(owner, task_id), generation)
-    raise UnreadableBell("The bell does not say in text whose and which task it is of, and which of its events.")
-
-
-def _said(body: str) -> dict[str, Any]:
-    """Return what the message says; raises UnreadableBell where it says nothing, or in another version's words."""
-    try:
-        said = json.loads(body)
-    except ValueError:
-        raise UnreadableBell("The message is not JSON: nothing of aion's has put it into this queue.") from None
-    if not isinstance(said, dict) or "v" not in said:
-        raise UnreadableBell("The message has no version: nothing of aion's has put it into this queue.")
-    if said["v"] != VERSION:
-        raise UnreadableBell(
-            f"The bell is of version {said['v']!r}, and this function reads {VERSION}. Deploy it as new as its sender."
-        )
-    return said
 
 
 def _group(owner: str) -> str:

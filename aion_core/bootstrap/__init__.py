@@ -4,10 +4,10 @@ import os
 from typing import TYPE_CHECKING
 
 from aion_core import log
-from aion_core.aws.queues import bell_of as bell_of
-from aion_core.aws.queues import push_bell_of as push_bell_of
 from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.operations import build_operations as _build_operations
+from aion_core.ports.bells import bell_of as bell_of
+from aion_core.ports.bells import push_bell_of as push_bell_of
 from aion_core.settings import Settings
 from aion_core.tasks.sweep import Sweep
 

@@ -17,7 +17,7 @@ from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.service import TaskService
 from aion_core.web.app import Counted, Served
 from aion_core.web.app import build_app as build_web_app
-from aion_core.web.showing import Showing
+from aion_core.web.cards import Showing
 
 
 def build_app(settings: Settings, operations: Operations) -> FastAPI:
@@ -49,7 +49,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         served[agent_id] = Served(engine.agents[agent_id], card, extended_card(card, config, security))
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
-    return build_web_app(
+    app = build_web_app(
         service,
         lister,
         conversations,
@@ -61,10 +61,13 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
         loopback_only=not settings.auth,
         counted=counted,
-        beside=engine.sweeping,
+        beside=engine.background.run if engine.background else None,
         metrics=operations.metrics,
         traces=operations.traces,
     )
+    # For a server that ends turns before it ends.
+    app.state.background = engine.background
+    return app
 
 
 def _open_tasks(engine: Engine, counted: Counted | None) -> OpenTasks | None:

@@ -1,27 +1,30 @@
-"""What runs turns, in whichever function: the agents, their runner, and the worker that answers bells."""
+"""The agents, their runner, and the worker that runs turns for wake-up messages, in whichever function."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
+from uuid import uuid4
 
+from aion_core import log
 from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.bootstrap.background import Background, LocalQueue
 from aion_core.bootstrap.environment import agent_environment
 from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
-from aion_core.memory.queues import MemoryBells, MemoryPushBells
-from aion_core.ports import Agent, Clock, Limits
+from aion_core.ports import Agent, Bell, Clock, Limits, PushBell
 from aion_core.settings import Settings
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.sweep import Sweep
 from aion_core.tasks.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What runs turns, in whichever function."""
+    """The parts that run turns."""
 
     clock: Clock
     configs: Mapping[str, AgentConfig]
@@ -29,12 +32,12 @@ class Engine:
     stores: Stores
     agents: Mapping[str, Agent]
     worker: Worker
-    sweeping: Callable[[], Coroutine[Any, Any, None]] | None = None
-    """Finds what is overdue, again and again, where no other function of the deployment does; None elsewhere."""
+    background: Background | None = None
+    """The queues and sweeps of a process that is a whole deployment; None on AWS."""
 
 
 def build_engine(settings: Settings, operations: Operations) -> Engine:
-    """Return what runs turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
+    """Return the parts that run turns; raises ConfigurationError that names the setting or the line of aion.yaml."""
     declared = read_declared(settings.config)
     configs = declared.agents
     clock = SystemClock()
@@ -63,24 +66,33 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
         traces=operations.traces,
     )
     worker = Worker(stores.tasks, runner, stores.bells, clock)
-    if isinstance(stores.bells, MemoryBells):
-        stores.bells.answered_by(worker.answer)
-    if stores.push is not None and isinstance(stores.push.bells, MemoryPushBells):
-        from aion_core.bootstrap.push import push_delivery
-
-        stores.push.bells.answered_by(push_delivery(settings, stores.tasks, stores.push, clock, operations).answer)
-    sweeping = _sweeping(stores, clock, operations) if settings.store == "memory" else None
-    return Engine(clock, configs, declared.limits, stores, agents, worker, sweeping)
+    background = None
+    if settings.store != "dynamodb":
+        background = _background(settings, stores, worker, clock, operations)
+    return Engine(clock, configs, declared.limits, stores, agents, worker, background)
 
 
-def _sweeping(stores: Stores, clock: Clock, operations: Operations) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return the sweep of a process to which no schedule of a deployment's comes: all it knows is in its memory."""
-    from aion_core.memory.each_minute import each_minute
-    from aion_core.tasks.sweep import Sweep
+def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, operations: Operations) -> Background:
+    """Return what consumes the queues of this process, and sweeps in it."""
+    from aion_core.bootstrap.push import push_delivery
 
-    configs, bells = (stores.push.configs, stores.push.bells) if stores.push is not None else (None, None)
-    sweep = Sweep(stores.tasks, stores.bells, configs, bells, metrics=operations.metrics)
-    return lambda: each_minute(sweep.once, clock)
+    assert stores.push is not None  # noqa: S101  # its resources have a queue and a cipher
+    delivery = push_delivery(settings, stores.tasks, stores.push, clock, operations)
+    sweep = Sweep(stores.tasks, stores.bells, stores.push.configs, stores.push.bells, metrics=operations.metrics)
+    background = Background(sweep.once, clock)
+
+    async def run_turn(bell: Bell) -> None:
+        labels = {"context_id": bell.context.context_id, "agent": bell.context.agent}
+        with log.request(str(uuid4()), **labels):
+            await operations.flushed(worker.answer(bell, time_up=background.time_up))
+
+    async def deliver(bell: PushBell) -> None:
+        with log.request(str(uuid4()), task_id=bell.task.task_id):
+            await operations.flushed(delivery.answer(bell))
+
+    turns, deliveries = cast("LocalQueue[Bell]", stores.bells), cast("LocalQueue[PushBell]", stores.push.bells)
+    background.consumers = [*turns.answered_by(run_turn), *deliveries.answered_by(deliver)]
+    return background
 
 
 def build_agents(

@@ -1,7 +1,8 @@
 """What the operator sees of a function: its log, its metrics, its traces; and what each invocation lets go of at its end."""
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -20,6 +21,15 @@ class Operations:
     def __init__(self, metrics: Metrics, traces: Traces) -> None:
         self.metrics, self.traces = metrics, traces
         self._is_cold = True
+
+    async def flushed(self, work: Awaitable[None]) -> None:
+        """Await the work, then flush metrics and traces, outside of the event loop."""
+        try:
+            await work
+        finally:
+            self.metrics.flush()
+            if not isinstance(self.traces, Untraced):
+                await asyncio.to_thread(self.traces.flush)
 
     @contextmanager
     def invocation(self, context: Any) -> Iterator[None]:

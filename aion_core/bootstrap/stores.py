@@ -1,14 +1,20 @@
-"""Where a deployment keeps what has to last, and what wakes its functions: on AWS, or in memory."""
+"""The stores of a deployment over its table, and the queues that wake its functions: on AWS, in a file, in memory."""
 
+import contextlib
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
+from aion_core.errors import ConfigurationError
 from aion_core.ports import (
     ApiKeys,
     Bells,
+    Blobs,
     Cipher,
     Clock,
     PushBells,
@@ -17,142 +23,169 @@ from aion_core.ports import (
     TaskList,
     TaskStore,
 )
+from aion_core.ports.table import Table
 from aion_core.settings import Settings
-from aion_core.tasks.ringing import RingingStore
+from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.stores.task_list import TableTaskList
+from aion_core.stores.task_store import TableTaskStore
+from aion_core.tasks.notifications import CommitNotifier
 
 if TYPE_CHECKING:
     from aion_core.agents.loader import AdapterFactory
 
 
+KEY_FILE, KEY_BYTES = "key", 32
+"""The file beside the SQLite file with the key that encrypts ADK's sessions and push configs, and its length."""
+
+
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Who is told of tasks, and what wakes those who tell them."""
+    """Push configs, and the queue that wakes their delivery."""
 
     configs: PushConfigs
     bells: PushBells
     opens: bool
-    """Whether this function has the key to what is sealed: one that only rings has not."""
+    """True if this function has the key of encrypted configs; one that only enqueues has not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources of a deployment, on AWS or here."""
+
+    table: Table
+    blobs: Blobs
+    bells: Bells
+    push_bells: PushBells | None
+    """None if push notifications cannot be delivered."""
+    cipher: Cipher | None
+    """None if no key is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Where a deployment keeps what has to last."""
+    """The stores of a deployment, over its resources."""
 
+    resources: Resources
     tasks: TaskStore
     bells: Bells
     task_list: TaskList
     adapters: "Callable[[], Mapping[str, AdapterFactory]]"
-    """Returns what makes an agent of a framework's object, by its kind; what that keeps lies where the tasks are."""
-    api_keys: "Callable[[], ApiKeys]"
-    rate_limits: "Callable[[], RateLimits]"
-    """Return where the API keys are, and what counts how much each caller asks for: made where they are asked for."""
+    """Returns the adapters of frameworks' objects, by kind; they store in the same table."""
+    api_keys: Callable[[], ApiKeys]
+    rate_limits: Callable[[], RateLimits]
+    """These are made, and imported, when they are needed."""
     push: Push | None
-    """None where push notifications cannot be delivered."""
 
 
 def build_stores(settings: Settings, clock: Clock) -> Stores:
     """Return the stores that the settings name."""
-    return _memory_stores(settings, clock) if settings.store == "memory" else _aws_stores(settings, clock)
-
-
-def _memory_stores(settings: Settings, clock: Clock) -> Stores:
-    from aion_core.memory.push_configs import MemoryPushConfigs
-    from aion_core.memory.queues import MemoryBells, MemoryPushBells
-    from aion_core.memory.task_list import MemoryTaskList
-    from aion_core.memory.task_store import MemoryTaskStore
-
-    tasks = MemoryTaskStore(clock, lease_seconds=settings.lease_seconds)
-
-    def adapters() -> "Mapping[str, AdapterFactory]":
-        from aion_core.bootstrap.adapters import memory_adapters
-
-        return memory_adapters(tasks, clock)
-
-    def api_keys() -> ApiKeys:
-        from aion_core.memory.api_keys import MemoryApiKeys
-
-        return MemoryApiKeys(clock)
-
-    def rate_limits() -> RateLimits:
-        from aion_core.memory.limits import MemoryRateLimits
-
-        return MemoryRateLimits(clock)
-
-    push = Push(MemoryPushConfigs(tasks, clock, lease_seconds=settings.lease_seconds), MemoryPushBells(clock), True)
-    return Stores(
-        RingingStore(tasks, push.bells),
-        MemoryBells(clock),
-        MemoryTaskList(tasks),
-        adapters,
-        api_keys,
-        rate_limits,
-        push,
-    )
-
-
-def _aws_stores(settings: Settings, clock: Clock) -> Stores:
-    from aion_core.aws.blobs import S3Blobs
-    from aion_core.aws.client import Calls
-    from aion_core.aws.queues import SQSBells, SQSPushBells
-    from aion_core.aws.task_list import DynamoDBTaskList
-    from aion_core.aws.task_store import DynamoDBTaskStore
-
-    executor = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws")
-    timeout = settings.store_timeout
-    dynamodb = Calls("dynamodb", executor, timeout=timeout)
-    s3, sqs = Calls("s3", executor, timeout=timeout), Calls("sqs", executor, timeout=timeout)
-    blobs = S3Blobs(s3, bucket=settings.bucket)
-    retention = timedelta(days=settings.retention_days)
-    cipher = _cipher(settings, executor, clock)
-    tasks: TaskStore = DynamoDBTaskStore(
-        dynamodb,
+    resources = build_resources(settings, clock)
+    table, blobs, cipher, push_bells = resources.table, resources.blobs, resources.cipher, resources.push_bells
+    lease_seconds, retention = settings.lease_seconds, timedelta(days=settings.retention_days)
+    push = None
+    if push_bells is not None:
+        configs = TablePushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
+        push = Push(configs, push_bells, opens=cipher is not None)
+    tasks = TableTaskStore(
+        table,
         blobs,
         clock,
-        table=settings.table,
-        lease_seconds=settings.lease_seconds,
+        lease_seconds=lease_seconds,
         retention=retention,
         cipher=cipher,
+        notifier=CommitNotifier(push_bells),
     )
-    push = None
-    if settings.push_queue_url:
-        from aion_core.aws.push_configs import DynamoDBPushConfigs
-
-        configs = DynamoDBPushConfigs(
-            dynamodb,
-            cipher,
-            clock,
-            table=settings.table,
-            lease_seconds=settings.lease_seconds,
-            retention=retention,
-        )
-        push = Push(configs, SQSPushBells(sqs, queue_url=settings.push_queue_url), opens=cipher is not None)
-        tasks = RingingStore(tasks, push.bells)
 
     def adapters() -> "Mapping[str, AdapterFactory]":
-        from aion_core.bootstrap.adapters import aws_adapters
+        from aion_core.bootstrap.adapters import build_adapters
 
-        return aws_adapters(settings, tasks, dynamodb, s3, blobs, cipher, clock)
+        return build_adapters(tasks, table, blobs, cipher, clock, retention=retention)
 
     def api_keys() -> ApiKeys:
-        from aion_core.aws.api_keys import DynamoDBApiKeys
+        from aion_core.stores.api_keys import TableApiKeys
 
-        return DynamoDBApiKeys(dynamodb, clock, table=settings.table)
+        return TableApiKeys(table, clock)
 
     def rate_limits() -> RateLimits:
-        from aion_core.aws.limits import DynamoDBRateLimits
+        from aion_core.stores.limits import TableRateLimits
 
-        return DynamoDBRateLimits(dynamodb, clock, table=settings.table, retention=retention)
+        return TableRateLimits(table, clock, retention=retention)
 
-    bells = SQSBells(sqs, queue_url=settings.task_queue_url)
-    task_list = DynamoDBTaskList(dynamodb, clock, table=settings.table)
-    return Stores(tasks, bells, task_list, adapters, api_keys, rate_limits, push)
+    task_list = TableTaskList(table, clock)
+    return Stores(resources, tasks, resources.bells, task_list, adapters, api_keys, rate_limits, push)
 
 
-def _cipher(settings: Settings, executor: ThreadPoolExecutor, clock: Clock) -> Cipher | None:
-    """Return what seals; None where no key is named."""
-    if not settings.kms_key:
-        return None
+def build_resources(settings: Settings, clock: Clock) -> Resources:
+    """Return the resources that the settings name."""
+    return {"dynamodb": _on_aws, "sqlite": _in_a_file, "memory": _in_memory}[settings.store](settings, clock)
+
+
+def _on_aws(settings: Settings, clock: Clock) -> Resources:
+    from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.cipher import KMSCipher
     from aion_core.aws.client import Calls
+    from aion_core.aws.dynamodb_table import DynamoDBTable
+    from aion_core.aws.queues import SQSBells, SQSPushBells
 
-    return KMSCipher(Calls("kms", executor, timeout=settings.store_timeout), clock, key=settings.kms_key)
+    executor = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws")
+
+    def calls(service: str) -> Calls:
+        return Calls(service, executor, timeout=settings.store_timeout)
+
+    sqs = calls("sqs")
+    return Resources(
+        DynamoDBTable(calls("dynamodb"), name=settings.table),
+        S3Blobs(calls("s3"), bucket=settings.bucket),
+        SQSBells(sqs, queue_url=settings.task_queue_url),
+        SQSPushBells(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,
+        KMSCipher(calls("kms"), clock, key=settings.kms_key) if settings.kms_key else None,
+    )
+
+
+def _in_a_file(settings: Settings, clock: Clock) -> Resources:
+    from aion_core.memory.cipher import MemoryCipher
+    from aion_core.sqlite.blobs import SQLiteBlobs
+    from aion_core.sqlite.database import Database
+    from aion_core.sqlite.queues import SQLiteBells, SQLitePushBells, SQLiteQueue
+    from aion_core.sqlite.table import SQLiteTable
+
+    database = Database(settings.sqlite_file)
+    return Resources(
+        SQLiteTable(database, clock),
+        SQLiteBlobs(database),
+        SQLiteBells(SQLiteQueue(database, "task", clock)),
+        SQLitePushBells(SQLiteQueue(database, "push", clock)),
+        MemoryCipher(local_key(settings.sqlite_file.with_name(KEY_FILE))),
+    )
+
+
+def local_key(file: Path) -> bytes:
+    """Return the key in this file; it is made with a new one, for this user only, if it is not there.
+
+    Raises ConfigurationError.
+    """
+    new = file.with_name(f"{file.name}.{uuid4().hex}")
+    try:
+        if not file.exists():
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as made:
+                made.write(os.urandom(KEY_BYTES))
+            # Whole or not at all: another process may be doing the same.
+            with contextlib.suppress(FileExistsError):
+                os.link(new, file)
+            new.unlink()
+        key = file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read or made ({error.strerror}).") from error
+    if len(key) != KEY_BYTES:
+        raise ConfigurationError(f"{file} is no key of aion's. Start with --fresh, or put the file back.")
+    return key
+
+
+def _in_memory(settings: Settings, clock: Clock) -> Resources:
+    from aion_core.memory.blobs import MemoryBlobs
+    from aion_core.memory.cipher import MemoryCipher
+    from aion_core.memory.queues import MemoryBells, MemoryPushBells
+    from aion_core.memory.table import MemoryTable
+
+    return Resources(MemoryTable(clock), MemoryBlobs(), MemoryBells(clock), MemoryPushBells(clock), MemoryCipher())

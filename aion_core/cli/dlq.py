@@ -15,7 +15,7 @@ from aion_core.cli.options import Deployment
 from aion_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from aion_core.aws.dead_letters import DeadLetter, DeadLetters
+    from aion_core.ports.bells import DeadLetter, DeadLetters
 
 LIMIT = 100
 """How many messages are looked at where nothing is said."""

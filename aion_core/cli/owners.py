@@ -42,6 +42,6 @@ def owner(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def owner_of(subject: str, issuer: str, tenant: str) -> str:
     """Return the owner that the table has of the subject."""
-    from aion_core.web.tenants import owner_in
+    from aion_core.web.request_context import owner_in
 
     return owner_in(Principal(issuer, subject).owner, tenant)

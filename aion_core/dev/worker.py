@@ -172,8 +172,8 @@ class _Worker:
 
         from aion_core.dev.requests import RequestLines
         from aion_core.tasks.time_up import TimeUp
-        from aion_core.web.calls import TIME_UP
-        from aion_core.web.loopback import LoopbackOnly
+        from aion_core.web.middleware import LoopbackOnly
+        from aion_core.web.request_context import TIME_UP
 
         loop = asyncio.get_running_loop()
         ends = TimeUp(grace=TURN_GRACE)

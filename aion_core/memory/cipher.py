@@ -1,4 +1,4 @@
-"""A cipher whose key lives as long as the process, with the promises of `ports.Cipher`."""
+"""A cipher whose key is in this process's memory."""
 
 import os
 
@@ -11,10 +11,11 @@ _NONCE = 12
 
 
 class MemoryCipher:
-    """`ports.Cipher` for one process."""
+    """`ports.Cipher` by AES-256-GCM."""
 
-    def __init__(self) -> None:
-        self._key = AESGCM(AESGCM.generate_key(256))
+    def __init__(self, key: bytes = b"") -> None:
+        """Without a `key` a new one is made, which ends with the process."""
+        self._key = AESGCM(key or AESGCM.generate_key(256))
 
     async def seal(self, content: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.seal`."""

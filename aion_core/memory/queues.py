@@ -6,8 +6,8 @@ They are heard on its event loop, again where that failed.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Bell, Clock, PushBell
@@ -40,9 +40,10 @@ class _Queue(Generic[B]):
         self.dead: list[B] = []
         """The bells that were heard as often as they may be, and never answered."""
 
-    def answered_by(self, answer: Callable[[B], Awaitable[None]]) -> None:
-        """Let each bell be answered so; what `answer` raises is logged, and the bell is heard again later."""
+    def answered_by(self, answer: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
+        """Let each bell be answered so, without a consumer; an error is logged, and the bell is answered again later."""
         self._answer = answer
+        return ()
 
     def open(self) -> None:
         """Let the bells of threads be heard on the event loop that runs now; each `ring` does so by itself."""

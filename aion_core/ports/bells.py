@@ -1,9 +1,18 @@
-"""What wakes a function: one that runs turns, or one that delivers notifications."""
+"""Wake-up messages: their text, the queues that carry them, and those that could not be handled."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime
+from typing import Any, Protocol
 
+from aion_core.errors import UnreadableBell
 from aion_core.ports.tasks import ContextKey, TaskKey
+
+VERSION = 1
+
+LONGEST_DELAY = 900
+"""More than so many seconds ahead SQS takes no message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +51,84 @@ class PushBells(Protocol):
     async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
         """Let the bell be heard after so many seconds, at most 900. Raises StoreUnavailable."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that could not be handled."""
+
+    id: str
+    body: str
+    sent_at: datetime
+    """When it was first sent."""
+    receipt: str = ""
+    group: str = ""
+
+
+class DeadLetters(Protocol):
+    """The messages of one queue that could not be handled. Every method raises StoreError."""
+
+    async def read(self, limit: int) -> list[DeadLetter]:
+        """Return messages, each once, at most so many; they may be hidden from others until they are given back."""
+        ...
+
+    async def give_back(self, letters: Sequence[DeadLetter]) -> None:
+        """Let others see the messages again."""
+        ...
+
+    async def send_again(self, letter: DeadLetter) -> None:
+        """Move the message back into its queue; it may then be in both."""
+        ...
+
+    async def drop(self, letter: DeadLetter) -> None:
+        """Delete the message, there or not."""
+        ...
+
+
+def body_of(bell: Bell) -> str:
+    """Return the message that holds the bell."""
+    context = bell.context
+    ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": bell.fence}
+    # ASCII, since SQS refuses some of the characters that an id may hold.
+    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
+
+
+def push_body_of(bell: PushBell) -> str:
+    """Return the message that holds the bell of a notification."""
+    ids = {"owner": bell.task.owner, "task_id": bell.task.task_id, "generation": bell.generation}
+    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
+
+
+def bell_of(body: str) -> Bell:
+    """Return the bell that the message holds; raises UnreadableBell that says what is wrong with it."""
+    match _said(body):
+        case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
+            owner and agent and context_id
+        ):
+            return Bell(ContextKey(owner, agent, context_id), fence)
+    raise UnreadableBell(
+        "The bell does not say in text whose, which agent's and which context it rings in, and over which lease it watches."
+    )
+
+
+def push_bell_of(body: str) -> PushBell:
+    """Return the bell of a notification; raises UnreadableBell that says what is wrong with it."""
+    match _said(body):
+        case {"owner": str(owner), "task_id": str(task_id), "generation": int(generation)} if owner and task_id:
+            return PushBell(TaskKey(owner, task_id), generation)
+    raise UnreadableBell("The bell does not say in text whose and which task it is of, and which of its events.")
+
+
+def _said(body: str) -> dict[str, Any]:
+    """Return what the message says; raises UnreadableBell where it says nothing, or in another version's words."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        raise UnreadableBell("The message is not JSON: nothing of aion's has put it into this queue.") from None
+    if not isinstance(said, dict) or "v" not in said:
+        raise UnreadableBell("The message has no version: nothing of aion's has put it into this queue.")
+    if said["v"] != VERSION:
+        raise UnreadableBell(
+            f"The bell is of version {said['v']!r}, and this function reads {VERSION}. Deploy it as new as its sender."
+        )
+    return said

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, cast
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports.table import (
     CONDITION_FAILED,
-    CONFLICT,
     FINE,
     PARTITION,
     SORT,
@@ -60,9 +59,9 @@ def canceled(reasons: Sequence[str]) -> Exception:
     listed = f"TransactionCanceledException: {', '.join(reasons)}"
     if THROTTLED in reasons or CAPACITY_EXCEEDED in reasons:
         return StoreUnavailable(listed)
-    if CONDITION_FAILED in reasons or CONFLICT in reasons:
-        return WriteRefused(tuple(reasons))
-    return StoreError(listed)
+    if INVALID in reasons:
+        return StoreError(listed)
+    return WriteRefused(tuple(reasons))
 
 
 # ── Values ────────────────────────────────────────────────────────────────────────────────────────────────────────────

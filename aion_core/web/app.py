@@ -23,23 +23,15 @@ from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
-from aion_core.web.auth import Authentication
-from aion_core.web.calls import CallContextBuilder
-from aion_core.web.cards import card_routes, extended_card_route, server_routes
-from aion_core.web.context_methods import context_methods
-from aion_core.web.correlation import Observed
+from aion_core.web.cards import ExtendedCard, Showing, card_routes, server_routes
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
-from aion_core.web.extended_card import ExtendedCard
-from aion_core.web.http_binding import refuse_path
-from aion_core.web.loopback import LoopbackOnly
-from aion_core.web.rate_limits import RateLimited
+from aion_core.web.limits import RateLimited, StreamLimits
+from aion_core.web.middleware import Authentication, LoopbackOnly, Observed, RestsBeforeItReturns
+from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rest import RestV1
-from aion_core.web.rest_v03 import RestV03
-from aion_core.web.resting import RestsBeforeItReturns
-from aion_core.web.rpc import Dispatcher
-from aion_core.web.showing import Showing
-from aion_core.web.stream_limits import StreamLimits
+from aion_core.web.rest import RestV1, extended_card_route, refuse_path
+from aion_core.web.rpc import Dispatcher, context_methods
+from aion_core.web.v03 import RestV03
 
 logger = logging.getLogger(__name__)
 

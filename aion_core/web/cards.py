@@ -1,49 +1,103 @@
-"""What a client reads before it says anything: the cards, the manifest, and whether the server is well.
+"""Agent cards, the manifest, the signing keys and the health check.
 
-None of it asks who reads (spec 8.2), but for the extended card.
+Nobody is asked for credentials here (spec 8.2), except that the extended card depends on its caller.
 """
 
 import hashlib
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 
-from a2a.compat.v0_3 import types as v03
-from a2a.compat.v0_3.request_handler import RequestHandler03
-from a2a.server.context import ServerCallContext
-from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import A2AError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core import __version__
-from aion_core.protocol.card import KEYS_PATH, card_v03, document, document_v1, written
+from aion_core.protocol.card import KEYS_PATH, document, document_v1, moved, written
 from aion_core.protocol.types import AgentCard
-from aion_core.web.errors import rest_error_body
-from aion_core.web.front import front_of
-from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.showing import ADDRESSES, Showing
+from aion_core.web.request_context import VERSION, front_of
+
+logger = logging.getLogger(__name__)
+
+# ── Presentation ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ADDRESSES = 8
+"""At how many addresses a card is kept ready: a deployment has one to three."""
+
+Sign = Callable[[AgentCard, str], AgentCard]
+"""Returns the card signed, for readers of this base URL: that of the key may be below it."""
+
+
+def unsigned(card: AgentCard, base_url: str) -> AgentCard:
+    """Return the card as it is."""
+    return card
+
+
+class Showing:
+    """Shows a server's cards."""
+
+    def __init__(self, base_url: str = "", *, follows_front: bool = False, sign: Sign = unsigned) -> None:
+        """`base_url`: the one that the cards are made with.
+
+        With `follows_front`, where nobody has configured it, it gives way to the address that AWS's front says.
+        """
+        self.base_url = base_url
+        self._follows_front, self._sign = follows_front, sign
+
+    def address(self, front: str) -> str:
+        """Return the base URL that a card names when it is read at this front; "" is none that is known."""
+        if self._follows_front and not front:
+            logger.warning("The event names no address, and AION_BASE_URL is empty: the card names %s.", self.base_url)
+        return front if self._follows_front and front else self.base_url
+
+    def shown(self, card: AgentCard, address: str) -> AgentCard:
+        """Return the card as it is read at the address."""
+        return self._sign(moved(card, self.base_url, address), address)
+
+
+# ── Extended card ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+KEPT = 64
+"""How many ways of the card are kept: each is another choice of skills, or another address, signed."""
+
+
+class ExtendedCard:
+    """The card with everything in it, and how what is shown of it is shown."""
+
+    def __init__(self, card: AgentCard, showing: Showing) -> None:
+        self._card, self._showing = card, showing
+        self._guarded = frozenset(skill.id for skill in card.skills if skill.security_requirements)
+        self._shown = lru_cache(KEPT)(self._with_skills)
+        self._shown(self._guarded, showing.base_url)
+
+    def for_caller(self, skills: Collection[str] | None, front: str = "") -> AgentCard:
+        """Return the card for a caller who may use these of the guarded skills, or all (None), and asks at this front."""
+        allowed = self._guarded if skills is None else self._guarded.intersection(skills)
+        return self._shown(allowed, self._showing.address(front))
+
+    def _with_skills(self, allowed: frozenset[str], address: str) -> AgentCard:
+        card = AgentCard()
+        card.CopyFrom(self._card)
+        del card.skills[:]
+        card.skills.extend(skill for skill in self._card.skills if skill.id not in self._guarded or skill.id in allowed)
+        return self._showing.shown(card, address)
+
+
+# ── Routes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """The card's place since 0.3, and the older one (D3)."""
-EXTENDED_CARD_PATH = "/agent/authenticatedExtendedCard"
-"""Where a GET finds the extended card by its oldest name (D4); v1.0's and v0.3's own paths are the REST binding's."""
 MANIFEST_PATH = "/.well-known/manifest.json"
 MANIFEST_VERSION = "1.0"
 
 MAX_AGE = 300
-NOT_SHARED = "private, no-store"
-"""What is said to one caller is nobody else's: the `Cache-Control` of an extended card."""
-
 JSON = "application/json"
 """The media type of a card. `application/a2a+json` is the REST binding's (spec 11.1); a card is read before a binding is
 chosen, by browsers and crawlers too."""
-
-_VERSION = "A2A-Version"
 
 
 def card_routes(prefixes: Iterable[str], card: AgentCard, showing: Showing, *, since: datetime) -> list[Route]:
@@ -53,33 +107,15 @@ def card_routes(prefixes: Iterable[str], card: AgentCard, showing: Showing, *, s
     def readable(address: str) -> tuple["Readable", "Readable"]:
         shown = showing.shown(card, address)
         both, first = document(shown), document_v1(shown)
-        return Readable(both, since, vary=_VERSION), Readable(first, since, vary=_VERSION)
+        return Readable(both, since, vary=VERSION), Readable(first, since, vary=VERSION)
 
     async def answer(request: Request) -> Response:
         both, first = readable(showing.address(front_of(request.scope)))
-        return (first if _reads_v1_only(request) else both).answer(request)
+        return (first if reads_v1_only(request) else both).answer(request)
 
     # A card that cannot be signed, or written, is known at start.
     readable(showing.base_url)
     return [Route(f"{prefix}{path}", answer) for prefix in prefixes for path in CARD_PATHS]
-
-
-def extended_card_route(
-    prefix: str, handler: AionRequestHandler, call: Callable[[Request], ServerCallContext]
-) -> Route:
-    """Return the route of the extended card's oldest name (D4); `call` says who asks, or raises that nobody may."""
-
-    async def answer(request: Request) -> Response:
-        headers = {"cache-control": NOT_SHARED}
-        try:
-            card = await handler.on_get_extended_agent_card(pb.GetExtendedAgentCardRequest(), call(request))
-        except A2AError as error:
-            refusal = rest_error_body(error)
-            return Response(written(refusal), refusal["error"]["code"], headers, JSON)
-        body = written((document_v1 if _reads_v1_only(request) else document)(card))
-        return Response(body, headers=headers, media_type=JSON)
-
-    return Route(f"{prefix}{EXTENDED_CARD_PATH}", answer)
 
 
 def server_routes(
@@ -144,18 +180,7 @@ class Readable:
             return False  # none, or no date at all: the whole document is never wrong
 
 
-class Handler03(RequestHandler03):
-    """The SDK's v0.3 operations, with the extended card as v0.3 clients get the public one."""
-
-    async def on_get_extended_agent_card(
-        self, request: v03.GetAuthenticatedExtendedCardRequest, context: ServerCallContext
-    ) -> v03.AgentCard:
-        """Return the extended card in v0.3's type."""
-        card = await self.request_handler.on_get_extended_agent_card(pb.GetExtendedAgentCardRequest(), context)
-        return card_v03(card)
-
-
-def _reads_v1_only(request: Request) -> bool:
+def reads_v1_only(request: Request) -> bool:
     """Tell whether the client says that it speaks v1; one that says nothing may speak v0.3 (spec 3.6.2)."""
-    stated = request.headers.get(_VERSION) or request.query_params.get(_VERSION) or ""
+    stated = request.headers.get(VERSION) or request.query_params.get(VERSION) or ""
     return re.fullmatch(r"1\.\d+(\.\d+)?", stated) is not None

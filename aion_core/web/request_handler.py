@@ -1,14 +1,17 @@
-"""The seam to the SDK: its eleven operations, answered by `tasks.service` for one agent."""
+"""A2A operations: the seam to the SDK, answered by `tasks.service` for one agent, and the table of all bindings."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import TaskNotFoundError
 from a2a.utils.task import apply_history_length
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message as AnyMessage
 
 from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
 from aion_core.ports import Delta, PushVersion
@@ -20,20 +23,15 @@ from aion_core.protocol.errors import to_wire
 from aion_core.protocol.extensions import ALLOWED_SKILLS, without_reserved_metadata
 from aion_core.protocol.limits import check_history_length, check_request, is_id
 from aion_core.protocol.media_types import modes_of, negotiate
-from aion_core.protocol.types import AgentCard, Event, Message, Task
+from aion_core.protocol.types import AgentCard, Event, ListTasksRequest, Message, SendMessageRequest, Task
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import TaskService
-from aion_core.web.extended_card import ExtendedCard
-from aion_core.web.stream_limits import StreamLimits
-
-CALL = "aion.call"
-"""Where a ServerCallContext's state holds the `Call`."""
-
-SPOKEN = "aion.version"
-"""Where it holds the protocol version of the request."""
+from aion_core.web.cards import ExtendedCard
+from aion_core.web.limits import StreamLimits
+from aion_core.web.request_context import CALL, SPOKEN
 
 
 class AionRequestHandler(RequestHandler):
@@ -257,3 +255,94 @@ def _require_id(task_id: str) -> None:
 
 def _not_offered(operation: str) -> Exception:
     return to_wire(NotSupported(f"This agent does not offer {operation}; its card says what it offers."))
+
+
+# ── Operations by name ────────────────────────────────────────────────────────────────────────────────────────────────
+
+Answer = Callable[[AionRequestHandler, Any, ServerCallContext], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One of them."""
+
+    request: type[AnyMessage]
+    answer: Answer | None = None
+    """None where it streams."""
+    reads_card: bool = False
+    """Whether it is how a client learns what the agent requires, so that nothing is required of it."""
+
+
+async def _send(handler: AionRequestHandler, params: pb.SendMessageRequest, context: ServerCallContext) -> Any:
+    said = await handler.on_message_send(params, context)
+    return MessageToDict(
+        pb.SendMessageResponse(task=said) if isinstance(said, Task) else pb.SendMessageResponse(message=said)
+    )
+
+
+async def _get_task(handler: AionRequestHandler, params: pb.GetTaskRequest, context: ServerCallContext) -> Any:
+    return MessageToDict(await handler.on_get_task(params, context))
+
+
+async def _list_tasks(handler: AionRequestHandler, params: ListTasksRequest, context: ServerCallContext) -> Any:
+    page = await handler.on_list_tasks(params, context)
+    listed: dict[str, Any] = {"nextPageToken": "", "pageSize": 0, "totalSize": 0, **MessageToDict(page)}
+    listed["tasks"] = listed.get("tasks", [])
+    if params.include_artifacts:
+        # There with its content, which may be empty, where it is asked for; absent where it is not (spec 3.1.4).
+        for task in listed["tasks"]:
+            task.setdefault("artifacts", [])
+    return listed
+
+
+async def _cancel_task(handler: AionRequestHandler, params: pb.CancelTaskRequest, context: ServerCallContext) -> Any:
+    task = await handler.on_cancel_task(params, context)
+    if task is None:
+        raise TaskNotFoundError
+    return MessageToDict(task)
+
+
+async def _create_config(
+    handler: AionRequestHandler, params: pb.TaskPushNotificationConfig, context: ServerCallContext
+) -> Any:
+    return MessageToDict(await handler.on_create_task_push_notification_config(params, context))
+
+
+async def _get_config(
+    handler: AionRequestHandler, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+) -> Any:
+    return MessageToDict(await handler.on_get_task_push_notification_config(params, context))
+
+
+async def _list_configs(
+    handler: AionRequestHandler, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+) -> Any:
+    return MessageToDict(await handler.on_list_task_push_notification_configs(params, context))
+
+
+async def _delete_config(
+    handler: AionRequestHandler, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+) -> Any:
+    await handler.on_delete_task_push_notification_config(params, context)
+
+
+async def _extended_card(
+    handler: AionRequestHandler, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
+) -> Any:
+    return MessageToDict(await handler.on_get_extended_agent_card(params, context))
+
+
+OPERATIONS: dict[str, Operation] = {
+    "SendMessage": Operation(SendMessageRequest, _send),
+    "SendStreamingMessage": Operation(SendMessageRequest),
+    "GetTask": Operation(pb.GetTaskRequest, _get_task),
+    "ListTasks": Operation(ListTasksRequest, _list_tasks),
+    "CancelTask": Operation(pb.CancelTaskRequest, _cancel_task),
+    "SubscribeToTask": Operation(pb.SubscribeToTaskRequest),
+    "CreateTaskPushNotificationConfig": Operation(pb.TaskPushNotificationConfig, _create_config),
+    "GetTaskPushNotificationConfig": Operation(pb.GetTaskPushNotificationConfigRequest, _get_config),
+    "ListTaskPushNotificationConfigs": Operation(pb.ListTaskPushNotificationConfigsRequest, _list_configs),
+    "DeleteTaskPushNotificationConfig": Operation(pb.DeleteTaskPushNotificationConfigRequest, _delete_config),
+    "GetExtendedAgentCard": Operation(pb.GetExtendedAgentCardRequest, _extended_card, reads_card=True),
+}
+"""By their names in the specification, which are JSON-RPC's methods."""

@@ -1,16 +1,22 @@
-"""Runs what asks for a `stack` or an `adapter` on each engine, and says how much ran on which."""
+"""Runs what asks for a `stack`, an `adapter` or a `table` on each engine, and says how much ran on which."""
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from aion_core.aws.client import Calls
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.local.stack import LocalStack
+from aion_core.ports.table import Table
 from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
 from tests.support.stores import store_of, table_of
+from tests.support.tokens import StrictTokens
 
 _ran: Counter[tuple[str, str]] = Counter()
 
@@ -23,6 +29,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
         metafunc.parametrize("adapter", ["memory", *names], indirect=True)
+    if "table" in metafunc.fixturenames:
+        metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +59,22 @@ def adapter(request: pytest.FixtureRequest, emptied: set[str]) -> Stack | None:
     return None if request.param == "memory" else _on(request.param, request, emptied)
 
 
+@pytest.fixture
+def table(request: pytest.FixtureRequest, emptied: set[str], clock: ManualClock, tmp_path: Path) -> Iterator[Table]:
+    """The table port: in memory, in a file, and on each engine, all at the clock's time as far as they ask for it."""
+    if request.param in engines.LOCAL:
+        yield engines.local_table(request.param, clock, tmp_path)
+        return
+    stack = _on(request.param, request, emptied)
+    client = stack.client("dynamodb")
+    if request.param == "moto":
+        StrictTokens(client, clock)
+    with ThreadPoolExecutor(16) as executor:
+        yield DynamoDBTable(
+            Calls("dynamodb", executor, client=client), name=stack.environment("ApiFunction")["AION_TABLE"]
+        )
+
+
 @pytest.fixture(scope="session")
 def ministack() -> Iterator[Stack]:
     with engines.on_ministack() as stack:
@@ -74,7 +98,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Count by engine."""
     report = yield
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    engine = params.get("stack", params.get("adapter"))
+    engine = params.get("stack") or params.get("adapter") or params.get("table")
     if engine and (report.when == "call" or report.failed):
         _ran[engine, "xfailed" if hasattr(report, "wasxfail") else report.outcome] += 1
     return report

@@ -13,10 +13,11 @@ import pytest_asyncio
 from botocore.config import Config
 
 from aion_core.aws.client import Calls
-from aion_core.aws.queues import SQSBells, bell_of, body_of
+from aion_core.aws.queues import SQSBells
 from aion_core.errors import StoreError, StoreUnavailable, UnreadableBell
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Bell, Bells, ContextKey
+from aion_core.ports.bells import bell_of, body_of
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 

@@ -19,10 +19,10 @@ from a2a.types import Message, Part, Role, SendMessageRequest
 from botocore.credentials import Credentials as AwsCredentials
 from click.testing import CliRunner
 
-from aion_core.aws.queues import body_of, push_body_of
 from aion_core.cli.smoke import smoke
 from aion_core.clock import SystemClock
 from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
+from aion_core.ports.bells import body_of, push_body_of
 from aion_core.protocol.types import TaskState
 from aion_core.smoke.credentials import Credentials, Signer
 from aion_core.smoke.report import CHECKS

@@ -14,12 +14,13 @@ import pytest
 
 import handlers
 from aion_core.aws.client import Calls
-from aion_core.aws.queues import SQSBells, body_of
+from aion_core.aws.queues import SQSBells
 from aion_core.clock import SystemClock
 from aion_core.dev.worker import task_function_on
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Bell, ContextKey, Head
+from aion_core.ports.bells import body_of
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
 from aion_core.tasks.time_up import TimeUp

@@ -1,4 +1,4 @@
-"""A clock for tests: it stands still until it is moved."""
+"""A clock for tests: it moves when it is told to, and a little at each look if it is to."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta
 class ManualClock:
     """`ports.Clock`; a sleeper sleeps until the clock has been moved far enough."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, step: float = 0.0) -> None:
+        """`step`: seconds by which each `now()` moves the clock, as time passes between two looks at a real one."""
+        self._step = timedelta(seconds=step)
         # The emulators know the machine's time only, and items expire by it.
         self._now = datetime.now(UTC)
         self._moved = asyncio.Event()
 
     def now(self) -> datetime:
+        self._now += self._step
         return self._now
 
     def move(self, seconds: float) -> None:

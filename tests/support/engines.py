@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -11,6 +13,9 @@ import pytest
 from aion_core.local import resources
 from aion_core.local.emulator import REGION
 from aion_core.local.stack import SETTINGS, LocalStack, client_of
+from aion_core.memory.table import MemoryTable
+from aion_core.ports import Clock
+from aion_core.ports.table import Table
 from aion_core.template.reader import TABLE, Place, Template
 from tests.support import ministack
 from tests.support.server import ROOT
@@ -18,6 +23,18 @@ from tests.support.server import ROOT
 DEFAULT = ("moto", "ministack")
 FASTEST = "ministack"
 """It takes a third of the time that moto takes, and refuses more of what DynamoDB refuses."""
+
+LOCAL = ("memory", "sqlite") if find_spec("aion_core.sqlite.table") else ("memory",)
+"""The tables that need no engine."""
+
+
+def local_table(kind: str, clock: Clock, folder: Path) -> Table:
+    """The table of this kind; a file is in the folder."""
+    if kind == "memory":
+        return MemoryTable(clock)
+    from aion_core.sqlite.table import SQLiteTable
+
+    return SQLiteTable(folder / "table.sqlite", clock)
 
 
 class Stack(Protocol):

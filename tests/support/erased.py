@@ -18,7 +18,7 @@ from aion_core.checkpointing.thread_ids import thread_id
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Delta, DeltaBatch
 from aion_core.settings import Settings
-from aion_core.web.tenants import owner_in
+from aion_core.web.request_context import owner_in
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, Conversation
 from tests.support.engines import Stack

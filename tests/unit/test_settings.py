@@ -28,7 +28,7 @@ def test_a_variable_that_is_missing_is_named(name: str) -> None:
     [
         *(("AION_MAX_TRIES", value) for value in ("0", "-1", "2.5", "many", "²")),
         *(("AION_LEASE_SECONDS", value) for value in ("0", "-1", "nan", "inf", "soon")),
-        ("AION_STORE", "sqlite"),
+        ("AION_STORE", "postgres"),
         *(("AION_BASE_URL", value) for value in ("agents.example.com", "ftp://example.com", "https://", "https://a b")),
         ("AION_BASE_URL", "https://example.com/#prod"),
         ("AION_CARD_KEY_URL", "keys.json"),

@@ -17,9 +17,9 @@ from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Asked, Chunk, Emission, Log, Reply, TaskKey
 from aion_core.protocol.types import Message, Part
-from aion_core.web.calls import CallContextBuilder
+from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.resting import RestsBeforeItReturns
 from tests.support.agents.scripted import Held
 from tests.support.service import Parts, http, parts, send
 from tests.support.stores import MemoryTaskStore

@@ -92,10 +92,10 @@ async def _bucket(s3: "Calls", name: str) -> Check:
 
 
 async def _queue(sqs: "Calls", name: str, url: str) -> Check:
-    from aion_core.aws.dead_letters import DeadLetters, queue_state
+    from aion_core.aws.dead_letters import SQSDeadLetters, queue_state
 
     state = await queue_state(sqs, url)
-    letters = DeadLetters(sqs, queue_url=url)
+    letters = SQSDeadLetters(sqs, queue_url=url)
     try:
         dead = await queue_state(sqs, await letters.url())
     except ConfigurationError as error:

@@ -11,7 +11,8 @@ from aion_core.auth.declaration import Requirement, Scheme, Security
 from aion_core.auth.verifiers import build_guards
 from aion_core.memory.api_keys import MemoryApiKeys
 from aion_core.ports import Clock
-from aion_core.web.auth import CALLER, Authentication
+from aion_core.web.middleware import Authentication
+from aion_core.web.request_context import CALLER
 from tests.support.asgi import ask
 
 

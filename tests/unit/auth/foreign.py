@@ -11,11 +11,10 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor
 
-from aion_core.web.context_methods import context_methods
-from aion_core.web.operations import OPERATIONS
+from aion_core.web.request_handler import OPERATIONS
 from aion_core.web.rest import RestV1
-from aion_core.web.rest_v03 import RestV03
-from aion_core.web.rpc_v03 import V03Adapter
+from aion_core.web.rpc import context_methods
+from aion_core.web.v03 import RestV03, V03Adapter
 from tests.unit.wire.dialects import RPC_V03, Rest, RpcV03
 from tests.unit.wire.dialects import RestV03 as RestV03Dialect
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core.web.cards import server_routes
-from aion_core.web.loopback import LoopbackOnly
+from aion_core.web.middleware import LoopbackOnly
 from tests.support.asgi import ask
 from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer

@@ -24,7 +24,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
-from aion_core.web.tenants import owner_in
+from aion_core.web.request_context import owner_in
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aion_core.aws.queues import body_of, push_body_of
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Bell, PushBell, TaskKey
+from aion_core.ports.bells import body_of, push_body_of
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation

@@ -12,7 +12,7 @@ from aion_core.aws import keys
 from aion_core.dev.place import DataFolder, Running
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
-from aion_core.web.tenants import owner_in
+from aion_core.web.request_context import owner_in
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation

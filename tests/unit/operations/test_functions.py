@@ -16,12 +16,12 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 import handlers
-from aion_core.aws.queues import body_of, push_body_of
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Bell, ContextKey, Head, PushBell, PushConfig, Waiting
+from aion_core.ports.bells import body_of, push_body_of
 from aion_core.protocol.aion.uris import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings

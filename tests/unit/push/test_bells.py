@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from aion_core.aws.queues import push_bell_of, push_body_of
 from aion_core.errors import UnreadableBell
 from aion_core.ports import PushBell, TaskKey
+from aion_core.ports.bells import push_bell_of, push_body_of
 
 
 @pytest.mark.parametrize("owner", ["ann", "a#b|c", "Zoë \U0001f98a", "\ud800"])

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.bootstrap import build_app
-from aion_core.memory import each_minute
+from aion_core.bootstrap import background, build_app
 from aion_core.push import delivery
 from aion_core.push.delivery import PushDelivery
 from aion_core.settings import Settings
@@ -33,7 +32,7 @@ async def test_a_retry_for_which_no_bell_can_be_rung_is_made_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """R94: as those are that are further ahead than a bell may be; with minutes, and a schedule, of no length."""
-    monkeypatch.setattr(each_minute, "SECONDS", 0.05)
+    monkeypatch.setattr(background, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_BELL_SECONDS", 0.0)
     monkeypatch.setitem(PushDelivery.__init__.__kwdefaults__, "retry_seconds", (0.1, 0.1, 0.1))
     (tmp_path / "retried.py").write_text(GRAPH)
@@ -61,7 +60,7 @@ async def test_a_sweep_that_fails_is_made_again_a_minute_later_and_ends_with_its
         raise RuntimeError("not now")
 
     began = clock.now().timestamp()
-    running = asyncio.create_task(each_minute.each_minute(sweep, clock))
+    running = asyncio.create_task(background.Background(sweep, clock).run())
     await _until(clock, 30, lambda: False)
     assert made == []
     for _ in range(3):

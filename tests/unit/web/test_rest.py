@@ -15,9 +15,9 @@ from starlette.applications import Starlette
 from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.web.calls import CallContextBuilder
+from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.resting import RestsBeforeItReturns
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking, Held
 from tests.support.asgi import ask

@@ -20,9 +20,9 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
-from aion_core.web.calls import CallContextBuilder
+from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.resting import RestsBeforeItReturns
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
 from tests.support.asgi import ask
@@ -240,7 +240,7 @@ CONFIG = {
 )
 async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, Any]) -> None:
     """R92."""
-    from aion_core.web.rest_v03 import RestV03
+    from aion_core.web.v03 import RestV03
 
     made = parts(talking(1))
     handler = KeepsConfigs(made.service, made.lister, made.card)

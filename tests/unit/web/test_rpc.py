@@ -6,8 +6,8 @@ import pytest
 from a2a.types import a2a_pb2 as pb
 from starlette.applications import Starlette
 
+from aion_core.web.middleware import RestsBeforeItReturns
 from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.resting import RestsBeforeItReturns
 from aion_core.web.rpc import Dispatcher
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking

@@ -10,7 +10,7 @@ import pytest
 
 from aion_core.protocol.types import AgentExtension
 from aion_core.web.rest import RestV1
-from aion_core.web.rest_v03 import RestV03
+from aion_core.web.v03 import RestV03
 from tests.unit.wire.answers import NO_EXTENSION, VERSION, Error, check_refusal, gist
 from tests.unit.wire.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, Rpc, Sent
 from tests.unit.wire.served import Served

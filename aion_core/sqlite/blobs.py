@@ -1,0 +1,93 @@
+"""Large payloads in a SQLite file."""
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from aion_core.ports import Clock
+from aion_core.ports.schema import RETENTIONS
+from aion_core.ports.table import LAST
+from aion_core.sqlite.database import Database
+
+VERSION = 1
+"""Version of the file's schema."""
+
+_SCHEMA = """
+CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL, metadata TEXT NOT NULL, expires REAL);
+CREATE INDEX blobs_by_expiry ON blobs (expires) WHERE expires IS NOT NULL
+"""
+
+CLEANING = 100
+"""Number of puts after which expired blobs are deleted, and number of blobs deleted at once."""
+
+GRACE = timedelta(days=15)
+"""How much longer than items may refer to it a blob is stored, as the bucket's lifecycle rules have it."""
+
+
+class SQLiteBlobs:
+    """`ports.Blobs` in a file of its own: a large payload does not keep the table waiting."""
+
+    def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
+        """Create the file if there is none; raises ConfigurationError if another version of aion wrote it.
+
+        `retention`: how long tasks are stored; the blobs of most folders are deleted some time after it.
+        """
+        self._clock, self._retention = clock, retention
+        self._database = Database(path, _SCHEMA, version=VERSION)
+        self._puts = itertools.count()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    async def put(self, name: str, content: bytes) -> None:
+        """See `ports.Blobs.put`."""
+        await self._put("INSERT OR REPLACE", name, content, {})
+
+    async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
+        """See `ports.Blobs.put_new`."""
+        return await self._put("INSERT OR IGNORE", name, content, metadata)
+
+    async def _put(self, verb: str, name: str, content: bytes, metadata: Mapping[str, str]) -> bool:
+        now, folder = self._clock.now(), name.partition("/")[0]
+        expires = (now + self._retention * RETENTIONS[folder] + GRACE).timestamp() if folder in RETENTIONS else None
+        values = (name, content, json.dumps(dict(metadata)), expires)
+
+        def work(connection: sqlite3.Connection) -> bool:
+            is_stored = connection.execute(f"{verb} INTO blobs VALUES (?, ?, ?, ?)", values).rowcount > 0
+            if next(self._puts) % CLEANING == 0:
+                connection.execute(
+                    "DELETE FROM blobs WHERE rowid IN (SELECT rowid FROM blobs WHERE expires <= ? LIMIT ?)",
+                    (now.timestamp(), CLEANING),
+                )
+            return is_stored
+
+        return await self._database.write(work)
+
+    async def get(self, name: str) -> bytes | None:
+        """See `ports.Blobs.get`."""
+        rows = await self._rows("SELECT content FROM blobs WHERE name = ?", name)
+        return rows[0] if rows else None
+
+    async def metadata(self, name: str) -> Mapping[str, str] | None:
+        """See `ports.Blobs.metadata`."""
+        rows = await self._rows("SELECT metadata FROM blobs WHERE name = ?", name)
+        return json.loads(rows[0]) if rows else None
+
+    async def names(self, prefix: str) -> Sequence[str]:
+        """See `ports.Blobs.names`."""
+        return await self._rows("SELECT name FROM blobs WHERE name BETWEEN ? AND ?", prefix, prefix + LAST)
+
+    async def delete(self, name: str) -> None:
+        """See `ports.Blobs.delete`."""
+        await self._database.write(lambda connection: connection.execute("DELETE FROM blobs WHERE name = ?", (name,)))
+
+    async def _rows(self, statement: str, *values: str) -> list[Any]:
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            return [value for (value,) in connection.execute(statement, values)]
+
+        return await self._database.read(work)

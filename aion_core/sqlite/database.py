@@ -1,0 +1,154 @@
+"""A SQLite file: its connections, its transactions, the version of its schema, and the names of its errors."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from aion_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreUnavailable
+
+BUSY_SECONDS = 10.0
+"""Seconds to wait for another process that writes."""
+
+READERS = 4
+"""Threads that read at once. Those that write would only wait for each other: one of them writes, first come first."""
+
+_CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
+
+T = TypeVar("T")
+
+
+class Database:
+    """One SQLite file, for all threads of this process, and for other processes at the same time.
+
+    A commit survives the end of the process, however it ends. A loss of power may undo the last commits, all of each,
+    and leaves no torn file (WAL with synchronous=NORMAL): to wait for the disk at each commit would make a turn many
+    times slower, and it is one developer's machine. Its methods raise StoreUnavailable, StoreCorrupt or StoreError.
+    """
+
+    def __init__(self, path: Path, schema: str, *, version: int, busy_seconds: float = BUSY_SECONDS) -> None:
+        """Create the file if there is none; raises ConfigurationError if another version of aion wrote it."""
+        self._path, self._busy_seconds = path, busy_seconds
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._write_lock = threading.Lock()
+        self._readers = ThreadPoolExecutor(READERS, f"{path.stem}-read")
+        self._writer = ThreadPoolExecutor(1, f"{path.stem}-write")
+        self._open(schema, version)
+
+    def _open(self, schema: str, version: int) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Before SQLite does, which would let others read it; the files beside it get the same mode.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise ConfigurationError(f"{self._path} cannot be opened ({error.strerror}).") from error
+        try:
+            self._use_wal()
+            with self.writing() as connection:
+                [(found,)] = connection.execute("PRAGMA user_version")
+                is_new = not connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
+                if is_new:
+                    for statement in schema.split(";"):
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version = {version:d}")
+        except StoreCorrupt as error:
+            raise ConfigurationError(f"{self._path} is not a SQLite file, or is broken. {_REMEDY}") from error
+        if not is_new and found != version:
+            raise ConfigurationError(
+                f"{self._path} has schema version {found}, and this version of aion reads {version}. {_REMEDY}"
+            )
+
+    def _use_wal(self) -> None:
+        """Let readers and a writer work at once: the mode stays with the file."""
+        for attempt in range(100):
+            try:
+                with self.reading() as connection:
+                    connection.execute("PRAGMA journal_mode = WAL")
+            except StoreUnavailable:
+                # SQLite does not wait for the lock that it needs for this.
+                if attempt == 99:
+                    raise
+                time.sleep(self._busy_seconds / 100)
+            else:
+                return
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of the work in a thread that reads."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of the work in the thread that writes, in a transaction."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self.write_blocking, work)
+
+    def read_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of the work in this thread."""
+        with self.reading() as connection:
+            return work(connection)
+
+    def write_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of the work in this thread, in a transaction."""
+        with self.writing() as connection:
+            return work(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection; nobody else uses it meanwhile."""
+        with self._errors():
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                yield connection
+            finally:
+                self._idle.append(connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection in a transaction that is committed at the end, or undone by an exception."""
+        with self._write_lock, self.reading() as connection:
+            # A transaction that begins as a reader is refused where another process has written since.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file when its calls have ended."""
+        self._readers.shutdown()
+        self._writer.shutdown()
+        while self._idle:
+            self._idle.pop().close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OverflowError) as error:
+            name = getattr(error, "sqlite_errorname", type(error).__name__)
+            text = f"SQLite: {name}: {error} ({self._path})"
+            if name.startswith(_CORRUPT):
+                raise StoreCorrupt(text) from error
+            raise (StoreUnavailable if name.startswith(_PASSING) else StoreError)(text) from error
+
+
+_REMEDY = "Delete it to begin with an empty store; `aion dev --fresh` does so."

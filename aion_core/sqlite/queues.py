@@ -1,0 +1,335 @@
+"""Wake-up messages in a SQLite file, with the promises of `ports.Bells` and `ports.PushBells`, and their consumer."""
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from aion_core.errors import StoreError
+from aion_core.ports import Bell, Clock, PushBell
+from aion_core.ports.bells import LONGEST_DELAY, DeadLetter, bell_of, body_of, push_bell_of, push_body_of
+from aion_core.sqlite.database import Database
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+"""Version of the file's schema."""
+
+_SCHEMA = """
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, sent_at INTEGER NOT NULL,
+    visible_at INTEGER NOT NULL, receives INTEGER NOT NULL, receiver TEXT NOT NULL, parked INTEGER NOT NULL
+);
+CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
+"""
+
+_MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
+
+MAX_RECEIVES = 5
+"""Receives until a message is parked, as in the template's queues."""
+
+VISIBILITY_SECONDS = 60.0
+"""Seconds that a message is invisible while it is handled; the consumer prolongs them."""
+
+RETRY_SECONDS = 1.0
+"""Seconds until a message that could not be handled is visible again; each further receive doubles them."""
+
+POLL_SECONDS = 0.2
+"""Seconds until a consumer notices a message that another process has sent."""
+
+DELIVERIES_AT_ONCE = 16
+
+
+class Message(NamedTuple):
+    """A message as it was received, or parked."""
+
+    id: int
+    body: str
+    sent_at: int
+    """In milliseconds."""
+    receives: int
+    """How many times it was received; a later receive makes this one invalid."""
+
+
+def open_queues(file: Path) -> Database:
+    """Open the file of the queues, and create it if there is none."""
+    return Database(file, _SCHEMA, version=VERSION)
+
+
+def release_messages(file: Path, receiver: str = "") -> None:
+    """Make the messages visible that the process of this name received, or any: it has ended; blocking."""
+    change = "UPDATE messages SET visible_at = 0, receiver = '' WHERE receiver != ''"
+    database = open_queues(file)
+    try:
+        database.write_blocking(
+            lambda connection: (
+                connection.execute(f"{change} AND receiver = ?", (receiver,))
+                if receiver
+                else connection.execute(change)
+            )
+        )
+    finally:
+        database.close()
+
+
+class SQLiteQueue:
+    """One queue: delay, visibility timeout, and a limited number of receives. Several processes may use it at once.
+
+    It is `ports.DeadLetters` of its parked messages too. Every method raises StoreError.
+    """
+
+    def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
+        """`receiver` names this process in what it receives, for `release_messages`: its id by default."""
+        self._database, self.name, self.clock = database, name, clock
+        self._receiver = receiver or str(os.getpid())
+        self.sent: Callable[[], None] = lambda: None
+        """Is called, by any thread, when this process has sent a message."""
+
+    async def send(self, body: str, *, delay: float = 0.0) -> None:
+        """Send a message that is visible after so many seconds, at most 900."""
+        await self._database.write(self._insert(body, delay))
+        self.sent()
+
+    def send_blocking(self, body: str, *, delay: float = 0.0) -> None:
+        """Do as `send` in the calling thread."""
+        self._database.write_blocking(self._insert(body, delay))
+        self.sent()
+
+    def _insert(self, body: str, delay: float) -> Callable[[sqlite3.Connection], object]:
+        now = self._now()
+        visible_at = now + round(min(max(delay, 0.0), LONGEST_DELAY) * 1000)
+        columns = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked)"
+        values = (self.name, body, now, visible_at)
+        return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
+
+    async def receive(self, limit: int) -> list[Message]:
+        """Return the oldest visible messages and hide them; one that was received too often is parked and logged."""
+        # A write would keep others waiting, and the queue is empty most times.
+        if await self.seconds_to_next() != 0.0:
+            return []
+        now = self._now()
+
+        def work(connection: sqlite3.Connection) -> list[Message]:
+            oldest = f"{_MESSAGE} WHERE queue = ? AND parked = 0 AND visible_at <= ? ORDER BY visible_at, id LIMIT ?"
+            found = [Message(*row) for row in connection.execute(oldest, (self.name, now, limit))]
+            for message in found:
+                is_parked = message.receives >= MAX_RECEIVES
+                connection.execute(
+                    "UPDATE messages SET parked = ?, receives = ?, visible_at = ?, receiver = ? WHERE id = ?",
+                    (
+                        is_parked,
+                        message.receives + (not is_parked),
+                        self._hidden_until(),
+                        "" if is_parked else self._receiver,
+                        message.id,
+                    ),
+                )
+            return found
+
+        found = await self._database.write(work)
+        received = [
+            message._replace(receives=message.receives + 1) for message in found if message.receives < MAX_RECEIVES
+        ]
+        for message in found:
+            if message.receives >= MAX_RECEIVES:
+                logger.error(
+                    "A message of the %s queue could not be handled %d times, and is parked; `aion dlq list` shows it.",
+                    self.name,
+                    message.receives,
+                )
+        return received
+
+    async def seconds_to_next(self) -> float | None:
+        """Return the seconds until a message is visible, None without one."""
+        statement = "SELECT min(visible_at) FROM messages WHERE queue = ? AND parked = 0"
+        [(at,)] = await self._database.read(lambda connection: connection.execute(statement, (self.name,)).fetchall())
+        return None if at is None else max(0, at - self._now()) / 1000
+
+    async def prolong(self, messages: Sequence[Message]) -> None:
+        """Hide messages that are still being handled for the visibility timeout from now on."""
+        await self._hide(messages, self._hidden_until())
+
+    async def retry(self, message: Message) -> None:
+        """Let the message be visible again after a while; it could not be handled."""
+        await self._hide([message], self._now() + round(RETRY_SECONDS * 2 ** (message.receives - 1) * 1000))
+
+    async def _hide(self, messages: Sequence[Message], until: int) -> None:
+        values = [(until, message.id, message.receives) for message in messages]
+        change = "UPDATE messages SET visible_at = ? WHERE id = ? AND receives = ?"
+        await self._database.write(lambda connection: connection.executemany(change, values))
+
+    async def delete(self, message: Message) -> None:
+        """Delete the message, unless it was received again: it has been handled."""
+        values = message.id, message.receives
+        statement = "DELETE FROM messages WHERE id = ? AND receives = ?"
+        await self._database.write(lambda connection: connection.execute(statement, values))
+
+    # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def read(self, limit: int) -> list[DeadLetter]:
+        """See `ports.DeadLetters.read`; nothing is hidden from others."""
+        statement = f"{_MESSAGE} WHERE queue = ? AND parked = 1 ORDER BY sent_at, id LIMIT ?"
+        rows = await self._database.read(
+            lambda connection: connection.execute(statement, (self.name, limit)).fetchall()
+        )
+        return [
+            DeadLetter(str(message.id), message.body, datetime.fromtimestamp(message.sent_at / 1000, UTC))
+            for message in map(Message._make, rows)
+        ]
+
+    async def give_back(self, letters: Sequence[DeadLetter]) -> None:
+        """See `ports.DeadLetters.give_back`."""
+
+    async def send_again(self, letter: DeadLetter) -> None:
+        """See `ports.DeadLetters.send_again`."""
+        values = self._now(), int(letter.id)
+        change = "UPDATE messages SET parked = 0, receives = 0, visible_at = ? WHERE id = ? AND parked = 1"
+        await self._database.write(lambda connection: connection.execute(change, values))
+
+    async def drop(self, letter: DeadLetter) -> None:
+        """See `ports.DeadLetters.drop`."""
+        statement = "DELETE FROM messages WHERE id = ? AND parked = 1"
+        await self._database.write(lambda connection: connection.execute(statement, (int(letter.id),)))
+
+    def _hidden_until(self) -> int:
+        return self._now() + round(VISIBILITY_SECONDS * 1000)
+
+    def _now(self) -> int:
+        return int(self.clock.now().timestamp() * 1000)
+
+
+class SQLiteBells:
+    """`ports.Bells` on one queue."""
+
+    def __init__(self, queue: SQLiteQueue, *, at_once: int) -> None:
+        """`at_once`: how many turns run at once in this process."""
+        self._queue, self._at_once = queue, at_once
+
+    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """See `ports.Bells.ring`."""
+        await self._queue.send(body_of(bell), delay=delay)
+
+    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
+        """See `ports.Bells.ring_from_thread`."""
+        self._queue.send_blocking(body_of(bell), delay=delay)
+
+    def answered_by(self, handle: Callable[[Bell], Awaitable[None]]) -> "Sequence[Consumer]":
+        """Return the consumer that hands each message to this function, while it runs."""
+
+        async def handle_text(body: str) -> None:
+            await handle(bell_of(body))
+
+        return [Consumer(self._queue, handle_text, at_once=self._at_once)]
+
+
+class SQLitePushBells:
+    """`ports.PushBells` on one queue."""
+
+    def __init__(self, queue: SQLiteQueue) -> None:
+        self._queue = queue
+
+    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
+        """See `ports.PushBells.ring`."""
+        await self._queue.send(push_body_of(bell), delay=delay)
+
+    def answered_by(self, handle: Callable[[PushBell], Awaitable[None]]) -> "Sequence[Consumer]":
+        """Return the consumer that hands each message to this function, while it runs."""
+
+        async def handle_text(body: str) -> None:
+            await handle(push_bell_of(body))
+
+        return [Consumer(self._queue, handle_text, at_once=DELIVERIES_AT_ONCE)]
+
+
+class Consumer:
+    """Hands each message of a queue to a function, several at once.
+
+    A message is deleted when the function returns. It is visible again later when the function raises, and when this
+    process ends before the function has returned.
+    """
+
+    def __init__(self, queue: SQLiteQueue, handle: Callable[[str], Awaitable[None]], *, at_once: int) -> None:
+        """`handle` is given the text of the message."""
+        self._queue, self._handle, self._at_once = queue, handle, at_once
+        self._handling: dict[asyncio.Task[None], Message] = {}
+        self._noticed = asyncio.Event()
+        self._stopped = False
+        self._prolonged_at = queue.clock.now()
+
+    async def run(self) -> None:
+        """Receive messages until `stop`, or until this is cancelled; what is being handled goes on."""
+        loop = asyncio.get_running_loop()
+
+        def notice() -> None:
+            # A thread of an agent's may send when the server has ended.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._noticed.set)
+
+        self._queue.sent = notice
+        while not self._stopped:
+            self._noticed.clear()
+            seconds = POLL_SECONDS
+            try:
+                await self.receive()
+                if len(self._handling) < self._at_once and (to_next := await self._queue.seconds_to_next()) is not None:
+                    seconds = min(seconds, to_next)
+            except StoreError as error:
+                logger.error("The %s queue cannot be read: %s", self._queue.name, error)
+                seconds = 1.0
+            await self._sleep(seconds)
+
+    async def receive(self) -> int:
+        """Receive as many messages as may be handled beside those that are; return how many that were."""
+        now = self._queue.clock.now()
+        if self._handling and (now - self._prolonged_at).total_seconds() >= VISIBILITY_SECONDS / 3:
+            self._prolonged_at = now
+            await self._queue.prolong(list(self._handling.values()))
+        free = self._at_once - len(self._handling)
+        received = await self._queue.receive(free) if free > 0 and not self._stopped else []
+        for message in received:
+            task = asyncio.create_task(self._work(message))
+            self._handling[task] = message
+            task.add_done_callback(self._ended)
+        return len(received)
+
+    def stop(self) -> None:
+        """Receive no more messages."""
+        self._stopped = True
+        self._noticed.set()
+
+    async def join(self) -> None:
+        """Return when the messages that were received have been handled, or have failed."""
+        while self._handling:
+            await asyncio.wait(self._handling)
+
+    async def _work(self, message: Message) -> None:
+        settle = self._queue.delete
+        try:
+            await self._handle(message.body)
+        except Exception:  # whatever it was, the message was not handled
+            logger.exception("A message of the %s queue was not handled.", self._queue.name)
+            settle = self._queue.retry
+        try:
+            await settle(message)
+        except StoreError as error:
+            logger.warning("A message of the %s queue will be received again: %s", self._queue.name, error)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._handling[task]
+        self._noticed.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, or return earlier when a message was sent here, or a place is free."""
+        waiting = [
+            asyncio.ensure_future(self._queue.clock.sleep(seconds)),
+            asyncio.ensure_future(self._noticed.wait()),
+        ]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()

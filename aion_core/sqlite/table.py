@@ -1,0 +1,305 @@
+"""The table port over a SQLite file."""
+
+import base64
+import itertools
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from aion_core.ports import Clock
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS
+from aion_core.ports.table import (
+    FINE,
+    PARTITION,
+    SORT,
+    Check,
+    Condition,
+    Delete,
+    Index,
+    Item,
+    Key,
+    Page,
+    SingleWrite,
+    TokenReused,
+    Write,
+)
+from aion_core.ports.table_semantics import (
+    TOKEN_LIFE,
+    canceled,
+    check_filter,
+    check_key,
+    check_query,
+    check_transaction,
+    check_transaction_size,
+    check_write,
+    fingerprint,
+    first_page,
+    holds,
+    index_entry,
+    outcome,
+)
+from aion_core.sqlite.database import Database
+
+VERSION = 1
+"""Version of the file's schema. Change it with the schema, or with the JSON of items."""
+
+# `sort` has no type: texts and numbers keep theirs, and sort as such.
+_SCHEMA = """
+CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk));
+CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
+CREATE TABLE entries (
+    name TEXT NOT NULL, partition TEXT NOT NULL, sort NOT NULL, pk TEXT NOT NULL, sk TEXT NOT NULL, entry TEXT NOT NULL,
+    PRIMARY KEY (name, partition, sort, pk, sk)
+) WITHOUT ROWID;
+CREATE TABLE tokens (token TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX tokens_by_age ON tokens (made_at)
+"""
+
+INDEXES = (DUE, BY_AGENT, BY_CONTEXT)
+
+CLEANING = 100
+"""Number of write transactions after which expired items and tokens are deleted, and number of items deleted at once."""
+
+GRACE_SECONDS = 3600
+"""Seconds that an expired item stays readable: on AWS it does, and what forgets to look at the TTL is to fail here too."""
+
+
+class SQLiteTable:
+    """`ports.table.Table` in one file; its indexes do not lag."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Create the file if there is none; raises ConfigurationError if another version of aion wrote it."""
+        self._clock = clock
+        self._database = Database(path, _SCHEMA, version=VERSION)
+        self._writes = itertools.count()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get`."""
+        check_key(key)
+        return await self._database.read(lambda connection: _read(connection, key))
+
+    def get_blocking(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get_blocking`."""
+        check_key(key)
+        return self._database.read_blocking(lambda connection: _read(connection, key))
+
+    async def query(
+        self,
+        partition: str,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        after: Any = None,
+        keys_only: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.query`."""
+        check_query(partition, limit)
+        span, values = _span(("sk",), first, last, after, newest_first=newest_first)
+
+        def work(connection: sqlite3.Connection) -> Page:
+            rows = connection.execute(f"SELECT item FROM items WHERE pk = ? AND {span}", (partition, *values))  # noqa: S608
+            page, is_cut = first_page(map(_unpacked, rows), limit)
+            items = [{PARTITION: item[PARTITION], SORT: item[SORT]} for item in page] if keys_only else page
+            return Page(items, len(items), (page[-1][SORT],) if is_cut else None)
+
+        return await self._database.read(work)
+
+    async def query_index(
+        self,
+        index: Index,
+        partition: str,
+        first: str | int,
+        last: str | int,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        after: Any = None,
+        only_if: Condition | None = None,
+        count_only: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.query_index`."""
+        check_query(partition, limit)
+        check_filter(index, only_if)
+        span, values = _span(("sort", "pk", "sk"), first, last, after, newest_first=newest_first)
+        statement = f"SELECT entry FROM entries WHERE name = ? AND partition = ? AND {span}"  # noqa: S608
+
+        def work(connection: sqlite3.Connection) -> Page:
+            rows = connection.execute(statement, (index.name, partition, *values))
+            page, is_cut = first_page(map(_unpacked, rows), limit)
+            found = [entry for entry in page if holds(only_if, entry)]
+            last_of = (page[-1][index.sort], page[-1][PARTITION], page[-1][SORT]) if is_cut else None
+            return Page([] if count_only else found, len(found), last_of)
+
+        return await self._database.read(work)
+
+    async def scan(
+        self,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        after: Any = None,
+        attributes: Sequence[str] = (),
+        consistent: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.scan`."""
+
+        def work(connection: sqlite3.Connection) -> Page:
+            statement = "SELECT item FROM items WHERE (pk, sk) > (?, ?) ORDER BY pk, sk"
+            items = map(_unpacked, connection.execute(statement, after or ("", "")))
+            page, is_cut = first_page(item for item in items if crc32(item[PARTITION].encode()) % segments == segment)
+            chosen = [{name: item[name] for name in attributes if name in item} for item in page]
+            return Page(chosen if attributes else page, len(page), _key_of(page[-1]) if is_cut else None)
+
+        return await self._database.read(work)
+
+    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
+        """See `ports.table.Table.write`."""
+        check_write(write)
+        [(before, after)] = await self._database.write(lambda connection: self._make(connection, [write]))
+        return (before if isinstance(write, Delete) else after) if returning else None
+
+    def write_blocking(self, write: SingleWrite) -> None:
+        """See `ports.table.Table.write_blocking`."""
+        check_write(write)
+        self._database.write_blocking(lambda connection: self._make(connection, [write]))
+
+    async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
+        """See `ports.table.Table.transact`."""
+        check_transaction(writes, token)
+        await self._database.write(lambda connection: self._transact(connection, writes, token))
+
+    def _transact(self, connection: sqlite3.Connection, writes: Sequence[Write], token: str) -> None:
+        if token:
+            now, digest = self._clock.now().timestamp(), fingerprint(writes)
+            known = connection.execute("SELECT fingerprint, made_at FROM tokens WHERE token = ?", (token,)).fetchone()
+            if known is not None and known[1] > now - TOKEN_LIFE.total_seconds():
+                if known[0] != digest:
+                    raise TokenReused("SQLite: the token was used with other writes.")
+                return
+            connection.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (token, digest, now))
+        self._make(connection, writes)
+
+    def _make(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> list[tuple[Item | None, Item | None]]:
+        """Make the writes; return each item before and after."""
+        befores = [_read(connection, write.key) for write in writes]
+        outcomes = [outcome(write, before, INDEXES) for write, before in zip(writes, befores, strict=True)]
+        if any(each.reason != FINE for each in outcomes):
+            if len(writes) == 1 and outcomes[0].error:
+                raise outcomes[0].error
+            raise canceled([each.reason for each in outcomes])
+        check_transaction_size(each.after for each in outcomes if each.after is not None)
+        for write, before, each in zip(writes, befores, outcomes, strict=True):
+            if not isinstance(write, Check):
+                _store(connection, write.key, before, each.after)
+        if next(self._writes) % CLEANING == 0:
+            self._clean(connection)
+        return [(before, each.after) for before, each in zip(befores, outcomes, strict=True)]
+
+    def _clean(self, connection: sqlite3.Connection) -> None:
+        now = self._clock.now().timestamp()
+        connection.execute("DELETE FROM tokens WHERE made_at <= ?", (now - TOKEN_LIFE.total_seconds(),))
+        expired = "SELECT item FROM items WHERE expires <= ? LIMIT ?"
+        for item in map(_unpacked, connection.execute(expired, (now - GRACE_SECONDS, CLEANING)).fetchall()):
+            _store(connection, _key_of(item), item, None)
+
+
+def _span(
+    columns: tuple[str, ...], first: Any, last: Any, after: tuple[Any, ...] | None, *, newest_first: bool
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the SQL of a range of sort keys in its order, without all up to `after`, and its values."""
+    row, marks, column = ", ".join(columns), ", ".join("?" * len(columns)), columns[0]
+    order = ", ".join(f"{each} DESC" for each in columns) if newest_first else row
+    if after is None:
+        return f"{column} BETWEEN ? AND ? ORDER BY {order}", (first, last)
+    if newest_first:
+        return f"({row}) < ({marks}) AND {column} >= ? ORDER BY {order}", (*after, first)
+    return f"({row}) > ({marks}) AND {column} <= ? ORDER BY {order}", (*after, last)
+
+
+def _read(connection: sqlite3.Connection, key: Key) -> Item | None:
+    row = connection.execute("SELECT item FROM items WHERE pk = ? AND sk = ?", key).fetchone()
+    return _unpacked(row) if row is not None else None
+
+
+def _store(connection: sqlite3.Connection, key: Key, before: Item | None, after: Item | None) -> None:
+    """Replace the item and its entries of the indexes."""
+    if after is None:
+        connection.execute("DELETE FROM items WHERE pk = ? AND sk = ?", key)
+    else:
+        expires = after.get(ENDS)
+        connection.execute(
+            "INSERT INTO items VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET item = excluded.item, expires = excluded.expires",
+            (*key, _packed(after), expires if type(expires) is int else None),
+        )
+    for index in INDEXES:
+        old, new = index_entry(index, before), index_entry(index, after)
+        if old == new:
+            continue
+        if old is not None:
+            connection.execute(
+                "DELETE FROM entries WHERE name = ? AND partition = ? AND sort = ? AND pk = ? AND sk = ?",
+                (index.name, old[index.partition], old[index.sort], *key),
+            )
+        if new is not None:
+            connection.execute(
+                "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
+                (index.name, new[index.partition], new[index.sort], *key, _packed(new)),
+            )
+
+
+def _key_of(item: Item) -> Key:
+    return Key(item[PARTITION], item[SORT])
+
+
+# ── Items as JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _packed(item: Mapping[str, Any]) -> str:
+    return _encode({name: _tagged(value) for name, value in item.items()})
+
+
+def _unpacked(row: tuple[str]) -> Item:
+    return {name: _untagged(value) for name, value in json.loads(row[0]).items()}
+
+
+def _tagged(value: Any) -> Any:
+    """Return the value as JSON has it; each object has one member, whose name is the type."""
+    match value:
+        case bytes():
+            return {"bytes": base64.b64encode(value).decode()}
+        case frozenset():
+            return {"set": sorted(value)}
+        case dict():
+            return {"map": {name: _tagged(member) for name, member in value.items()}}
+        case list():
+            return [_tagged(member) for member in value]
+    return value
+
+
+def _untagged(value: Any) -> Any:
+    match value:
+        case {"bytes": text}:
+            return base64.b64decode(text)
+        case {"set": members}:
+            return frozenset(members)
+        case {"map": members}:
+            return {name: _untagged(member) for name, member in members.items()}
+        case list():
+            return [_untagged(member) for member in value]
+    return value

@@ -1,0 +1,325 @@
+"""Body and query of a request, read within limits and parsed strictly, as JSON and as the domain's types.
+
+Starlette's own `request.json()` knows no limit, takes NaN, and turns bad UTF-8 into an internal error. Protobuf's own
+reader takes a text for an object, reads past invalid base64, leaves out an enum's name that it does not know, and does not
+say which item of a list it could not read.
+"""
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from a2a.utils.errors import (
+    A2AError,
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    InvalidRequestError,
+    JSONParseError,
+)
+from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.message import Message as AnyMessage
+from google.protobuf.timestamp_pb2 import Timestamp
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope
+
+from aion_core.protocol.errors import invalid_params
+
+# ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MAX_BODY_BYTES = 5 * 1024 * 1024
+"""A Function URL itself refuses above 6 MB."""
+MAX_DEPTH = 32
+"""Levels of the whole body, where R11 would have 64: protobuf reads back no more than about 31 levels of JSON within a
+message, three of its own hundred for each, a limit that Python cannot raise; and what cannot be read back must not be
+recorded."""
+MAX_INTEGER = 2**53
+
+
+JSON = "application/json"
+
+
+class BodyRefused(Exception):
+    """The body is not read at all: HTTP has a status of its own for why."""
+
+    def __init__(self, http: int, error: A2AError) -> None:
+        super().__init__(str(error))
+        self.http, self.error = http, error
+
+
+@dataclass(frozen=True, slots=True)
+class _Unusable:
+    """What stands for a number that is none of JSON's as we take it, until the whole body has been read."""
+
+    sentence: str
+
+
+class StrictRequest(Request):
+    """A request whose `json()` raises the protocol's errors; each says what to mend."""
+
+    def __init__(self, scope: Scope, receive: Receive, *media_types: str) -> None:
+        """`media_types`: what the body may be; JSON where none is given."""
+        super().__init__(scope, receive)
+        self._media_types = media_types or (JSON,)
+        self.read: Any = None
+        """The body as it was read, once it was, though it may not be usable: its `id` is what a refusal answers to."""
+
+    async def body(self) -> bytes:
+        """Return the whole body; raises BodyRefused as soon as it is too large, is cut, or is compressed."""
+        if not hasattr(self, "_body"):
+            encoding = self.headers.get("content-encoding", "").strip().lower()
+            if encoding not in ("", "identity"):
+                # What it unpacks to is not bounded by what was sent.
+                raise BodyRefused(
+                    415, ContentTypeNotSupportedError("The body is compressed: send it without a Content-Encoding.")
+                )
+            chunks: list[bytes] = []
+            size = 0
+            try:
+                async for chunk in self.stream():
+                    size += len(chunk)
+                    if size > MAX_BODY_BYTES:
+                        sentence = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
+                        raise BodyRefused(413, InvalidRequestError(sentence))
+                    chunks.append(chunk)
+            except ClientDisconnect as error:
+                # Nobody hears it; and it is nothing that the operator could mend.
+                raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error
+            self._body = b"".join(chunks)
+        return self._body
+
+    async def json(self) -> Any:
+        """Return the parsed body.
+
+        Raises BodyRefused, ContentTypeNotSupportedError, JSONParseError, InvalidRequestError or InvalidParamsError.
+        """
+        if hasattr(self, "_json"):
+            return self._json
+        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type not in self._media_types:
+            wanted = " or ".join(self._media_types)
+            raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
+        self.read = _read(await self.body())
+        _check_tree(self.read)
+        self._json = self.read
+        return self._json
+
+
+def is_text(text: str) -> bool:
+    """Tell whether UTF-8 can carry the text: it has no half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _read(body: bytes) -> Any:
+    """Return what the JSON text says; raises JSONParseError or InvalidRequestError."""
+    if not body:
+        raise JSONParseError("The body is empty: send a JSON object.")
+    try:
+        return json.loads(
+            body.decode("utf-8"),
+            parse_constant=_no_constant,
+            object_pairs_hook=_no_twice,
+            parse_int=_integer,
+            parse_float=_float,
+        )
+    except UnicodeDecodeError as error:
+        raise JSONParseError(f"The body is not UTF-8: see byte {error.start}.") from error
+    except json.JSONDecodeError as error:
+        raise JSONParseError(
+            f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        ) from error
+    except RecursionError as error:
+        raise JSONParseError(f"The body is nested too deeply: {MAX_DEPTH} levels are enough.") from error
+
+
+def _no_constant(constant: str) -> NoReturn:
+    raise JSONParseError(f"The body is not JSON: {constant} is no JSON number.")
+
+
+def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        raise InvalidRequestError("An object of the body has the same key twice.")
+    return mapping
+
+
+def _float(digits: str) -> float | _Unusable:
+    number = float(digits)
+    if math.isinf(number):
+        return _Unusable("The body has a number too large for JSON's doubles: send it as a string.")
+    return number
+
+
+def _integer(digits: str) -> int | _Unusable:
+    # 5000 digits are refused here, before Python refuses to convert them.
+    if len(digits) > 17 or abs(number := int(digits)) > MAX_INTEGER:
+        return _Unusable("The body has an integer above 2^53: send it as a string.")
+    return number
+
+
+def _check_tree(parsed: Any) -> None:
+    """Refuse what no A2A message needs: depth, a number that others read as another, and half a surrogate pair."""
+    level = [parsed]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            match value:
+                case dict():
+                    below.extend(value)
+                    below.extend(value.values())
+                case list():
+                    below.extend(value)
+                case str() if not value.isascii() and not is_text(value):
+                    raise InvalidParamsError("A text of the body has half a surrogate pair (\\ud800 to \\udfff).")
+                case _Unusable():
+                    raise InvalidParamsError(value.sentence)
+        if not below:
+            return
+        level = below
+    raise InvalidParamsError(f"The body is nested more than {MAX_DEPTH} levels deep.")
+
+
+# ── Params ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+M = TypeVar("M", bound=AnyMessage)
+
+BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
+"""What is base64, of either alphabet, padded or not."""
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", "Timestamp", "Value"))
+
+
+def read_params(params: Any, model: type[M]) -> M:
+    """Return the params as the model; unknown fields are ignored (spec 5.7).
+
+    Raises InvalidParamsError that names the field, by its path in the client's own words.
+    """
+    _check_object(params, model.DESCRIPTOR, "")
+    try:
+        return ParseDict(params, model(), ignore_unknown_fields=True)
+    except ParseError as error:
+        place = re.search(r' at "?[A-Z]\w*\.([\w.\[\]]+)', str(error))
+        field = place[1].rstrip(".") if place else ""
+        raise invalid_params(f"{field or 'The request'} cannot be used: {_words(error)}.", field) from error
+
+
+def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
+    """Return a query's parameters as params of the model (spec 11.5); those that it does not know are ignored.
+
+    Raises InvalidParamsError for a value that is none of its field's type, and for a parameter given twice, of which
+    only one could be meant.
+    """
+    fields: dict[str, Any] = {field.json_name: field for field in model.DESCRIPTOR.fields}
+    params: dict[str, Any] = {}
+    for name in query:
+        if name not in fields:
+            continue
+        values = query.getlist(name)
+        if len(values) > 1:
+            raise invalid_params(f"{name} is given {len(values)} times: give it once.", name)
+        params[name] = _from_text(values[0], fields[name])
+    return params
+
+
+def _from_text(text: str, field: Any) -> Any:
+    """Return a query's text as the JSON value that it stands for; others than these are texts in JSON too."""
+    if field.type == field.TYPE_BOOL:
+        return {"true": True, "false": False}.get(text, text)
+    if field.cpp_type == field.CPPTYPE_INT32 and _WHOLE.fullmatch(text):
+        return int(text)
+    return text
+
+
+def _check_object(given: Any, descriptor: Any, path: str) -> None:
+    if not isinstance(given, dict):
+        _refuse(path, "an object", given)
+    for field in descriptor.fields:
+        names = [name for name in dict.fromkeys((field.json_name, field.name)) if name in given]
+        if not names or given[names[0]] is None:
+            continue
+        where = f"{path}.{names[0]}" if path else names[0]
+        if len(names) > 1:
+            raise invalid_params(f"{where} is given twice, as {names[1]} too: give it once.", where)
+        if not field.is_repeated:
+            _check_value(given[names[0]], field, where)
+            continue
+        if not isinstance(given[names[0]], list):
+            _refuse(where, "a list", given[names[0]])
+        for index, item in enumerate(given[names[0]]):
+            _check_value(item, field, f"{where}[{index}]")
+
+
+def _check_value(value: Any, field: Any, where: str) -> None:
+    if field.type == field.TYPE_MESSAGE:
+        name = field.message_type.full_name
+        if name == _STRUCT:
+            if not isinstance(value, dict):
+                _refuse(where, "an object", value)
+        elif name == _TIMESTAMP:
+            _check_timestamp(value, where)
+        elif name != _VALUE:  # which may be anything
+            _check_object(value, field.message_type, where)
+    elif field.type == field.TYPE_ENUM:
+        _check_enum(value, field, where)
+    elif field.type == field.TYPE_BOOL:
+        if not isinstance(value, bool):
+            _refuse(where, "true or false", value)
+    elif field.cpp_type == field.CPPTYPE_INT32:
+        _check_int32(value, where)
+    elif not isinstance(value, str):
+        _refuse(where, "a text", value)
+    elif field.type == field.TYPE_BYTES and not BASE64.fullmatch(value):
+        raise invalid_params(f"{where} is no base64.", where)
+
+
+def _check_enum(value: Any, field: Any, where: str) -> None:
+    names = field.enum_type.values_by_name
+    if isinstance(value, int) and not isinstance(value, bool) and value in field.enum_type.values_by_number:
+        return  # protobuf takes numbers too
+    if not isinstance(value, str) or value not in names:
+        known = ", ".join(name for name, member in names.items() if member.number)
+        raise invalid_params(f"{where} is {_kind(value)} that is none of {known}.", where)
+
+
+def _check_timestamp(value: Any, where: str) -> None:
+    try:
+        if isinstance(value, str):
+            Timestamp().FromJsonString(value)
+            return
+    except ValueError:
+        pass
+    _refuse(where, "a timestamp such as 2026-01-31T12:00:00.000Z", value)
+
+
+def _check_int32(value: Any, where: str) -> None:
+    # JSON has one kind of number: 1.0 is a whole one. Protobuf's JSON may put it as a text.
+    is_whole = (isinstance(value, int) and not isinstance(value, bool)) or (
+        value.is_integer() if isinstance(value, float) else isinstance(value, str) and _WHOLE.fullmatch(value)
+    )
+    if not is_whole or not -(2**31) <= int(value) < 2**31:
+        _refuse(where, "a whole number below 2^31", value)
+
+
+def _refuse(where: str, expected: str, given: Any) -> NoReturn:
+    raise invalid_params(f"{where or 'The request'} has to be {expected}, and is {_kind(given)}.", where)
+
+
+def _kind(given: Any) -> str:
+    """Return what kind of value it is, a number as it is; no text, for a refusal is kept where a message is not."""
+    kinds = {dict: "an object", list: "a list", type(None): "null", str: "a text"}
+    return kinds.get(type(given)) or repr(given)[:60]
+
+
+def _words(error: ParseError) -> str:
+    """Return what protobuf says of the field, without the names of its own types."""
+    said = str(error).rpartition(" field: ")[2].strip()
+    if several := re.search(r'multiple "(\w+)" oneof', said):
+        return f"it has more than one {several[1]}, and may have one"
+    said = re.sub(r' at "?[A-Z]\w*\.[\w.\[\]]+"?', "", said).rstrip(".")
+    return re.sub(r'^Message type "[\w.]+"', "it", said)[:200]

@@ -1,0 +1,272 @@
+"""The SQLite file: kills, several processes, locks, versions of the schema, and what grows old in it."""
+
+import asyncio
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from aion_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.ports.schema import ARTIFACTS, DUE, ENDS, KEPT
+from aion_core.ports.table import Change, Delete, Key, Put, TokenReused, Update, WriteRefused
+from aion_core.sqlite.blobs import SQLiteBlobs
+from aion_core.sqlite.database import Database
+from aion_core.sqlite.table import CLEANING, GRACE_SECONDS, SQLiteTable
+from tests.support.clock import ManualClock
+from tests.support.server import ROOT
+
+KEY = Key("p", "s")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "table.sqlite3"
+
+
+@pytest.fixture
+def table(path: Path, clock: ManualClock) -> Iterator[SQLiteTable]:
+    made = SQLiteTable(path, clock)
+    yield made
+    made.close()
+
+
+def started(program: str, path: Path) -> subprocess.Popen[str]:
+    """A process that runs this with a table of its own on the file."""
+    opened = (
+        "import sys; from pathlib import Path\n"
+        "from aion_core.clock import SystemClock\n"
+        "from aion_core.ports.table import *\n"
+        "from aion_core.sqlite.table import SQLiteTable\n"
+        f"table = SQLiteTable(Path({str(path)!r}), SystemClock())\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", opened + program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+# ── Durability ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_items_survive_restart(path: Path, clock: ManualClock) -> None:
+    before = SQLiteTable(path, clock)
+    await before.write(Put(KEY, {"bytes": b"\xff", DUE.partition: "D", DUE.sort: 1}))
+    before.close()
+    after = SQLiteTable(path, clock)
+    assert await after.get(KEY) == {"pk": "p", "sk": "s", "bytes": b"\xff", DUE.partition: "D", DUE.sort: 1}
+    assert (await after.query_index(DUE, "D", 0, 9)).count == 1
+    after.close()
+
+
+async def test_token_survives_restart(path: Path, clock: ManualClock) -> None:
+    before = SQLiteTable(path, clock)
+    await before.transact([Put(KEY, {"n": 1})], token="t")
+    await before.write(Delete(KEY))
+    before.close()
+    after = SQLiteTable(path, clock)
+    await after.transact([Put(KEY, {"n": 1})], token="t")
+    assert await after.get(KEY) is None
+    with pytest.raises(TokenReused):
+        await after.transact([Put(KEY, {"n": 2})], token="t")
+    after.close()
+
+
+async def test_killed_process_leaves_whole_transactions(path: Path, clock: ManualClock) -> None:
+    for _ in range(3):
+        writer = started(
+            "import asyncio\n"
+            "keys = [Key('p', f'{n:02d}') for n in range(50)]\n"
+            "first = (table.get_blocking(keys[0]) or {'n': 0})['n'] + 1\n"
+            "async def main():\n"
+            "    for n in range(first, first + 100_000):\n"
+            "        await table.transact([Put(key, {'n': n, 'filler': 'x' * 5000}) for key in keys])\n"
+            "        print(n, flush=True)\n"
+            "asyncio.run(main())\n",
+            path,
+        )
+        assert writer.stdout is not None
+        for _ in range(5):
+            writer.stdout.readline()
+        writer.kill()
+        *_, last = ["0", *writer.communicate()[0].split()]
+        table = SQLiteTable(path, clock)
+        found = [item["n"] for item in (await table.query("p", "00", "99")).items]
+        assert len(found) == 50
+        assert len(set(found)) == 1, "a transaction is stored whole"
+        assert found[0] >= int(last), "an acknowledged transaction is stored"
+        await table.write(Put(Key("p", "a"), {}), returning=True)
+        table.close()
+
+
+async def test_two_processes_write_at_once(table: SQLiteTable, path: Path) -> None:
+    program = (
+        "won = 0\n"
+        "sys.stdin.readline()\n"
+        "for n in range(100):\n"
+        "    table.write_blocking(Update(Key('p', 'count'), Change(add={'n': 1})))\n"
+        "    try:\n"
+        "        table.write_blocking(Put(Key('p', f'{n:03d}'), {}, Absent()))\n"
+        "        won += 1\n"
+        "    except WriteRefused:\n"
+        "        pass\n"
+        "print(won)\n"
+    )
+    processes = [started(program, path) for _ in range(2)]
+    told = await asyncio.gather(*(asyncio.to_thread(each.communicate, "go\n") for each in processes))
+    assert sum(int(out) for out, _ in told) == 100
+    counted = await table.get(Key("p", "count"))
+    assert counted is not None
+    assert counted["n"] == 200
+
+
+async def test_sixteen_writers_at_once(table: SQLiteTable) -> None:
+    async def writer(number: int) -> None:
+        for n in range(20):
+            change = Update(Key("p", "count"), Change(add={"n": 1}))
+            await table.transact([change, Put(Key("p", f"{number}-{n}"), {})], token=f"{number}-{n}")
+
+    await asyncio.gather(*map(writer, range(16)))
+    found = await table.query("p", "0", "z", keys_only=True)
+    assert found.count == 16 * 20 + 1
+    assert (await table.get(Key("p", "count")) or {})["n"] == 16 * 20
+
+
+# ── Locks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_reads_do_not_wait_for_writer_of_other_process(table: SQLiteTable, path: Path) -> None:
+    await table.write(Put(KEY, {"n": 1}))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(table.write(Put(KEY, {"n": 2})))
+    assert (await table.get(KEY) or {})["n"] == 1
+    assert not waiting.done()
+    other.execute("COMMIT")
+    await waiting
+    assert (await table.get(KEY) or {})["n"] == 2
+    other.close()
+
+
+def test_write_that_waits_too_long_is_unavailable(path: Path) -> None:
+    database = Database(path, "CREATE TABLE t (a)", version=1, busy_seconds=0.01)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="SQLITE_BUSY"):
+        database.write_blocking(lambda connection: connection.execute("INSERT INTO t VALUES (1)"))
+    other.execute("COMMIT")
+    database.write_blocking(lambda connection: connection.execute("INSERT INTO t VALUES (1)"))
+    other.close()
+    database.close()
+
+
+def test_failed_work_is_undone(path: Path) -> None:
+    database = Database(path, "CREATE TABLE t (a)", version=1)
+
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO t VALUES (1)")
+        raise WriteRefused(())
+
+    with pytest.raises(WriteRefused):
+        database.write_blocking(work)
+    assert database.read_blocking(lambda connection: connection.execute("SELECT * FROM t").fetchall()) == []
+    database.close()
+
+
+async def test_number_too_large_for_index_is_error(table: SQLiteTable) -> None:
+    with pytest.raises(StoreError, match="OverflowError"):
+        await table.write(Put(KEY, {DUE.partition: "D", DUE.sort: 2**63}))
+    assert await table.get(KEY) is None
+
+
+# ── The file ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_only_owner_reads_file(table: SQLiteTable, path: Path) -> None:
+    await table.write(Put(KEY, {}))
+    files = list(path.parent.iterdir())
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert {file.name for file in files} >= {path.name, f"{path.name}-wal"}
+
+
+def test_file_of_other_schema_version_is_refused(path: Path, clock: ManualClock) -> None:
+    SQLiteTable(path, clock).close()
+    other = sqlite3.connect(path)
+    other.execute("PRAGMA user_version = 99")
+    other.close()
+    with pytest.raises(ConfigurationError, match=r"schema version 99.* reads 1\. Delete it"):
+        SQLiteTable(path, clock)
+
+
+def test_database_of_other_program_is_refused(path: Path, clock: ManualClock) -> None:
+    path.parent.mkdir()
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE theirs (a)")
+    other.close()
+    with pytest.raises(ConfigurationError, match="schema version 0"):
+        SQLiteTable(path, clock)
+
+
+def test_file_of_other_kind_is_refused(path: Path, clock: ManualClock) -> None:
+    path.parent.mkdir()
+    path.write_text("no database at all\n" * 100, "utf-8")
+    with pytest.raises(ConfigurationError, match=r"not a SQLite file.* Delete it"):
+        SQLiteTable(path, clock)
+
+
+def test_folder_that_cannot_be_made_is_refused(tmp_path: Path, clock: ManualClock) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot be opened"):
+        SQLiteTable(tmp_path / "file" / "table.sqlite3", clock)
+
+
+async def test_broken_file_is_corrupt(path: Path, clock: ManualClock) -> None:
+    table = SQLiteTable(path, clock)
+    await table.transact([Put(Key("p", str(n)), {"filler": "x" * 5000}) for n in range(50)])
+    table.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:8192] + b"\xff" * (len(content) - 8192))
+    broken = SQLiteTable(path, clock)
+    with pytest.raises(StoreCorrupt):
+        await broken.query("p", "0", "9")
+    broken.close()
+
+
+# ── Cleaning ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_expired_items_are_deleted_late(table: SQLiteTable, clock: ManualClock) -> None:
+    now = int(clock.now().timestamp())
+    of_index = {DUE.partition: "D", DUE.sort: 1}
+    await table.write(Put(Key("p", "early"), {ENDS: now, **of_index}))
+    await table.write(Put(Key("p", "late"), {ENDS: now + GRACE_SECONDS, **of_index}))
+    await table.write(Put(Key("p", "never"), of_index))
+
+    async def keys() -> list[str]:
+        for n in range(CLEANING):
+            await table.write(Put(Key("other", str(n)), {}))
+        assert (await table.query_index(DUE, "D", 1, 1)).count == (await table.query("p", "a", "z")).count
+        return [item["sk"] for item in (await table.query("p", "a", "z")).items]
+
+    clock.move(GRACE_SECONDS - 1)
+    assert await keys() == ["early", "late", "never"]
+    clock.move(1)
+    assert await keys() == ["late", "never"]
+    clock.move(GRACE_SECONDS)
+    assert await keys() == ["never"]
+
+
+async def test_blobs_of_folders_with_retention_are_deleted(path: Path, clock: ManualClock) -> None:
+    blobs = SQLiteBlobs(path, clock, retention=timedelta(days=7))
+    await blobs.put(f"{ARTIFACTS}/a", b"1")
+    await blobs.put(f"{KEPT}/a", b"2")
+    for days, left in [(21, b"1"), (1, None)]:
+        clock.move(timedelta(days=days).total_seconds())
+        for n in range(CLEANING):
+            await blobs.put(f"{KEPT}/{n}", b"")
+        assert await blobs.get(f"{ARTIFACTS}/a") == left
+    assert await blobs.get(f"{KEPT}/a") == b"2"
+    blobs.close()

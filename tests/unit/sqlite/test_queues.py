@@ -1,0 +1,319 @@
+"""Wake-up messages in a SQLite file: delays, retries, parking, several processes."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aion_core.errors import StoreUnavailable
+from aion_core.ports import Bell, ContextKey
+from aion_core.ports.bells import bell_of
+from aion_core.sqlite.database import Database
+from aion_core.sqlite.queues import (
+    MAX_RECEIVES,
+    VISIBILITY_SECONDS,
+    Consumer,
+    SQLiteBells,
+    SQLiteQueue,
+    open_queues,
+    release_messages,
+)
+from tests.support.clock import ManualClock
+
+BELL = Bell(ContextKey("owner", "echo", "c-1"), 1)
+
+
+class Process:
+    """What one process has of the file: a queue, and a consumer whose handler fails or waits when told to."""
+
+    def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
+        self.file = open_queues(path)
+        self.queue = SQLiteQueue(self.file, "task", clock, receiver=receiver)
+        self.bells = SQLiteBells(self.queue, at_once=at_once)
+        self.consumer = Consumer(self.queue, self._handle, at_once=at_once)
+        self.handled: list[Bell] = []
+        self.failures = 0
+        self.go = asyncio.Event()
+        self.go.set()
+        self.most = self._now = 0
+
+    async def turn(self) -> int:
+        """Receive and handle what is visible now; return how many messages that was."""
+        received = await self.consumer.receive()
+        await self.consumer.join()
+        return received
+
+    async def _handle(self, body: str) -> None:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await self.go.wait()
+        self._now -= 1
+        if self.failures:
+            self.failures -= 1
+            raise ValueError("not now")
+        self.handled.append(bell_of(body))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "aion.db"
+
+
+@pytest.fixture
+def one(path: Path, clock: ManualClock) -> Iterator[Process]:
+    process = Process(path, clock)
+    yield process
+    process.file.close()
+
+
+@pytest.fixture
+def other(path: Path, clock: ManualClock) -> Iterator[Process]:
+    process = Process(path, clock, "other")
+    yield process
+    process.file.close()
+
+
+async def test_messages_are_handled_once_in_order_of_time(one: Process, other: Process, clock: ManualClock) -> None:
+    for fence, delay in ((3, 9.0), (2, 5.0), (1, 0.0)):
+        await one.bells.ring(Bell(BELL.context, fence), delay=delay)
+    clock.move(10)
+    await other.turn()
+    assert [bell.fence for bell in other.handled] == [1, 2, 3]
+    assert await one.turn() == 0
+
+
+async def test_failed_message_is_received_later_each_time(one: Process, clock: ManualClock) -> None:
+    one.failures = 2
+    await one.bells.ring(BELL)
+    for seconds, received in ((0.0, 1), (0.9, 0), (0.2, 1), (1.8, 0), (0.3, 1), (9000.0, 0)):
+        clock.move(seconds)
+        assert await one.turn() == received
+    assert one.handled == [BELL]
+
+
+async def test_message_that_always_fails_is_parked(
+    one: Process, other: Process, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    one.failures = 100
+    await one.bells.ring(BELL)
+    for _ in range(MAX_RECEIVES + 2):
+        await one.turn()
+        clock.move(3600)
+    assert one.failures == 100 - MAX_RECEIVES
+    assert "could not be handled 5 times, and is parked" in caplog.text
+    (letter,) = await other.queue.read(10)
+    assert bell_of(letter.body) == BELL
+    await other.queue.send_again(letter)
+    assert await other.queue.read(10) == []
+    one.failures = 1
+    await one.turn()
+    clock.move(2)
+    await one.turn()
+    assert one.handled == [BELL], "it has all its receives again"
+
+
+async def test_parked_message_is_dropped(one: Process, clock: ManualClock) -> None:
+    one.failures = 100
+    await one.bells.ring(BELL)
+    for _ in range(MAX_RECEIVES + 1):
+        await one.turn()
+        clock.move(3600)
+    (letter,) = await one.queue.read(10)
+    await one.queue.drop(letter)
+    await one.queue.send_again(letter)
+    assert (await one.queue.read(10), await one.turn()) == ([], 0)
+
+
+async def test_failing_message_delays_no_other(one: Process) -> None:
+    one.failures = 1
+    await one.bells.ring(BELL)
+    await one.turn()
+    await one.bells.ring(Bell(BELL.context, 2))
+    await one.turn()
+    assert [bell.fence for bell in one.handled] == [2]
+
+
+async def test_message_is_invisible_while_it_is_handled(one: Process, other: Process, clock: ManualClock) -> None:
+    one.go.clear()
+    await one.bells.ring(BELL)
+    await one.consumer.receive()
+    for _ in range(5):
+        clock.move(VISIBILITY_SECONDS / 2)
+        await one.consumer.receive()
+        assert await other.turn() == 0
+    one.go.set()
+    await one.consumer.join()
+    clock.move(VISIBILITY_SECONDS * 2)
+    assert await other.turn() == 0
+    assert one.handled == [BELL]
+
+
+async def test_message_of_silent_process_is_visible_after_timeout(
+    one: Process, other: Process, clock: ManualClock
+) -> None:
+    one.go.clear()
+    await one.bells.ring(BELL)
+    await one.consumer.receive()
+    clock.move(VISIBILITY_SECONDS - 1)
+    assert await other.turn() == 0
+    clock.move(2)
+    assert await other.turn() == 1
+    # The late process deletes what it received, and not what another has received since.
+    await other.bells.ring(BELL)
+    one.go.set()
+    await one.consumer.join()
+    assert await other.turn() == 1
+
+
+async def test_messages_of_ended_process_are_released_at_once(path: Path, one: Process, other: Process) -> None:
+    one.go.clear()
+    for fence in (1, 2):
+        await one.bells.ring(Bell(BELL.context, fence))
+    await one.consumer.receive()
+    other.go.clear()
+    await other.bells.ring(Bell(BELL.context, 3))
+    await other.consumer.receive()
+    release_messages(path, "one")
+    third = Process(path, other.queue.clock, "third")  # type: ignore[arg-type]
+    await third.turn()
+    assert sorted(bell.fence for bell in third.handled) == [1, 2], "the message of a living process stays its own"
+    release_messages(path)
+    await third.turn()
+    assert sorted(bell.fence for bell in third.handled) == [1, 2, 3]
+    third.file.close()
+
+
+async def test_killed_process_loses_no_message(path: Path, one: Process) -> None:
+    for fence in range(20):
+        await one.bells.ring(Bell(BELL.context, fence))
+    program = (
+        "import asyncio, sys\nfrom pathlib import Path\nfrom aion_core.clock import SystemClock\n"
+        "from aion_core.sqlite.queues import SQLiteQueue, open_queues\n"
+        "async def main():\n"
+        "    database = open_queues(Path(sys.argv[1]))\n"
+        "    queue = SQLiteQueue(database, 'task', SystemClock(), receiver='killed')\n"
+        "    messages = await queue.receive(20)\n"
+        "    for message in messages[:5]:\n        await queue.delete(message)\n"
+        "    with database.writing() as connection:\n"
+        "        connection.execute('DELETE FROM messages')\n"
+        "        print(len(messages), flush=True)\n        sys.stdin.read()\n"
+        "asyncio.run(main())\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "20\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    release_messages(path, "killed")
+    while await one.turn():
+        pass
+    assert sorted(bell.fence for bell in one.handled) == list(range(5, 20))
+
+
+async def test_two_consumers_share_a_queue(one: Process, other: Process) -> None:
+    for fence in range(200):
+        await one.bells.ring(Bell(BELL.context, fence))
+
+    async def all_of(process: Process) -> None:
+        while await process.turn():
+            pass
+
+    await asyncio.gather(all_of(one), all_of(other))
+    assert sorted(bell.fence for bell in [*one.handled, *other.handled]) == list(range(200))
+    assert one.handled, "each had some"
+    assert other.handled, "each had some"
+
+
+async def test_as_many_messages_are_handled_at_once_as_allowed(path: Path, clock: ManualClock) -> None:
+    process = Process(path, clock, at_once=16)
+    for fence in range(40):
+        await process.bells.ring(Bell(BELL.context, fence))
+    process.go.clear()
+    assert await process.consumer.receive() == 16
+    await asyncio.sleep(0)
+    assert await process.consumer.receive() == 0
+    process.go.set()
+    await process.consumer.join()
+    while await process.turn():
+        pass
+    assert (len(process.handled), process.most) == (40, 16)
+    process.file.close()
+
+
+async def test_running_consumer_notices_messages_of_its_own_process(one: Process) -> None:
+    """The clock stands still: nothing but the message itself wakes the consumer."""
+    running = asyncio.create_task(one.consumer.run())
+    for _ in range(3):
+        before = len(one.handled)
+        thread = threading.Thread(target=one.bells.ring_from_thread, args=(BELL,))
+        thread.start()
+        while len(one.handled) == before:
+            await asyncio.sleep(0)
+        thread.join()
+    one.consumer.stop()
+    await running
+    await one.consumer.join()
+
+
+async def test_running_consumer_notices_messages_of_other_processes(
+    one: Process, other: Process, clock: ManualClock
+) -> None:
+    running = asyncio.create_task(one.consumer.run())
+    await other.bells.ring(BELL, delay=3)
+    while not one.handled:
+        clock.move(0.1)
+        await asyncio.sleep(0)
+    one.consumer.stop()
+    await running
+
+
+async def test_stopped_consumer_receives_nothing(one: Process, other: Process) -> None:
+    one.consumer.stop()
+    await one.consumer.run()
+    await one.bells.ring(BELL)
+    assert await one.turn() == 0
+    assert await other.turn() == 1
+
+
+async def test_messages_outlive_their_process(path: Path, clock: ManualClock) -> None:
+    first = Process(path, clock)
+    await first.bells.ring(BELL, delay=900)
+    await first.bells.ring(BELL, delay=10_000)
+    first.file.close()
+    second = Process(path, clock)
+    clock.move(899)
+    assert await second.turn() == 0
+    clock.move(2)
+    assert await second.turn() == 2, "no delay is longer than on SQS"
+    second.file.close()
+
+
+async def test_busy_file_raises_unavailable(path: Path, one: Process, clock: ManualClock) -> None:
+    impatient = SQLiteQueue(Database(path, "", version=1, busy_seconds=0.05), "task", clock)
+    with one.file.writing(), pytest.raises(StoreUnavailable):
+        impatient.send_blocking("{}")
+
+
+async def test_consumer_outlives_a_file_that_cannot_be_read(
+    one: Process, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with one.file.writing() as connection:
+        connection.execute("ALTER TABLE messages RENAME TO gone")
+    running = asyncio.create_task(one.consumer.run())
+    while "cannot be read" not in caplog.text:
+        await asyncio.sleep(0)
+    with one.file.writing() as connection:
+        connection.execute("ALTER TABLE gone RENAME TO messages")
+    await one.bells.ring(BELL)
+    while not one.handled:
+        await asyncio.sleep(0)
+    one.consumer.stop()
+    await running
