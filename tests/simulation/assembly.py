@@ -158,11 +158,6 @@ class Registry:
         return "deleted"
 
 
-def listening(call: Call, config: PushConfig | None) -> Call:
-    """Return the call of a client that registers a push config with its message."""
-    return replace(call, push=config)
-
-
 def call(process: "Process", owner: str) -> Call:
     """Return a call of the owner, which this process can serve until its deadline."""
     return Call(owner, AGENT, time_up=TimeUp(process.deadline), caller=owner)

@@ -41,6 +41,12 @@ class Watch:
         if operation.method == "checkpoint":
             turn, state = operation.arguments
             self._world.agent_did(process, turn, "finished", state.position - 1)
+        if operation.method == "append_deltas":
+            task, batch = operation.arguments
+            for number, chunk in enumerate(batch.chunks, start=batch.first):
+                place = (task, f"{batch.generation}.{batch.fence}.{number}")
+                if self._history.streamed.setdefault(place, chunk) != chunk:
+                    self._history.surprises.append(f"I6: {place} was stored as {chunk} after another.")
         tasks: dict[TaskKey, None] = {}
         for write in writes:
             if isinstance(write, Check):
