@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.errors import ClientError, ContextBusy, StoreCorrupt, TaskFinished, TaskNotCancelable, TaskNotFound, TooManyRequests
+from aion_core.errors import (
+    ClientError,
+    ContextBusy,
+    StoreCorrupt,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+    TooManyRequests,
+)
 from aion_core.ports import Delta, ReplyAs, TaskKey, WhenBusy
 from aion_core.protocol.types import Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import projection

@@ -32,7 +32,7 @@ class Operation:
     """When it was called."""
 
 
-OPERATION: ContextVar[Operation] = ContextVar("operation", default=Operation())
+OPERATION: ContextVar[Operation] = ContextVar("operation", default=Operation())  # noqa: B039  # frozen
 """The call of a store that is being made."""
 
 
