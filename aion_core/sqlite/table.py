@@ -46,6 +46,8 @@ from aion_core.sqlite.database import Database
 VERSION = 1
 """Version of the file's schema. Change it with the schema, or with the JSON of items."""
 
+KEY_AND_TTL = (PARTITION, SORT, ENDS)
+
 # `sort` has no type: texts and numbers keep theirs, and sort as such.
 _SCHEMA = """
 CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk));
@@ -110,7 +112,7 @@ class SQLiteTable:
         def work(connection: sqlite3.Connection) -> Page:
             rows = connection.execute(f"SELECT item FROM items WHERE pk = ? AND {span}", (partition, *values))  # noqa: S608
             page, is_cut = first_page(map(_unpacked, rows), limit)
-            items = [{PARTITION: item[PARTITION], SORT: item[SORT]} for item in page] if keys_only else page
+            items = [{name: item[name] for name in KEY_AND_TTL if name in item} for item in page] if keys_only else page
             return Page(items, len(items), (page[-1][SORT],) if is_cut else None)
 
         return await self._database.read(work)

@@ -18,7 +18,7 @@ from aion_core.tasks.subscription import MOST_FAILURES, tail
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.failing import Failing
-from tests.support.stores import LEASE_SECONDS, memory_store
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
 from tests.support.streams import faults_of_text
 
 
@@ -27,7 +27,7 @@ class Stream:
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
-        self.store: Any = Failing(memory_store(clock))
+        self.store: Any = Failing(MemoryTaskStore(clock))
         self.chat = Conversation(self.store, clock)
         self.streamed: dict[str, Delta] = {}
         self.readers: list[Reader] = []
