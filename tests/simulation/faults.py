@@ -142,6 +142,8 @@ WHY_NOT: Mapping[Fault, str] = {
 """Why a fault has no meaning at the other kinds."""
 
 
+DEADLY = {fault.value for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_IN_FLIGHT, Fault.KILLED_SOON)}
+
 HARMLESS = frozenset(
     {
         Fault.TIME_IS_SHORT,
