@@ -17,7 +17,7 @@ from aion_core.aws.client import TRIES, Calls, let_others_write
 from aion_core.aws.items import Item
 from aion_core.aws.limits import owner_named_in
 from aion_core.aws.owned import FOLDERS, Folder, NamedBy
-from aion_core.checkpointing.thread_ids import thread_id
+from aion_core.checkpointing.turn import thread_id
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from aion_core.agents.reaction import reaction_of
-from aion_core.agents.sink import Reacted
+from aion_core.agents.outbound import Reacted, reaction_of
 from aion_core.errors import InvalidMessage
 from aion_core.ports import Asked, ContextKey, Turn
 from aion_core.protocol.aion import uris
@@ -126,7 +125,7 @@ def test_a_reaction_to_another_message_than_the_turns_is_in_its_a2a_ids() -> Non
 
 
 def test_what_an_older_version_took_in_unread_is_a_message() -> None:
-    from aion_core.agents.context import inbound_of
+    from aion_core.agents.inbound import inbound_of
 
     message, metadata = of("command", payload={})
     asked = Asked(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
