@@ -11,9 +11,8 @@ from aion_core.authoring.json_values import with_integers
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import Asked
-from aion_core.protocol.aion.inbound import Happened, Inbound, read
-from aion_core.protocol.aion.outbound import answer_to
-from aion_core.protocol.extensions import ALLOWED_SKILLS, without_reserved_keys
+from aion_core.protocol.aion.extensions import Happened, Inbound, answer_to, read
+from aion_core.protocol.message_rules import ALLOWED_SKILLS, without_reserved_keys
 from aion_core.protocol.types import Message, Role
 from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS
 

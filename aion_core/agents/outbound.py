@@ -14,8 +14,8 @@ from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread, User
 from aion_core.authoring.types import A2AOutbox
 from aion_core.ports import Asked, Chunk, Emission, Emitted, Reply, Said
-from aion_core.protocol.aion.outbound import react
-from aion_core.protocol.extensions import is_reserved, without_reserved_metadata
+from aion_core.protocol.aion.extensions import react
+from aion_core.protocol.message_rules import is_reserved, without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
     Artifact,

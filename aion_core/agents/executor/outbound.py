@@ -15,7 +15,7 @@ from aion_core.agents.executor.queue import What
 from aion_core.agents.outbound import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, reaction_of, settled
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
-from aion_core.protocol.extensions import without_reserved_metadata
+from aion_core.protocol.message_rules import without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
     Artifact,
