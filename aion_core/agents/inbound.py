@@ -7,7 +7,7 @@ from google.protobuf.json_format import MessageToDict
 
 from aion_core.authoring.context import AgentIdentity, AionContext, Event, ReplySink, Thread, User
 from aion_core.authoring.context import Message as ThreadMessage
-from aion_core.authoring.json_values import with_integers
+from aion_core.authoring.json_forms import with_integers
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import Asked

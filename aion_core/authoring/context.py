@@ -14,8 +14,7 @@ from google.protobuf.struct_pb2 import Struct
 from pydantic import ValidationError
 from pydantic_core import core_schema
 
-from aion_core.authoring.dialects import message_of
-from aion_core.authoring.json_values import as_value
+from aion_core.authoring.json_forms import as_value, message_of
 from aion_core.authoring.types import A2AInbox
 from aion_core.protocol import types as a2a
 from aion_core.protocol.aion.extensions import EventKind, conversation_at, send
