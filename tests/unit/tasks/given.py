@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aion_core.ports import ContextKey, Head, Lease, TaskKey, Turn
 from aion_core.ports.table import Both, Change, Condition, Either, Item, Key
 from aion_core.ports.table_semantics import applied, holds
-from aion_core.protocol.types import TaskState
+from aion_core.protocol.types import TaskState, TaskStatusUpdateEvent
+from aion_core.tasks import lifecycle
 from aion_core.tasks.contexts import Times
 
 CONTEXT = ContextKey("owner", "agent", "c")
@@ -78,3 +79,9 @@ def _without(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
                     yield part, Either(others)
                 for left_out, rest in _without(part):
                     yield left_out, type(condition)((*others, rest))
+
+
+def status(state: str = "WORKING", *, seconds: int = 1) -> TaskStatusUpdateEvent:
+    """A status update of the task, so many seconds after its head's."""
+    at = lifecycle.status_at(TaskState.Value(f"TASK_STATE_{state}"), AT + timedelta(seconds=seconds))
+    return TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at)

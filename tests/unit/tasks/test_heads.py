@@ -8,7 +8,7 @@ import pytest
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Head, PushEvents, TaskKey
-from aion_core.ports.table import Change, Item
+from aion_core.ports.table import Change, Item, OneOf
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import heads
 from tests.unit.tasks.given import AT, TASK, Items, accepted_in, head, made, needless
@@ -97,6 +97,11 @@ def test_each_part_of_condition_is_needed(name: str) -> None:
 )
 def test_change_leaves_expected_item(change: Callable[[], Change], before: str, after: Item) -> None:
     assert made(change(), STATES[before]) == after
+
+
+def test_states_of_condition_are_named_in_order() -> None:
+    names = ("TASK_STATE_CANCELED", "TASK_STATE_FAILED", "TASK_STATE_WORKING")
+    assert heads.state_in(frozenset(map(TaskState.Value, names))) == OneOf("state", names)
 
 
 def test_head_is_read_from_item() -> None:
