@@ -24,9 +24,9 @@ KILLED = ("killed", "timeout")
 
 def run() -> None:
     """Generate and test all mutants anew; exits with what mutmut printed if it fails."""
+    # mutmut keeps which tests reach a function, and does not notice that others do by now.
     shutil.rmtree(MUTANTS, ignore_errors=True)
     program = Path(sys.executable).parent / "mutmut"
-    # Without the names of earlier runs: mutmut would not notice that other tests reach a function by now.
     ran = subprocess.run([program, "run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
     if ran.returncode:
         sys.exit(ran.stdout[-10_000:])

@@ -1,6 +1,7 @@
 """The meaning of writes in words and in bytes: refusals, fingerprints, filters and pages."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from aion_core.ports.table import (
     AtMost,
     Change,
     Check,
+    Delete,
+    Equals,
     Exists,
     Index,
     Item,
@@ -63,6 +66,8 @@ def test_reasons_become_an_error(reasons: tuple[str, ...], kind: type[Exception]
         ),
         (lambda: semantics.check_filter(INDEX, either()), "a condition is empty"),
         (lambda: semantics.check_condition(OneOf("x", ())), "OneOf has 0 values"),
+        (lambda: semantics.check_condition(both(Exists(), either(OneOf("x", ())))), "OneOf has 0 values"),
+        (lambda: semantics.check_condition(Equals("x", "\ud800")), "a text has no UTF-8"),
         (lambda: semantics.check_condition(AtMost("x", True)), "a condition compares with a whole number"),
         (lambda: semantics.check_transaction([], ""), "a transaction has 0 writes"),
         (lambda: semantics.check_transaction([Put(KEY, {})], "t" * 37), "the token is too long"),
@@ -94,13 +99,14 @@ def test_refusal_says_why(refused: Callable[[], object], text: str) -> None:
     assert str(raised.value) == f"ValidationException: {text}"
 
 
-def test_value_is_nested_at_most_32_deep() -> None:
-    value: Item = {}
+@pytest.mark.parametrize("around", [lambda value: {"a": value}, lambda value: [value]], ids=["map", "list"])
+def test_value_is_nested_at_most_32_deep(around: Callable[[Any], Any]) -> None:
+    value: Any = ""
     for _ in range(32):
-        value = {"a": value}
+        value = around(value)
     assert semantics.plain(value) == value
-    with pytest.raises(StoreError, match="a value is nested too deeply"):
-        semantics.plain({"a": value})
+    with pytest.raises(StoreError, match=r"^ValidationException: a value is nested too deeply$"):
+        semantics.plain(around(value))
 
 
 def test_value_of_unknown_type_is_named() -> None:
@@ -178,6 +184,39 @@ def test_index_holds_items_with_both_keys() -> None:
     assert semantics.index_entry(INDEX, {"owner": "o"}) is None
     assert semantics.index_entry(INDEX, {"at": 5}) is None
     assert semantics.index_entry(INDEX, None) is None
+
+
+ITEM = {"pk": "p", "sk": "s", "a": 1}
+
+
+@pytest.mark.parametrize(
+    ("write", "before", "expected"),
+    [
+        (Put(KEY, {"b": 2}), ITEM, (FINE, {"pk": "p", "sk": "s", "b": 2})),
+        (Update(KEY, Change({"b": 2})), ITEM, (FINE, ITEM | {"b": 2})),
+        (Update(KEY, Change({"b": 2})), None, (FINE, {"pk": "p", "sk": "s", "b": 2})),
+        (Delete(KEY), ITEM, (FINE, None)),
+        (Check(KEY, Exists()), ITEM, (FINE, ITEM)),
+        (Check(KEY, Absent()), ITEM, (CONDITION_FAILED, ITEM)),
+        (Put(KEY, {}, Exists()), None, (CONDITION_FAILED, None)),
+    ],
+)
+def test_write_has_outcome_for_its_item(write: Write, before: Item | None, expected: tuple[str, Item | None]) -> None:
+    found = semantics.outcome(write, before)
+    assert (found.reason, found.after, found.error) == (*expected, None)
+
+
+@pytest.mark.parametrize(
+    ("write", "text"),
+    [
+        (Put(KEY, {"b": "x" * 409_600}), "an item has more than 409600 bytes"),
+        (Update(KEY, Change(append={"a": [1]})), "a is not a list"),
+        (Put(KEY, {"at": "5"}), "at is not a number"),
+    ],
+)
+def test_invalid_write_leaves_its_item(write: Write, text: str) -> None:
+    found = semantics.outcome(write, ITEM, [INDEX])
+    assert (found.reason, found.after, str(found.error)) == (INVALID, ITEM, f"ValidationException: {text}")
 
 
 @pytest.mark.parametrize(

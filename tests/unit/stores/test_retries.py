@@ -91,7 +91,7 @@ def test_refused_writes_are_planned_anew() -> None:
     assert run(table.get(B))[0] == {"pk": "p", "sk": "b", "n": 1}
 
 
-def test_writes_that_clear_the_way_are_followed_by_another_plan() -> None:
+def test_clearing_the_way_needs_another_plan() -> None:
     outcome, attempts, _ = committed(Planned(), Plan("never", BOTH[:1], again=True), Plan("done", BOTH[1:]))
     assert (outcome, attempts) == ("done", [0, 1])
 

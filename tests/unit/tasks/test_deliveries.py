@@ -97,7 +97,7 @@ def test_config_is_registered_after_newest_event() -> None:
     assert deliveries.registered(TASK, "p", None, after=7, due_at=AT) == Delivery(TASK, "p", 7, 7, due_at=AT)
 
 
-def test_config_that_is_replaced_keeps_cursor_and_dead_letters() -> None:
+def test_replaced_config_keeps_cursor_and_dead_letters() -> None:
     after = deliveries.registered(TASK, "p", DELIVERY, after=7, due_at=UNTIL)
     assert after == Delivery(TASK, "p", 2, 5, dead=4, dead_from=3, due_at=UNTIL)
 

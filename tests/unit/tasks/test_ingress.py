@@ -65,7 +65,7 @@ def test_message_becomes_submitted_and_working_task() -> None:
     assert MESSAGE.task_id == ""
 
 
-def test_new_task_has_no_request_key_nor_push_by_default() -> None:
+def test_new_task_has_defaults() -> None:
     assert (new().request, new().idempotency_key, new().push) == ({}, "", None)
 
 
@@ -83,7 +83,7 @@ def test_new_task_has_head_after_its_events() -> None:
     )
 
 
-def test_new_task_has_log_with_request_of_first_event() -> None:
+def test_log_of_new_task_holds_request_once() -> None:
     made = new(request={"a": 1})
     assert ingress.first_log(made) == (Numbered(1, made.events[0], request={"a": 1}), Numbered(2, made.events[1]))
 
