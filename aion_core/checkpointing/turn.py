@@ -1,4 +1,4 @@
-"""A turn's thread id, its fence, and the step before each write of a saver: the log comes first."""
+"""Thread id and fence of a turn, and the record of its emissions before each write of a saver."""
 
 import asyncio
 import hashlib
@@ -21,17 +21,17 @@ BeforePut = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a saver's writes depend on: that the context's fence is still the number its holder was given."""
+    """The condition of a turn's writes: the context's fence is still the number that its holder was given."""
 
     context: ContextKey
     number: int
 
 
 class LogFirst:
-    """The step before each write of a saver: what the graph has emitted is recorded.
+    """The step before each write of a saver: records what the graph has emitted.
 
     It precedes a task's writes as well as a checkpoint: LangGraph takes a node for finished, and never runs it again,
-    as soon as one of its writes can be read.
+    as soon as one of its writes is readable.
     """
 
     def __init__(self, before_put: BeforePut | None) -> None:
