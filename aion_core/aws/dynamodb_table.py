@@ -71,7 +71,7 @@ class DynamoDBTable:
         self, index: Index, partition: str, first: Any, last: Any, placeholders: Placeholders, **options: Any
     ) -> Page:
         if first > last:
-            return Page((), 0)  # DynamoDB refuses such a range
+            return Page([], 0)  # DynamoDB refuses such a range
         name, value = placeholders.name, placeholders.value
         # No key is empty text, and DynamoDB refuses to compare one with it.
         span = f"<= {value(last)}" if first == "" else f"BETWEEN {value(first)} AND {value(last)}"
