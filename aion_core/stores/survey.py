@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from aion_core.checkpointing.thread_ids import thread_id
+from aion_core.checkpointing.turn import thread_id
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
 from aion_core.ports.erasure import ObjectVersion, ObjectVersions
