@@ -50,6 +50,12 @@ def stack(request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
 
 
 @pytest.fixture
+def clock(moving_clock: ManualClock) -> ManualClock:
+    """A clock that moves at each look: two tries of a write must not depend on the same time."""
+    return moving_clock
+
+
+@pytest.fixture
 def adapter(request: pytest.FixtureRequest, emptied: set[str]) -> Stack | None:
     """The stack on which the port's adapter runs; None where it runs in memory."""
     return None if request.param == "memory" else _on(request.param, request, emptied)
