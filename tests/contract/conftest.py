@@ -24,7 +24,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stack" in metafunc.fixturenames:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
-        metafunc.parametrize("adapter", ["memory", *names], indirect=True)
+        local = engines.LOCAL if {"blobs", "artifacts"} & {*metafunc.fixturenames} else ["memory"]
+        metafunc.parametrize("adapter", [*local, *names], indirect=True)
     if "table" in metafunc.fixturenames:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
 
@@ -57,8 +58,8 @@ def clock(moving_clock: ManualClock) -> ManualClock:
 
 @pytest.fixture
 def adapter(request: pytest.FixtureRequest, emptied: set[str]) -> Stack | None:
-    """The stack on which the port's adapter runs; None where it runs in memory."""
-    return None if request.param == "memory" else _on(request.param, request, emptied)
+    """The stack on which the port's adapter runs; None where it needs none."""
+    return None if request.param in engines.LOCAL else _on(request.param, request, emptied)
 
 
 @pytest.fixture

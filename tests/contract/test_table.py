@@ -289,7 +289,6 @@ async def test_empty_condition_is_refused(table: Table, key: Key, condition: Con
         (Change(values={"n": 1}, add={"k": 1}, append={"l": [3]}, remove=("s",), drop_first=()),
          {"n": 1, "k": 1, "l": [1, 2, 3], "s": None}, {"n": 1, "k": 1, "l": [3]}),
     ],
-    ids=repr,
 )  # fmt: skip
 async def test_change_is_applied(
     table: Table, part: str, case: str, change: Change, changed: dict[str, Any] | None, created: dict[str, Any] | None
@@ -652,6 +651,13 @@ async def test_page_holds_at_most_one_megabyte(table: Table, part: str) -> None:
     pages = [page async for page in all_pages(lambda after: table.query(part, "0", "9", after=after, keys_only=True))]
     assert [page.count for page in pages] == [3, 1]
     assert [item["sk"] for page in pages for item in page.items] == ["0", "1", "2", "3"]
+
+
+async def test_query_of_keys_returns_key_and_ttl(table: Table, part: str, clock: ManualClock) -> None:
+    expires = int(clock.now().timestamp()) + 100
+    await table.write(Put(Key(part, "a"), {"expires": expires, "v": 2, "due_at": 1}))
+    page = await table.query(part, " ", LAST, keys_only=True)
+    assert page.items == [{"pk": part, "sk": "a", "expires": expires}]
 
 
 async def test_query_with_limit_of_zero_is_refused(table: Table, part: str) -> None:

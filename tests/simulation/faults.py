@@ -85,7 +85,8 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.BURST | Fault.SKEWED:
             return reads or writes
         case Fault.CONFLICT:
-            return writes
+            # No transaction writes stream deltas.
+            return writes and kind != "append_deltas.write"
         case Fault.ANSWER_LOST | Fault.ARRIVES_LATE:
             return writes or kind in (*BLOB_WRITES, "bell.ring")
         case Fault.STALE:

@@ -5,9 +5,17 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.errors import ClientError, ContextBusy, TaskFinished, TaskNotCancelable, TaskNotFound
-from aion_core.ports import Delta, TaskKey, WhenBusy
-from aion_core.protocol.types import Task, TaskState, TaskStatusUpdateEvent
+from aion_core.errors import (
+    ClientError,
+    ContextBusy,
+    StoreCorrupt,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+    TooManyRequests,
+)
+from aion_core.ports import Delta, ReplyAs, TaskKey, WhenBusy
+from aion_core.protocol.types import Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import projection
 from aion_core.tasks.run import Resumed
 from tests.simulation.agents import PROGRAMS, answer_to, text_of
@@ -19,6 +27,7 @@ from tests.simulation.push_invariants import (
     i9_the_tries_of_an_event_have_one_id,
     i16c_who_listens_is_told_soon,
 )
+from tests.support.streams import faults_of_text
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -95,7 +104,11 @@ def i4_the_end_is_the_end(world: "World") -> Iterator[str]:
         ends = [entry.numbered.generation for entry in entries if entry.state in ENDS]
         if ends and ends[0] != entries[-1].numbered.generation:
             yield f"{key.task_id} ended with event {ends[0]}, and went on to {entries[-1].numbered.generation}."
-        log = at_once(world.log.log(key))
+        log = None if key.task_id in world.history.unreadable else at_once(world.log.log(key))
+        if log is None:
+            if key.task_id not in world.history.unreadable and not world.forgets:
+                yield f"{key.task_id} is gone."
+            continue
         kept = [plain(numbered.event) for numbered in log.events]
         base = log.events[0].generation - 1 if log.events else 0
         if not base and kept != [entry.bytes for entry in entries]:
@@ -110,6 +123,8 @@ def i5_events_are_numbered_without_a_gap(world: "World") -> Iterator[str]:
         if numbers != list(range(1, len(numbers) + 1)):
             yield f"The events of {key.task_id} are numbered {numbers}."
         head = at_once(world.log.head(key))
+        if head is None and world.forgets:
+            continue
         if head.generation != len(numbers) or (entries and head.state != entries[-1].state):
             yield f"The head of {key.task_id} does not say what its log does."
         repeated = [
@@ -121,7 +136,7 @@ def i5_events_are_numbered_without_a_gap(world: "World") -> Iterator[str]:
 
 def i6_a_reader_hears_every_event_once(world: "World") -> Iterator[str]:
     for hearing in world.history.hearings:
-        if not hearing.heard:
+        if not hearing.heard or isinstance(hearing.heard[0][2], Message):
             continue
         entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id))
         who = f"{hearing.client}, from {hearing.at:.3f} s and {hearing.cursor!r},"
@@ -141,19 +156,12 @@ def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
     elif _place(hearing.cursor, sum(entry.at <= hearing.at for entry in entries))[0]:
         yield "came back, and was not let in where it had stood."
     generation = place[0]
-    chunk = (place[1], place[2] - 1) if place[1] else (0, -1)
     for number, (at, id_, what) in enumerate(hearing.heard):
         if not id_:
             continue
         if isinstance(what, Delta):
-            of, fence, n = (int(part) for part in id_.split("."))
-            if of != generation:
+            if int(id_.split(".")[0]) != generation:
                 yield f"heard the chunk {id_} after event {generation}."
-            elif (fence, n) <= chunk:
-                yield f"heard the chunk {id_} after {chunk}."
-            elif fence > chunk[0] and n == 0 and what.append and not what.last:
-                yield f"heard the chunk {id_}, the first of its fence, as if it went on with another."
-            chunk = (fence, n)
             continue
         said = int(id_)
         if said > len(entries) or entries[said - 1].at > at:
@@ -166,10 +174,28 @@ def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
             yield f"heard event {id_} after {generation}."
         elif plain(what) != entries[said - 1].bytes:
             yield f"heard another event {id_} than was recorded."
-        generation, chunk = said, (0, -1)
+        generation = said
     first = next((id_ for _, id_, what in hearing.heard if id_ and not isinstance(what, Delta)), None)
     if place[0] and first is not None and int(first) != place[0] + 1:
         yield f"came back and heard {first} first."
+
+
+def i6d_the_text_shown_is_true(world: "World") -> Iterator[str]:
+    """A reader's text is a prefix of the true one, or starts anew with `append: false`, over all its connections."""
+    continued = {id(hearing.after) for hearing in world.history.hearings if hearing.after is not None}
+    for last in world.history.hearings:
+        if id(last) in continued:
+            continue
+        chain = [last]
+        while chain[0].after is not None:
+            chain.insert(0, chain[0].after)
+        if chain[0].cursor:
+            continue  # a cursor that its client has made up
+        key = TaskKey(last.owner, last.task_id)
+        received = [(id_, what) for hearing in chain for _, id_, what in hearing.heard]
+        given = {id_: what for id_, what in received if isinstance(what, Delta)}
+        for sentence in faults_of_text(received, lambda id_: world.history.streamed.get((key, id_), given[id_])):  # noqa: B023
+            yield f"{last.client}, {sentence}"
 
 
 def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[str]:
@@ -255,7 +281,8 @@ def i13_nobody_sees_anothers(world: "World") -> Iterator[str]:
         if asking.context and isinstance(answer, Task) and answer.context_id != asking.context:
             yield f"{asking.owner} wrote in {asking.context} and was given a task of {answer.context_id}."
     for hearing in world.history.hearings:
-        if hearing.heard and TaskKey(hearing.owner, hearing.task_id) not in world.history.log:
+        is_message = any(isinstance(what, Message) for _, _, what in hearing.heard)
+        if hearing.heard and not is_message and TaskKey(hearing.owner, hearing.task_id) not in world.history.log:
             yield f"{hearing.owner} heard of {hearing.task_id}, which is another's."
 
 
@@ -287,6 +314,8 @@ def i15_a_failure_has_a_reason(world: "World") -> Iterator[str]:
             yield f"{key.task_id} says too much: {reason}"
         # A turn that its holder did not survive is begun again, three times; one fault takes two of them at the most.
         begun = world.history.faults[1:]
+        if key.task_id in world.history.unreadable:
+            continue
         fails = any(PROGRAMS[text].fails for text in _asked_of(world, key) if text in PROGRAMS)
         if not fails and "begun" in reason and not begun:
             yield f"{key.task_id} failed ({reason}), and there was too little that went wrong."
@@ -372,7 +401,7 @@ def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
         for entry in entries:
             event, said = entry.numbered.event, entry.numbered.key
             word = said and isinstance(event, TaskStatusUpdateEvent) and not event.HasField("metadata")
-            if word and text_of(event.status.message) != f"word {said}":
+            if word and text_of(event.status.message).rstrip(".") != f"word {said}":
                 yield f"{key.task_id} has {text_of(event.status.message)!r} for {said}."
     if world.history.faults or world.history.deaths:
         return
@@ -395,7 +424,9 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
         then = [entry.state for entry in entries or () if entry.at <= asking.answered]
         match error:
             case TaskNotFound():
-                just = entries is None
+                just = entries is None or world.forgets
+            case TooManyRequests():
+                just = world.deployment.open_tasks is not None
             case TaskFinished() | TaskNotCancelable():
                 just = bool(then) and then[-1] in ENDS
             case ContextBusy() if asking.what in ("send", "stream"):
@@ -406,6 +437,99 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
                 just = False
         if not just:
             yield f"{asking.client} was refused ({asking.what} {asking.message_id} {asking.task_id}): {error!r}"
+
+
+def i21_a_list_holds_the_owners_tasks(world: "World") -> Iterator[str]:
+    """Each task once, the newest first; all of them once everything is at rest and the index has caught up."""
+    stale = _happened(world, Fault.STALE)
+    for asking in world.history.askings:
+        if not asking.what.startswith("list") or not isinstance(asking.answer, list):
+            continue
+        ids = [task.id for task in asking.answer]
+        own = {key.task_id for key in world.history.log if key.owner == asking.owner}
+        own = {key.task_id for key in world.history.log if key.task_id in own and _is_in(world, key, asking.context)}
+        if len(set(ids)) != len(ids) and not stale:
+            yield f"{asking.client} was listed a task twice: {ids}."
+        if not set(ids) <= own:
+            yield f"{asking.client} was listed what is not its own: {set(ids) - own}."
+        if asking.what == "list all" and not stale and own - set(ids) - world.history.unreadable:
+            yield f"{asking.client} was not listed {own - set(ids)}."
+
+
+def i22_no_more_tasks_are_open_than_may_be(world: "World") -> Iterator[str]:
+    most = world.deployment.open_tasks
+    if most is None or world.history.troubled:
+        return
+    starts = [(entries[0].at, key) for key, entries in world.history.log.items() if entries]
+    for at, key in starts:
+        open_ = [
+            other
+            for begun, other in starts
+            if other.owner == key.owner
+            and begun <= at
+            and not any(entry.at <= at and entry.state in ENDS for entry in world.history.log[other])
+        ]
+        if len(open_) > most:
+            yield f"{key.owner} had {len(open_)} open tasks at {at:.3f} s, {most} were allowed."
+
+
+def i23_a_reply_is_a_message_or_a_task(world: "World") -> Iterator[str]:
+    """A message by reply mode answers the message alone, and is the same each time; a stream says something."""
+    replies: dict[tuple[str, str, str], set[bytes]] = {}
+    for asking in world.history.askings:
+        if isinstance(asking.answer, Message):
+            replies.setdefault((asking.owner, asking.context, asking.message_id), set()).add(
+                asking.answer.SerializeToString(deterministic=True)
+            )
+            if world.deployment.reply is ReplyAs.TASK and not world.release:
+                yield f"{asking.client} was answered by a message."
+            if asking.answer.task_id:
+                yield f"{asking.client} was answered by a message of {asking.answer.task_id}."
+    for (owner, _, message_id), answers in replies.items():
+        if len(answers) > 1:
+            yield f"{message_id} of {owner} was answered by {len(answers)} different messages."
+    for hearing in world.history.hearings:
+        messages = [what for _, _, what in hearing.heard if isinstance(what, Message)]
+        if messages and len(hearing.heard) > 1:
+            yield f"{hearing.client} received a message beside {len(hearing.heard) - 1} others."
+
+
+def i26_a_record_is_unreadable_only_if_it_was_destroyed(world: "World") -> Iterator[str]:
+    if world.history.unreadable:
+        return
+    for answer in [asking.answer for asking in world.history.askings]:
+        if isinstance(answer, StoreCorrupt):
+            yield f"A client was answered by {answer!r}."
+
+
+def i24_an_idempotency_key_names_one_task(world: "World") -> Iterator[str]:
+    tasks: dict[tuple[str, str], set[str]] = {}
+    for asking in world.history.askings:
+        if asking.key and isinstance(asking.answer, Task):
+            tasks.setdefault((asking.owner, asking.key), set()).add(asking.answer.id)
+    for (owner, key), ids in tasks.items():
+        if len(ids) > 1:
+            yield f"The key {key} of {owner} made {sorted(ids)}."
+
+
+def i25_an_agent_recalls_its_context(world: "World") -> Iterator[str]:
+    for context, message_id, ids in world.history.recalled:
+        own = {
+            message.message_id
+            for key in world.history.log
+            if world.history.context_of[key] == context and (task := _task(world, key)) is not None
+            for message in (*task.history, task.status.message)
+        }
+        if len(set(ids)) != len(ids):
+            yield f"The agent recalled a message twice when it answered {message_id}: {ids}."
+        if not set(ids) <= own:
+            yield f"The agent recalled messages of another context when it answered {message_id}: {set(ids) - own}."
+        if message_id not in ids:
+            yield f"The agent did not recall {message_id}, which it answered."
+
+
+def _is_in(world: "World", key: TaskKey, context: str) -> bool:
+    return not context or world.history.context_of[key].context_id == context
 
 
 def _ended(hearing: Hearing) -> bool:
@@ -485,6 +609,7 @@ CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
     i5_events_are_numbered_without_a_gap,
     i6_a_reader_hears_every_event_once,
     i6b_a_reader_who_is_told_the_end_has_heard_all,
+    i6d_the_text_shown_is_true,
     i6c_no_chunk_is_missing,
     i10_one_lives_in_a_context,
     i11_what_is_finished_is_not_done_again,
@@ -497,6 +622,12 @@ CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
     i17_an_answer_is_the_log_at_some_moment,
     i19_what_is_said_is_said_as_it_was,
     i20_who_is_refused_has_given_cause,
+    i21_a_list_holds_the_owners_tasks,
+    i22_no_more_tasks_are_open_than_may_be,
+    i23_a_reply_is_a_message_or_a_task,
+    i24_an_idempotency_key_names_one_task,
+    i26_a_record_is_unreadable_only_if_it_was_destroyed,
+    i25_an_agent_recalls_its_context,
     i18_the_answer_is_the_agents,
     i8_who_listens_is_told,
     i9_the_tries_of_an_event_have_one_id,

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from aion_core.memory.checkpoints import MemorySaver
-from aion_core.memory.long_term_memory import MemoryLongTermMemory, MemoryRecords
 from fastapi import FastAPI
-from langgraph.checkpoint.memory import InMemorySaver
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.checkpointing.store import OwnersStore
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
+from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
 from aion_core.ports import (
     Agent,
@@ -35,10 +33,12 @@ from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.guard import Allowed
 from aion_core.push.posts import render
+from aion_core.stores.checkpoints import TableSaver
+from aion_core.stores.long_term_memory import TableLongTermMemory
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.ringing import RingingStore
+from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.worker import Worker
@@ -116,28 +116,25 @@ def parts(
     With `webhooks`, which post, and what is `allowed` of their URLs, it sends push notifications.
     """
     clock = clock or SystemClock()
-    tasks = MemoryTaskStore(clock)
-    threads, records = InMemorySaver(), MemoryRecords()
+    push_bells = MemoryPushBells(clock)
+    tasks = MemoryTaskStore(clock, notifier=CommitNotifier(push_bells if webhooks is not None else None))
+    blobs = MemoryBlobs()
     fenced = store is None
     agent = (
         agent
         if hasattr(agent, "load")
         else LangGraphAgent(
             agent,
-            lambda asked, before_put, types: MemorySaver(
-                threads,
-                tasks,
+            lambda asked, before_put, types: TableSaver(
+                tasks.table,
+                blobs,
+                clock,
                 fence=Fence(asked.context, asked.fence) if fenced else None,
                 before_put=before_put,
                 types=types,
             ),
             stores=lambda asked: OwnersStore(
-                MemoryLongTermMemory(
-                    records,
-                    tasks,
-                    clock,
-                    fence=Fence(asked.context, asked.fence) if fenced else None,
-                ),
+                TableLongTermMemory(tasks.table, clock, fence=Fence(asked.context, asked.fence) if fenced else None),
                 MemoryScope(asked.context.owner, asked.context.agent),
             ),
         )
@@ -147,8 +144,7 @@ def parts(
     task_list = task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks)
     push = None
     if webhooks is not None:
-        configs, push_bells = MemoryPushConfigs(tasks, clock), MemoryPushBells(clock)
-        store = RingingStore(store, push_bells)
+        configs = MemoryPushConfigs(tasks, clock)
         delivery = PushDelivery(store, configs, push_bells, webhooks, render, clock, chance=lambda: 0.0)
         push_bells.answered_by(delivery.answer)
         events = {"test": push_events}

@@ -164,19 +164,18 @@ _SECRET_NAME = re.compile(
 
 def load(declared: Declared) -> Iterator[Check]:
     """Import each agent's code, one after the other, as its first turn would."""
-    from aion_core.bootstrap.adapters import memory_adapters
     from aion_core.bootstrap.engine import build_agents
+    from aion_core.bootstrap.stores import build_stores
     from aion_core.clock import SystemClock
-    from aion_core.memory.task_store import MemoryTaskStore
+    from aion_core.settings import Settings
 
-    clock = SystemClock()
     kinds: list[str] = []
 
     def noted(kind: str, make: AdapterFactory, found: Found, config: AgentConfig) -> Agent:
         kinds.append(PER_TURN if isinstance(found.agent, PerTurn) else kind)
         return make(found, config)
 
-    known = memory_adapters(MemoryTaskStore(clock, lease_seconds=30.0), clock)
+    known = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
     adapters = {kind: partial(noted, kind, make) for kind, make in known.items()}
     agents = declared.agents
     for agent_id, agent in build_agents(agents, declared.folder, adapters, declared.roots).items():

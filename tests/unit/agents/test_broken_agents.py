@@ -13,12 +13,12 @@ import pytest
 
 from aion_core.agents.config import AgentConfig, read_declared
 from aion_core.agents.loader import LoadedAtFirstTurn
-from aion_core.bootstrap.adapters import memory_adapters
+from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.errors import AgentLoadError, ConfigurationError
+from aion_core.settings import Settings
 from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
-from tests.support.stores import MemoryTaskStore
 
 GRAPH = """from langgraph.graph import START, MessagesState, StateGraph
 builder = StateGraph(MessagesState).add_node("node", lambda state: {}).add_edge(START, "node")
@@ -368,8 +368,7 @@ def written(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def made(folder: Path, path: str) -> LoadedAtFirstTurn:
-    clock = SystemClock()
-    adapters = memory_adapters(MemoryTaskStore(clock), clock)
+    adapters = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
     return LoadedAtFirstTurn("mine", AgentConfig(path=path), folder, adapters)
 
 

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from aion_core.memory.checkpoints import MemorySaver
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import add_messages
 from langgraph.types import StreamWriter, interrupt
 from pydantic import BaseModel
@@ -23,8 +21,8 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 from tests.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
+from tests.support.savers import memory_savers
 from tests.support.service import http, parts, send
-from tests.support.stores import MemoryTaskStore
 
 State = dict[str, Any]
 
@@ -198,9 +196,9 @@ async def test_a_structured_response_is_an_object_of_its_class_in_the_next_turn_
 
     model = Model(scripts=[[asks_for("City", '{"name": "Riga"}')], [asks_for("City", '{"name": "Rome"}')]])
     graph = create_agent(model, [], response_format=ToolStrategy(City), middleware=[peek])
-    threads, tasks = InMemorySaver(), MemoryTaskStore(SystemClock())
+    savers = memory_savers(SystemClock())
     agent = LangGraphAgent(
-        graph, lambda asked, before_put, types: MemorySaver(threads, tasks, types=types), module=sys.modules[__name__]
+        graph, lambda asked, before_put, types: savers.saver(types=types), module=sys.modules[__name__]
     )
     with caplog.at_level(logging.WARNING):
         await held(agent, "SendMessage", "one", "two")
