@@ -51,9 +51,9 @@ def stack(request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
 
 
 @pytest.fixture
-def clock(moving_clock: ManualClock) -> ManualClock:
-    """A clock that moves at each look: two tries of a write must not depend on the same time."""
-    return moving_clock
+def clock(request: pytest.FixtureRequest) -> ManualClock:
+    """A clock that moves 1 ms at each look, so that two tries of a write never read the same time."""
+    return ManualClock(step=0.0 if request.node.get_closest_marker("exact_times") else 0.001)
 
 
 @pytest.fixture
