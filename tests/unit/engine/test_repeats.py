@@ -104,7 +104,7 @@ class Insists(Asking):
         yield Asks(says("really?"))
 
 
-async def test_repeated_follow_up_is_found_in_its_task_after_its_key_expired() -> None:
+async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
     """The task outlives the key of the message: each event moves the end of its retention."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
