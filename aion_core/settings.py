@@ -30,8 +30,8 @@ class Settings:
     """AION_BASE_URL: where clients reach the server, for the agent card, never taken from a Host header (R18); or ""."""
     store: str
     """AION_STORE: `dynamodb`; `sqlite` for one machine; `memory` for a process that may forget."""
-    sqlite_file: Path
-    """AION_SQLITE_FILE: with `sqlite`, the file that holds everything."""
+    sqlite_folder: Path
+    """AION_SQLITE_FOLDER: with `sqlite`, the folder of the files that hold everything."""
     turns_at_once: int
     """AION_TURNS_AT_ONCE: with `sqlite`, how many turns from the queue run at once."""
     table: str
@@ -103,7 +103,7 @@ class Settings:
             config=Path(read.text("AION_CONFIG", "aion.yaml")),
             base_url=read.url("AION_BASE_URL", "").rstrip("/"),
             store=store,
-            sqlite_file=Path(read.text("AION_SQLITE_FILE", ".aion/aion.db")),
+            sqlite_folder=Path(read.text("AION_SQLITE_FOLDER", ".aion/store")),
             turns_at_once=read.count("AION_TURNS_AT_ONCE", 64),
             table=read.text("AION_TABLE", None if needs_aws else ""),
             store_calls=read.count("AION_STORE_CALLS", 16),

@@ -5,12 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from aion_core.ports import Bell, Clock, PushBell
+from aion_core.ports import Clock
 from aion_core.tasks.time_up import TimeUp
 
 logger = logging.getLogger(__name__)
 
-B = TypeVar("B", Bell, PushBell)
+B_co = TypeVar("B_co", covariant=True)
 
 SWEEP_SECONDS = 60.0
 """Seconds between two sweeps, as in the template's schedule."""
@@ -32,10 +32,10 @@ class Consumer(Protocol):
         ...
 
 
-class LocalQueue(Protocol[B]):
+class LocalQueue(Protocol[B_co]):
     """A queue whose messages are handled in this process."""
 
-    def answered_by(self, handle: Callable[[B], Awaitable[None]]) -> Sequence[Consumer]:
+    def answered_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[Consumer]:
         """Let each message be handled by this function; return the consumer that has to run for it, if any."""
         ...
 

@@ -1,48 +1,51 @@
-"""What an operator's commands need of a deployment: its names, its stores, and what lies in its dead letter queues."""
+"""The services of an operator's commands: tasks, push notifications, dead letters, API keys, deletion."""
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from aion_core.bootstrap.stores import build_stores
+from aion_core.bootstrap.stores import QUEUES_FILE, build_resources, build_stores
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent, ApiKeys, Clock, PushBells, PushConfigs, TaskList, TaskStore
+from aion_core.ports.bells import DeadLetters
 from aion_core.settings import Settings
+from aion_core.stores.api_keys import TableApiKeys
+from aion_core.stores.inspection import Inspection
+from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.worker import Worker
 
 if TYPE_CHECKING:
-    from aion_core.aws.dead_letters import DeadLetters
-    from aion_core.aws.erasure import Erasure
-    from aion_core.aws.inspection import Inspection
+    from aion_core.stores.erasure import Erasure
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What looks at a deployment's tasks, and ends them."""
+    """The services that look at a deployment's tasks, and end them."""
 
     clock: Clock
     tasks: TaskStore
     task_list: TaskList
     service: TaskService
     push_configs: PushConfigs | None
-    """None where the deployment tells nobody."""
-    inspection: "Inspection"
+    """None if the deployment delivers no push notifications."""
+    inspection: Inspection
 
 
 @dataclass(frozen=True, slots=True)
 class PushOperator:
-    """What looks at a deployment's push notifications; it opens no secret."""
+    """The services that look at a deployment's push notifications; they open no secret."""
 
     clock: Clock
     configs: PushConfigs
     bells: PushBells | None
-    """None where no queue is named: the sweep finds what is due."""
+    """None if no queue is named: the sweep finds the work."""
     task_list: TaskList
-    inspection: "Inspection"
+    inspection: Inspection
 
 
 def stack_environment(stack: str) -> dict[str, str]:
@@ -57,74 +60,58 @@ def stack_environment(stack: str) -> dict[str, str]:
 
 
 def build_operator(settings: Settings) -> Operator:
-    """Return what looks at the tasks of the deployment that the settings name."""
-    from aion_core.aws.client import Calls
-    from aion_core.aws.inspection import Inspection
-
+    """Return the services that look at the tasks of the deployment that the settings name."""
     clock = SystemClock()
     stores = build_stores(settings, clock)
     worker = Worker(stores.tasks, TaskRunner(stores.tasks, _no_agent, clock, stores.bells), stores.bells, clock)
     service = TaskService(stores.tasks, worker, stores.bells, clock)
-    inspection = Inspection(Calls("dynamodb", ThreadPoolExecutor(4)), clock, table=settings.table)
     configs = stores.push.configs if stores.push is not None else None
+    inspection = Inspection(stores.resources.table, clock)
     return Operator(clock, stores.tasks, stores.task_list, service, configs, inspection)
 
 
-def build_push_operator(environ: Mapping[str, str]) -> PushOperator:
-    """Return what looks at the push notifications of a deployment, of which the table has to be known."""
-    from datetime import timedelta
+def build_push_operator(settings: Settings) -> PushOperator:
+    """Return the services that look at the push notifications of a deployment; the settings may name its table only."""
+    clock = SystemClock()
+    resources = build_resources(settings, clock)
+    table, retention = resources.table, timedelta(days=settings.retention_days)
+    configs = TablePushConfigs(table, None, clock, retention=retention)
+    return PushOperator(clock, configs, resources.push_bells, TableTaskList(table, clock), Inspection(table, clock))
 
+
+def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
+    """Return the messages of the queue, `task` or `push`, that could not be handled."""
+    if settings.store == "sqlite":
+        from aion_core.sqlite.queues import SQLiteQueue, open_queues
+
+        return SQLiteQueue(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())
     from aion_core.aws.client import Calls
-    from aion_core.aws.inspection import Inspection
-    from aion_core.aws.push_configs import DynamoDBPushConfigs
-    from aion_core.aws.queues import SQSPushBells
-    from aion_core.aws.task_list import DynamoDBTaskList
+    from aion_core.aws.dead_letters import SQSDeadLetters
 
-    clock, executor, table = SystemClock(), ThreadPoolExecutor(4), environ["AION_TABLE"]
-    dynamodb = Calls("dynamodb", executor)
-    kept = timedelta(days=float(environ.get("AION_RETENTION_DAYS") or 30))
-    queue = environ.get("AION_PUSH_QUEUE_URL")
-    return PushOperator(
-        clock,
-        DynamoDBPushConfigs(dynamodb, None, clock, table=table, retention=kept),
-        SQSPushBells(Calls("sqs", executor), queue_url=queue) if queue else None,
-        DynamoDBTaskList(dynamodb, clock, table=table),
-        Inspection(dynamodb, clock, table=table),
-    )
+    url = settings.task_queue_url if queue == "task" else settings.push_queue_url
+    return SQSDeadLetters(Calls("sqs", ThreadPoolExecutor(1)), queue_url=url)
 
 
-def build_dead_letters(queue_url: str) -> "DeadLetters":
-    """Return what lies in the dead letter queue behind the queue."""
-    from aion_core.aws.client import Calls
-    from aion_core.aws.dead_letters import DeadLetters
-
-    return DeadLetters(Calls("sqs", ThreadPoolExecutor(1)), queue_url=queue_url)
+def build_keys(settings: Settings) -> ApiKeys:
+    """Return the API keys of the deployment; the settings may name its table only."""
+    clock = SystemClock()
+    return TableApiKeys(build_resources(settings, clock).table, clock)
 
 
-def build_keys(table: str) -> ApiKeys:
-    """Return where the API keys of the deployment with this table are."""
-    from aion_core.aws.api_keys import DynamoDBApiKeys
-    from aion_core.aws.client import Calls
-
-    return DynamoDBApiKeys(Calls("dynamodb", ThreadPoolExecutor(4)), SystemClock(), table=table)
-
-
-def build_erasure(environ: Mapping[str, str]) -> "Erasure":
-    """Return what deletes owners from a deployment, of which the table and the bucket have to be known."""
-    from datetime import timedelta
-
+def build_erasure(settings: Settings) -> "Erasure":
+    """Return what deletes owners from a deployment; the settings may name its table and bucket only."""
     from aion_core.aws.client import WORKERS, Calls
-    from aion_core.aws.erasure import Erasure
+    from aion_core.aws.dynamodb_table import DynamoDBTable
+    from aion_core.aws.object_versions import S3ObjectVersions
+    from aion_core.stores.erasure import Erasure
 
     executor = ThreadPoolExecutor(WORKERS)
     return Erasure(
-        Calls("dynamodb", executor),
-        Calls("s3", executor),
+        DynamoDBTable(Calls("dynamodb", executor), name=settings.table),
+        S3ObjectVersions(Calls("s3", executor), bucket=settings.bucket),
         SystemClock(),
-        table=environ["AION_TABLE"],
-        bucket=environ["AION_BUCKET"],
         owner_of_key=owner_of_key,
-        retention=timedelta(days=float(environ.get("AION_RETENTION_DAYS") or 30)),
+        retention=timedelta(days=settings.retention_days),
     )
 
 

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from aion_core.agents.loader import AdapterFactory
 
 
-KEY_FILE, KEY_BYTES = "key", 32
-"""The file beside the SQLite file with the key that encrypts ADK's sessions and push configs, and its length."""
+TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.db", "key"
+"""The files of a store on one machine; the key encrypts ADK's sessions and push configs."""
+KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,11 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
 
 def build_resources(settings: Settings, clock: Clock) -> Resources:
     """Return the resources that the settings name."""
-    return {"dynamodb": _on_aws, "sqlite": _in_a_file, "memory": _in_memory}[settings.store](settings, clock)
+    return {"dynamodb": _on_aws, "sqlite": _in_files, "memory": _in_memory}[settings.store](settings, clock)
 
 
 def _on_aws(settings: Settings, clock: Clock) -> Resources:
     from aion_core.aws.blobs import S3Blobs
-    from aion_core.aws.cipher import KMSCipher
     from aion_core.aws.client import Calls
     from aion_core.aws.dynamodb_table import DynamoDBTable
     from aion_core.aws.queues import SQSBells, SQSPushBells
@@ -132,30 +132,35 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
     def calls(service: str) -> Calls:
         return Calls(service, executor, timeout=settings.store_timeout)
 
+    cipher = None
+    if settings.kms_key:
+        from aion_core.aws.cipher import KMSCipher
+
+        cipher = KMSCipher(calls("kms"), clock, key=settings.kms_key)
     sqs = calls("sqs")
     return Resources(
         DynamoDBTable(calls("dynamodb"), name=settings.table),
         S3Blobs(calls("s3"), bucket=settings.bucket),
         SQSBells(sqs, queue_url=settings.task_queue_url),
         SQSPushBells(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,
-        KMSCipher(calls("kms"), clock, key=settings.kms_key) if settings.kms_key else None,
+        cipher,
     )
 
 
-def _in_a_file(settings: Settings, clock: Clock) -> Resources:
+def _in_files(settings: Settings, clock: Clock) -> Resources:
     from aion_core.memory.cipher import MemoryCipher
     from aion_core.sqlite.blobs import SQLiteBlobs
-    from aion_core.sqlite.database import Database
-    from aion_core.sqlite.queues import SQLiteBells, SQLitePushBells, SQLiteQueue
+    from aion_core.sqlite.queues import SQLiteBells, SQLitePushBells, SQLiteQueue, open_queues
     from aion_core.sqlite.table import SQLiteTable
 
-    database = Database(settings.sqlite_file)
+    folder = settings.sqlite_folder
+    queues = open_queues(folder / QUEUES_FILE)
     return Resources(
-        SQLiteTable(database, clock),
-        SQLiteBlobs(database),
-        SQLiteBells(SQLiteQueue(database, "task", clock)),
-        SQLitePushBells(SQLiteQueue(database, "push", clock)),
-        MemoryCipher(local_key(settings.sqlite_file.with_name(KEY_FILE))),
+        SQLiteTable(folder / TABLE_FILE, clock),
+        SQLiteBlobs(folder / BLOBS_FILE, clock, retention=timedelta(days=settings.retention_days)),
+        SQLiteBells(SQLiteQueue(queues, "task", clock), at_once=settings.turns_at_once),
+        SQLitePushBells(SQLiteQueue(queues, "push", clock)),
+        MemoryCipher(local_key(folder / KEY_FILE)),
     )
 
 

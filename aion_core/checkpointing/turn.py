@@ -1,11 +1,19 @@
-"""What a turn asks of its saver: that its fence holds, and that the log comes first."""
+"""A turn's thread id, the fence of its writes, and the record of its emissions before each of them."""
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aion_core.errors import AgentFailed
 from aion_core.ports import ContextKey
+
+
+def thread_id(context: ContextKey) -> str:
+    """Return LangGraph's persistence id: of this owner, agent and context and of no other (R56)."""
+    whole = "\0".join((context.owner, context.agent, context.context_id))
+    return hashlib.sha256(whole.encode()).hexdigest()
+
 
 BeforePut = Callable[[], Awaitable[None]]
 """Records what the graph has emitted so far. It must not wait for the graph, which may be waiting for it."""
@@ -13,17 +21,17 @@ BeforePut = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a saver's writes depend on: that the context's fence is still the number its holder was given."""
+    """The condition of a turn's writes: the context's fence is still the number that its holder was given."""
 
     context: ContextKey
     number: int
 
 
 class LogFirst:
-    """The step before each write of a saver: what the graph has emitted is recorded.
+    """The step before each write of a saver: records what the graph has emitted.
 
     It precedes a task's writes as well as a checkpoint: LangGraph takes a node for finished, and never runs it again,
-    as soon as one of its writes can be read.
+    as soon as one of its writes is readable.
     """
 
     def __init__(self, before_put: BeforePut | None) -> None:

@@ -10,8 +10,8 @@ from aion_core.errors import UnreadableBell
 from aion_core.ports import Bell, Held, PushBell
 
 if TYPE_CHECKING:
-    from aion_core.aws.inspection import SeenContext
     from aion_core.bootstrap.operator import Operator
+    from aion_core.stores.inspection import SeenContext
 
 
 class Queue(StrEnum):

@@ -16,10 +16,11 @@ from aion_core.cli import options
 from aion_core.cli.options import Deployment
 from aion_core.cli.subjects import OWN_ISSUERS, NamedOwner, declared_in, owners_of
 from aion_core.errors import ConfigurationError
+from aion_core.settings import Settings
 
 if TYPE_CHECKING:
-    from aion_core.aws.erasure import Erasure
-    from aion_core.aws.survey import Found
+    from aion_core.stores.erasure import Erasure
+    from aion_core.stores.survey import Found
 
 PASSES = 3
 """Passes of searching and deleting: a worker may write until it learns that its task is gone."""
@@ -79,17 +80,17 @@ def delete(
         raise click.UsageError("--issuer and --tenant belong to a --subject: name it.")
     if yes and dry_run:
         raise click.UsageError("--yes deletes, and --dry-run does not: choose one.")
-    deployment.named("AION_TABLE", "AION_BUCKET")
+    settings = deployment.settings("AION_TABLE", "AION_BUCKET")
     declared = declared_in(config.expanduser())
     if owner:
         owners = [NamedOwner(owner)]
     else:
-        known = asyncio.run(_tenants(deployment.table))
+        known = asyncio.run(_tenants(settings))
         issuers = [issuer] if issuer else [*OWN_ISSUERS, *declared.issuers]
         owners = owners_of(subject, issuers, [*tenants, *known])
     work = _Work(owners, frozenset(agents) | declared.agents, keep_keys=keep_keys)
     progress = Progress()
-    found = asyncio.run(_find(deployment, work, progress))
+    found = asyncio.run(_find(settings, work, progress))
     report = _Report(owners, found)
     report.check()
     if not as_json:
@@ -101,7 +102,7 @@ def delete(
         if not yes:
             click.echo("Nothing was deleted.", err=True)
             return
-    left = asyncio.run(_delete(deployment, work, found, progress)) if yes else None
+    left = asyncio.run(_delete(settings, work, found, progress)) if yes else None
     if as_json:
         click.echo(json.dumps(report.document(left), indent=2))
     elif left is None:
@@ -179,8 +180,8 @@ class _Report:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Number of items and bytes in each store of the table and the bucket."""
-        from aion_core.aws.owned import STORES
-        from aion_core.aws.survey import LEFTOVERS, MENTIONS
+        from aion_core.stores.owned import STORES
+        from aion_core.stores.survey import LEFTOVERS, MENTIONS
 
         items, versions, size = Counter[str](), Counter[str](), Counter[str]()
         for row in self._found.rows:
@@ -223,33 +224,33 @@ def _count(found: "Found") -> int:
     return len(found.rows) + len(found.versions) + len(found.mentions)
 
 
-def _erasure(deployment: Deployment) -> "Erasure":
+def _erasure(settings: Settings) -> "Erasure":
     from aion_core.bootstrap.operator import build_erasure
 
-    return build_erasure(deployment.environ)
+    return build_erasure(settings)
 
 
-async def _tenants(table: str) -> list[str]:
+async def _tenants(settings: Settings) -> list[str]:
     """Return the tenants that API keys are for: of others only the hashes are stored."""
     from aion_core.bootstrap.operator import build_keys
 
-    return sorted({key.tenant for key in await build_keys(table).all()})
+    return sorted({key.tenant for key in await build_keys(settings).all()})
 
 
-async def _find(deployment: Deployment, work: _Work, progress: Progress) -> "Found":
-    return await _found(_erasure(deployment), work, progress)
+async def _find(settings: Settings, work: _Work, progress: Progress) -> "Found":
+    return await _found(_erasure(settings), work, progress)
 
 
 async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "Found":
-    from aion_core.aws.owned import API_KEYS
+    from aion_core.stores.owned import API_KEYS
 
     found = await erasure.find({owner.owner for owner in work.owners}, work.agents, progress)
     return found.without(API_KEYS) if work.keep_keys else found
 
 
-async def _delete(deployment: Deployment, work: _Work, found: "Found", progress: Progress) -> "Found":
+async def _delete(settings: Settings, work: _Work, found: "Found", progress: Progress) -> "Found":
     """Delete what was found, and what is found when it is looked for again; return what is left after that."""
-    erasure, agents = _erasure(deployment), work.agents | found.agents
+    erasure, agents = _erasure(settings), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)
     for _ in range(PASSES):
         await erasure.delete(found, progress)

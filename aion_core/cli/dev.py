@@ -5,8 +5,9 @@ import importlib.util
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -17,6 +18,10 @@ from aion_core.agents.environment import local_environment, read_dotenv
 from aion_core.cli import options
 from aion_core.errors import ConfigurationError
 from aion_core.shipped import shipped
+
+if TYPE_CHECKING:
+    from aion_core.dev.backends import Backend
+    from aion_core.dev.messages import Loaded
 
 LOOPBACK = "127.0.0.1"
 
@@ -54,10 +59,11 @@ Examples:
 @options.config
 @click.option(
     "--store",
-    type=click.Choice(["dynamodb", "memory"]),
-    default="dynamodb",
+    type=click.Choice(["sqlite", "dynamodb", "memory"]),
+    default="sqlite",
     show_default=True,
-    help="dynamodb: the production adapters on an embedded emulator. memory: a dict, for measuring.",
+    help="sqlite: files in the data directory. dynamodb: the template's resources in an emulated AWS. memory: nothing is "
+    "kept, for measuring.",
 )
 @click.option(
     "--auth",
@@ -110,80 +116,118 @@ def dev(
     click.echo(found.found, err=True)
     if found.config is None and (above := project_above(Path.cwd())) is not None:
         click.echo(f"Not used: the aion.yaml in {above}; `aion dev {os.path.relpath(above)}` serves it.", err=True)
-    config = _config(path, found)
-    _check_installed()
+    _check_installed(store)
     # The server's modules are imported once the arguments are known to be right.
     from aion_core.dev.frameworks import frameworks_used
-    from aion_core.dev.greeting import greeting
-    from aion_core.dev.messages import Loaded
     from aion_core.dev.place import DataFolder
     from aion_core.dev.supervisor import DevServer, Supervisor
 
     folder = DataFolder(data_dir.expanduser().absolute())
     with _listen(port) as listener, folder.taken():
         base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
-
-        def greet(loaded: Loaded, endpoint: str) -> str:
-            if opens:
-                click.launch(base_url)
-            is_shipped = template == shipped() / "template.yaml"
-            of = "template of aion-lambda" if is_shipped else _near(template)
-            where = f"State is kept in {_near(folder.path)} ({of}, emulated at {endpoint})."
-            return greeting(
-                # As it is by now: it may have been edited.
-                read_config(config),
-                base_url,
-                where if endpoint else "State is kept in memory, until the next reload.",
-                loaded.header,
-                failed=loaded.failures,
-                per_turn=loaded.per_turn,
-            )
+        template = find_template(found.folder) if store == "dynamodb" else None
 
         def variables() -> tuple[dict[str, str], list[str]]:
             # Read anew for each worker: an edit may have changed it.
             return agents_variables(discover(path), os.environ)
 
-        chosen = {**variables()[0], **os.environ}
-        environment = {
-            **{name: chosen[name] for name in CHOSEN if name in chosen},
-            "AION_CONFIG": str(config),
-            "AION_BASE_URL": base_url,
-            "AION_STORE": store,
-            "AION_AUTH": auth,
-            # Nothing stands before this server that could check signatures.
-            "AION_FRONTS": "",
-            "AION_REVEAL_ERRORS": "true",
-            # The emulator answers one call at a time: others wait here, not in its sockets.
-            "AION_STORE_CALLS": "4",
-            "AION_STORE_TIMEOUT": "60",
-            # A developer's own credentials are not for what is being tried: .env has the keys.
-            "AION_SECRETS": "off",
-            # A developer's webhook listens on this machine.
-            "AION_PUSH_HTTP": "true",
-            "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
-        }
-        template = find_template(found.folder)
         server = DevServer(
-            config=config,
+            config=_config(path, found),
             project=shipped(),
-            template=template if store == "dynamodb" else None,
+            backend=_backend(store, folder.path, template, fresh=fresh),
+            template=template,
             base_url=base_url,
-            environment=environment,
+            environment={
+                **_environment(store, folder.path, base_url, {**variables()[0], **os.environ}),
+                "AION_CONFIG": str(_config(path, found)),
+                "AION_AUTH": auth,
+            },
             variables=variables,
             folder=folder,
             frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
             watched=_watched(found) if reload else [],
-            fresh=fresh,
             with_key=auth == "on",
-            greet=greet,
+            greet=_greeter(_config(path, found), base_url, store, folder.path, template, opens=opens),
         )
         code = Supervisor(server, listener).run()
     sys.exit(code)
 
 
-def _check_installed() -> None:
+def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) -> "Backend":
+    """Return the store that the server starts; tell of one of an earlier version that is not used."""
+    from aion_core.dev.backends import Backend, EmulatedAWS, Files
+    from aion_core.dev.place import SNAPSHOT, STORE
+
+    if template is not None:
+        return EmulatedAWS(template, folder, fresh=fresh)
+    if store == "memory":
+        return Backend()
+    if (folder / SNAPSHOT).exists() and not (folder / STORE).exists():
+        click.echo(
+            f"Not used: {_near(folder / SNAPSHOT)}, the state of an emulated AWS, in which earlier versions kept tasks; "
+            "`aion dev --store dynamodb` serves it.",
+            err=True,
+        )
+    return Files(folder / STORE, fresh=fresh)
+
+
+def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the worker that win over those of the template."""
+    from aion_core.dev.place import STORE
+
+    environment = {
+        **{name: chosen[name] for name in CHOSEN if name in chosen},
+        "AION_BASE_URL": base_url,
+        "AION_STORE": store,
+        # Nothing stands before this server that could check signatures.
+        "AION_FRONTS": "",
+        "AION_REVEAL_ERRORS": "true",
+        # A developer's own credentials are not for what is being tried: .env has the keys.
+        "AION_SECRETS": "off",
+        # A developer's webhook listens on this machine.
+        "AION_PUSH_HTTP": "true",
+        "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
+    }
+    if store == "sqlite":
+        environment["AION_SQLITE_FOLDER"] = str(folder / STORE)
+    elif store == "dynamodb":
+        # The emulator answers one call at a time: others wait here, not in its sockets.
+        environment |= {"AION_STORE_CALLS": "4", "AION_STORE_TIMEOUT": "60"}
+    return environment
+
+
+def _greeter(
+    config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens: bool
+) -> "Callable[[Loaded, str], str]":
+    """Return the function that makes the greeting."""
+    from aion_core.dev.greeting import greeting
+    from aion_core.dev.place import STORE
+
+    def greet(loaded: "Loaded", endpoint: str) -> str:
+        if opens:
+            click.launch(base_url)
+        where = "State is kept in memory, until the next reload."
+        if store == "sqlite":
+            where = f"State is kept in {_near(folder / STORE)} (SQLite)."
+        elif template is not None:
+            of = "template of aion-lambda" if template == shipped() / "template.yaml" else _near(template)
+            where = f"State is kept in {_near(folder)} ({of}, emulated at {endpoint})."
+        return greeting(
+            # As it is by now: it may have been edited.
+            read_config(config),
+            base_url,
+            where,
+            loaded.header,
+            failed=loaded.failures,
+            per_turn=loaded.per_turn,
+        )
+
+    return greet
+
+
+def _check_installed(store: str) -> None:
     """Raise ModuleNotFoundError where what serves is not installed: it is a process of its own that imports it."""
-    for name in ("fastapi", "moto", "uvicorn", "watchfiles"):
+    for name in ("fastapi", "uvicorn", "watchfiles", *(["moto"] if store == "dynamodb" else [])):
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 

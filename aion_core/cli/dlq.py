@@ -11,7 +11,7 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.bells import Explained, Queue, explained
-from aion_core.cli.options import Deployment
+from aion_core.cli.options import PLACES, Deployment
 from aion_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ async def _settle(
 async def _looked_at(deployment: Deployment, queues: Sequence[Queue], limit: int) -> list[_Letter]:
     from aion_core.bootstrap.operator import build_operator
 
-    operator = build_operator(deployment.settings())
+    operator = build_operator(deployment.settings(*PLACES))
     found = []
     for queue in queues:
         letters = _letters(deployment, queue)
@@ -271,7 +271,7 @@ async def _looked_at(deployment: Deployment, queues: Sequence[Queue], limit: int
 def _letters(deployment: Deployment, queue: Queue) -> "DeadLetters":
     from aion_core.bootstrap.operator import build_dead_letters
 
-    return build_dead_letters(deployment.named(VARIABLES[queue])[0])
+    return build_dead_letters(deployment.settings(VARIABLES[queue]), queue.value)
 
 
 def _not_there(message_id: str) -> str:

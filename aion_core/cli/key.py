@@ -71,7 +71,7 @@ def create(
         tenant=tenant,
         expires=now + timedelta(days=days) if days else None,
     )
-    asyncio.run(build_keys(deployment.table).add(made.record))
+    asyncio.run(build_keys(deployment.settings("AION_TABLE")).add(made.record))
     click.echo(f"The key {made.record.id} of {principal}. It is not shown again:", err=True)
     click.echo(made.text)
 
@@ -80,7 +80,7 @@ def create(
 @options.deployment
 def list_keys(deployment: Deployment) -> None:
     """Print the keys, the newest first: id, principal, last four characters, when it was made, and what it is for."""
-    keys = asyncio.run(build_keys(deployment.table).all())
+    keys = asyncio.run(build_keys(deployment.settings("AION_TABLE")).all())
     if not keys:
         click.echo("No keys.", err=True)
     for found in keys:
@@ -101,7 +101,7 @@ def revoke(key_id: str, deployment: Deployment) -> None:
     """Take the key KEY_ID away, at once; tasks stay their principal's."""
     # Who pastes the key itself means its id, and has shown it to the shell's history already.
     found = key_id.split("_")[1] if key_id.startswith("aion_") and key_id.count("_") >= 2 else key_id
-    if not asyncio.run(build_keys(deployment.table).revoke(found)):
+    if not asyncio.run(build_keys(deployment.settings("AION_TABLE")).revoke(found)):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
     click.echo(f"The key {found} is revoked.")
 

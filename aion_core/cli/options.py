@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aion_core.dev.place import find_running
+from aion_core.dev.place import Local, find_local
 from aion_core.errors import ConfigurationError
 from aion_core.settings import WEB_ADDRESS, Settings
 
@@ -23,8 +23,10 @@ DEFAULT_CONFIG = Path("aion.yaml")
 
 EMULATED = "AWS_ENDPOINT_URL"
 
-_PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL", "AION_PUSH_QUEUE_URL")
-"""Variables of which each names a deployment."""
+PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL")
+"""Variables that name a deployment on AWS."""
+
+_SQLITE = "AION_SQLITE_FOLDER"
 
 _OF_AWS = (
     "AWS_PROFILE",
@@ -92,19 +94,20 @@ class Deployment:
 
     @functools.cached_property
     def environ(self) -> dict[str, str]:
-        """The environment of the deployment's functions, as far as it is known; a server that runs here is found."""
-        return self.named_environ if self._is_named else {**self.named_environ, **_of_running()}
+        """The environment of the deployment's functions, as far as it is known; the development server here is found."""
+        return self.named_environ if self._local is None else {**self.named_environ, **_used(self._local)}
 
     @functools.cached_property
     def is_of_development(self) -> bool:
-        """True for the development server that runs here, whose callers are all one owner."""
-        running = None if self._is_named else find_running()
-        return running is not None and bool(running.endpoint)
+        """True for the development server here, whose callers are all one owner."""
+        return self._local is not None
 
     @functools.cached_property
-    def _is_named(self) -> bool:
-        """True if an option or the environment names a deployment; asked once, before the environment is changed."""
-        return bool(self.stack or self.given or any(os.environ.get(name) for name in (*_PLACES, EMULATED)))
+    def _local(self) -> Local | None:
+        """The development server here, None if a deployment is named; asked once, before the environment is changed."""
+        names = (*PLACES, "AION_PUSH_QUEUE_URL", _SQLITE, EMULATED)
+        is_named = self.stack or self.given or any(os.environ.get(name) for name in names)
+        return None if is_named else find_local()
 
     @functools.cached_property
     def named_environ(self) -> dict[str, str]:
@@ -116,27 +119,26 @@ class Deployment:
         named = {name: value for name, value in os.environ.items() if name.startswith("AION_")}
         return {**named, **self.given}
 
-    def named(self, *variables: str) -> tuple[str, ...]:
-        """Return what the variables say; raises UsageError, before anything is asked for, where one says nothing."""
-        missing = [name for name in variables if not self.environ.get(name)]
+    def settings(self, *needed: str, push_queue_url: str = "") -> Settings:
+        """Return the settings of its functions; those that are not needed may be missing.
+
+        `push_queue_url` goes before the environment's, and behind the stack's. Raises UsageError, before anything is
+        read or written, if one that is needed is missing.
+        """
+        queue = {"AION_PUSH_QUEUE_URL": push_queue_url} if push_queue_url else {}
+        environ = {**queue, **self.environ} if self.stack else {**self.environ, **queue}
+        is_local = bool(environ.get(_SQLITE))
+        missing = [name for name in needed if not environ.get(name) and not is_local]
         if missing:
             *options, last = ["--stack NAME", *(["--table NAME"] if missing == ["AION_TABLE"] else [])]
             said = ", ".join([*options, last])
             raise click.UsageError(f"Which deployment? Say {said}, or set {', '.join(missing)}.")
-        return tuple(self.environ[name] for name in variables)
-
-    @property
-    def table(self) -> str:
-        """The name of its table."""
-        return self.named("AION_TABLE")[0]
-
-    def settings(self) -> Settings:
-        """Return the settings of its functions; raises UsageError where a name is missing."""
-        self.named("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL")
-        # Who only looks needs no agents, and no key: what is sealed stays so.
+        # Who only looks needs no agents, and no key: what is encrypted stays so.
         without = {"AION_CONFIG", "AION_KMS_KEY", "AION_STORE", "AION_CARD_KEY_FILE", "AION_CARD_KEY_SECRET"}
+        chosen = {name: value for name, value in environ.items() if name not in without}
+        store = {"AION_STORE": "sqlite" if is_local else "dynamodb"}
         try:
-            return Settings.from_environ({name: value for name, value in self.environ.items() if name not in without})
+            return Settings.from_environ({**dict.fromkeys(PLACES, "unknown"), **chosen, **store})
         except ConfigurationError as error:
             raise click.UsageError(str(error)) from error
 
@@ -164,16 +166,15 @@ def deployment(command: Command) -> Command:
     return with_deployment
 
 
-def _of_running() -> dict[str, str]:
-    """Return the environment of the development server that runs here, {} where none does, and let AWS's SDK use it."""
-    running = find_running()
-    if running is None or not running.endpoint:
-        return {}
-    click.echo(f"Using the development server at {running.url}", err=True)
-    for name in _OF_AWS:
-        os.environ.pop(name, None)
-    os.environ.update({name: value for name, value in running.environment.items() if name.startswith("AWS_")})
-    return {name: value for name, value in running.environment.items() if name.startswith("AION_")}
+def _used(local: Local) -> dict[str, str]:
+    """Return the environment of the development server here, and let AWS's SDK use it; tell which one is used."""
+    click.echo(f"Using {local.name}", err=True)
+    of_aws = {name: value for name, value in local.environment.items() if name.startswith("AWS_")}
+    if of_aws:
+        for name in _OF_AWS:
+            os.environ.pop(name, None)
+        os.environ.update(of_aws)
+    return {name: value for name, value in local.environment.items() if name.startswith("AION_")}
 
 
 def aws(command: Command) -> Command:

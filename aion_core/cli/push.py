@@ -108,9 +108,7 @@ def redrive(task_id: str, config_id: str | None, owner: str, queue: str | None, 
 def _operator(deployment: Deployment, queue: str | None = None) -> "PushOperator":
     from aion_core.bootstrap.operator import build_push_operator
 
-    deployment.named("AION_TABLE")
-    given = {"AION_PUSH_QUEUE_URL": queue} if queue else {}
-    return build_push_operator({**given, **deployment.environ} if deployment.stack else {**deployment.environ, **given})
+    return build_push_operator(deployment.settings("AION_TABLE", push_queue_url=queue or ""))
 
 
 async def _redrive(operator: "PushOperator", delivery: Delivery) -> None:

@@ -13,8 +13,8 @@ from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatus
 from aion_core.tasks.lifecycle import state_name
 
 if TYPE_CHECKING:
-    from aion_core.aws.inspection import SeenContext
     from aion_core.bootstrap.operator import Operator
+    from aion_core.stores.inspection import SeenContext
 
 UNREADABLE = "The log cannot be read: it has a gap, or what it holds in the bucket is gone."
 

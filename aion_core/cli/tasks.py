@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.cli import options
-from aion_core.cli.options import Deployment
+from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.owners import owner as named_owner
 from aion_core.cli.seen import Seen, listed, see
 from aion_core.errors import ConfigurationError
@@ -158,7 +158,7 @@ def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes:
 def _operator(deployment: Deployment) -> "Operator":
     from aion_core.bootstrap.operator import build_operator
 
-    return build_operator(deployment.settings())
+    return build_operator(deployment.settings(*PLACES))
 
 
 async def _cancel(operator: "Operator", head: "Head") -> None:

@@ -10,12 +10,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from aion_core.dev.messages import ENDING, EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
+from aion_core.dev.place import SNAPSHOT
 from aion_core.local.emulator import EmulatorError
 from aion_core.local.snapshot import Saver, SnapshotFile, Unusable
 from aion_core.local.stack import LocalStack
 from aion_core.template.reader import TemplateError
 
-SNAPSHOT = "state"
 SNAPSHOT_SECONDS = 3.0
 LOCK_SECONDS = 10.0
 """Seconds to wait for an emulator that has lost its supervisor and still writes its last snapshot."""

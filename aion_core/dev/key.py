@@ -9,9 +9,10 @@ from aion_core.auth.api_keys import make_key
 from aion_core.auth.declaration import ApiKey
 from aion_core.bootstrap.operator import build_keys
 from aion_core.clock import SystemClock
+from aion_core.settings import Settings
 
 
-def development_header(agents: Mapping[str, AgentConfig], table: str) -> str:
+def development_header(agents: Mapping[str, AgentConfig], settings: Settings) -> str:
     """Make a key that opens every agent, where keys are what they ask for; return the header that bears it."""
     asked_for = [
         (scheme.header, requirement[name])
@@ -24,5 +25,5 @@ def development_header(agents: Mapping[str, AgentConfig], table: str) -> str:
         return ""
     scopes = frozenset(scope for _, scopes in asked_for for scope in scopes)
     made = make_key("developer", now=SystemClock().now(), scopes=scopes)
-    asyncio.run(build_keys(table).add(made.record))
+    asyncio.run(build_keys(settings).add(made.record))
     return f"{asked_for[0][0]}: {made.text}"

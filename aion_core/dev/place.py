@@ -14,8 +14,12 @@ from typing import Any, Self
 from aion_core.errors import ConfigurationError
 
 FOLDER = ".aion"
+SQLITE = "AION_SQLITE_FOLDER"
+"""The variable that names the folder of SQLite files."""
 VARIABLE = "AION_DATA_DIR"
 STATE = "dev.json"
+STORE, SNAPSHOT = "store", "state"
+"""The folder of the SQLite files, and the snapshot of an emulated AWS."""
 _LOCK = "dev.lock"
 
 
@@ -41,12 +45,34 @@ class Running:
         return found if _is_alive(found.pid) else None
 
 
-def find_running() -> Running | None:
-    """Return the server of the folder that AION_DATA_DIR names, else of the nearest `.aion` from here upwards."""
+@dataclass(frozen=True)
+class Local:
+    """A development server that has a store, running or stopped."""
+
+    name: str
+    environment: Mapping[str, str]
+    """The variables by which its store is found."""
+
+
+def find_local() -> Local | None:
+    """Return the server of the folder that AION_DATA_DIR names, else of the nearest `.aion` from here upwards.
+
+    A server that stores in memory is none: nobody else reaches its tasks.
+    """
     if named := os.environ.get(VARIABLE):
-        return Running.read(Path(named).expanduser())
+        return _local(Path(named).expanduser().absolute())
     here = Path.cwd()
-    return next(filter(None, (Running.read(folder / FOLDER) for folder in (here, *here.parents))), None)
+    return next(filter(None, (_local(folder / FOLDER) for folder in (here, *here.parents))), None)
+
+
+def _local(folder: Path) -> Local | None:
+    running = Running.read(folder)
+    if running is not None:
+        is_memory = not running.endpoint and SQLITE not in running.environment
+        return None if is_memory else Local(f"the development server at {running.url}", running.environment)
+    if (folder / STORE).is_dir():
+        return Local(f"{folder / STORE}, the store of `aion dev`, which is stopped", {SQLITE: str(folder / STORE)})
+    return None
 
 
 def make_ignored(folder: Path) -> None:

@@ -2,12 +2,9 @@
 
 import fastapi
 import uvicorn
-from aws_lambda_powertools.utilities import batch
 from mangum import Mangum
 
-from aion_core.aws import client
 from aion_core.bootstrap import app, engine, push, stores
 from aion_core.dev import requests
-from aion_core.local import stack
 
-__all__ = ["Mangum", "app", "batch", "client", "engine", "fastapi", "push", "requests", "stack", "stores", "uvicorn"]
+__all__ = ["Mangum", "app", "engine", "fastapi", "push", "requests", "stores", "uvicorn"]

@@ -11,29 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from aion_core.dev import processes
-from aion_core.dev.messages import (
-    ENDING,
-    EmulatorFailed,
-    EmulatorReady,
-    EmulatorTask,
-    Ending,
-    Load,
-    Loaded,
-    LoadFailed,
-    ReleaseMessages,
-    Serve,
-    Serving,
-    Stop,
-)
+from aion_core.dev.backends import Backend
+from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
 from aion_core.dev.place import DataFolder, Running
 from aion_core.dev.worker_process import WorkerProcess, run_forkserver, workers_context
 from aion_core.errors import ConfigurationError
-from aion_core.template.names import Place
 
 PRELOADED = ("aion_core.dev.uncollected", "aion_core.dev.worker", "aion_core.dev.preloaded")
 _SIGHUP = getattr(signal, "SIGHUP", None)
@@ -42,8 +27,8 @@ FRAMEWORKS = {"langgraph": "aion_core.agents.langgraph.agent", "adk": "aion_core
 
 NOTICE_SECONDS = 1.0
 """After so long a start says what it does."""
-END_SECONDS, EMULATOR_END_SECONDS = 8.0, 15.0
-"""Seconds that a worker gets to end, and the emulator to write its snapshot, before a kill."""
+END_SECONDS = 8.0
+"""Seconds that a worker gets to end, before a kill."""
 RETIRE_SECONDS = 30.0
 """Seconds for a worker with a successor to hand its turns on, once it has begun to."""
 RESTART_SECONDS, LONGEST_RESTART_SECONDS = 1.0, 30.0
@@ -59,8 +44,9 @@ class DevServer:
     config: Path
     project: Path
     """The folder that holds `handlers`."""
+    backend: Backend
     template: Path | None
-    """None with `--store memory`."""
+    """None without an emulated AWS."""
     base_url: str
     environment: Mapping[str, str]
     """Variables that win over those of the template."""
@@ -70,7 +56,6 @@ class DevServer:
     frameworks: Sequence[str]
     watched: Sequence[Path]
     """The folders whose edits reload the agents; empty without reload."""
-    fresh: bool
     with_key: bool
     greet: Callable[[Loaded, str], str]
     """Returns what is printed when the server answers; it is given the endpoint of the emulator, or ""."""
@@ -86,12 +71,12 @@ class Supervisor:
 
     def __init__(self, server: DevServer, listener: socket.socket) -> None:
         self._server, self._listener = server, listener
-        self._workers_context = workers_context([*PRELOADED, *(FRAMEWORKS[name] for name in server.frameworks)])
+        self._backend = server.backend
+        preloaded = [*PRELOADED, *server.backend.preloaded, *(FRAMEWORKS[name] for name in server.frameworks)]
+        self._workers_context = workers_context(preloaded)
         self._current: WorkerProcess | None = None
         self._candidate: WorkerProcess | None = None
         self._retiring: list[WorkerProcess] = []
-        self._emulator: tuple[Any, Connection] | None = None
-        self._place: Place | None = None
         self._edited: set[str] = set()
         self._edits = threading.Lock()
         self._woken, self._wake = os.pipe()
@@ -123,8 +108,7 @@ class Supervisor:
         # multiprocessing imports the command's script again in each process, unless it does not know of it.
         vars(sys.modules["__main__"]).pop("__file__", None)
         with _interrupts_ignored():
-            if self._server.template is not None:
-                self._start_emulator(self._server.template)
+            self._backend.start()
             if self._workers_context.get_start_method() == "forkserver":
                 run_forkserver()
         self._begin("")
@@ -134,21 +118,12 @@ class Supervisor:
             self._watcher = Watcher(self._server.watched, self._note_edits, self._cannot_watch)
             self._watcher.start()
 
-    def _start_emulator(self, template: Path) -> None:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        task = EmulatorTask(template, self._server.folder.path, self._server.fresh)
-        process = context.Process(target=processes.emulator, args=(theirs, task), name="emulator")
-        process.start()
-        theirs.close()
-        self._emulator = process, ours
-
     def _begin(self, why: str) -> None:
-        """Start a worker; it loads the agents as soon as the emulator is there."""
+        """Start a worker; it loads the agents as soon as the store is ready."""
         if self._candidate is not None:
             self._kill(self._candidate)
         self._candidate = started = WorkerProcess.start(self._workers_context, self._listener, why)
-        if self._place is not None or self._server.template is None:
+        if self._backend.is_ready:
             self._load(started)
 
     def _load(self, candidate: WorkerProcess) -> None:
@@ -168,7 +143,7 @@ class Supervisor:
                 self._server.config,
                 self._server.project,
                 self._server.template,
-                self._place,
+                self._backend.place,
                 self._server.base_url,
                 variables,
                 self._server.environment,
@@ -183,8 +158,8 @@ class Supervisor:
     def _turn(self) -> None:
         """Wait for something to happen, and see to it."""
         waiting: list[Any] = [self._woken, *(each.connection for each in self._workers())]
-        if self._emulator is not None:
-            waiting.append(self._emulator[1])
+        if self._backend.connection is not None:
+            waiting.append(self._backend.connection)
         ready = multiprocessing.connection.wait(waiting, self._seconds())
         if self._woken in ready:
             os.read(self._woken, 4096)
@@ -194,8 +169,10 @@ class Supervisor:
         for each in self._workers():
             if each.connection in ready:
                 self._hear(each)
-        if self._emulator is not None and self._emulator[1] in ready:
-            self._hear_emulator(self._emulator[1])
+        if self._backend.connection in ready:
+            self._backend.receive()
+            if self._candidate is not None:
+                self._load(self._candidate)
         now = time.monotonic()
         for each in list(self._retiring):
             if now > each.kill_at:
@@ -229,20 +206,6 @@ class Supervisor:
             times.append(self._candidate.began + SLOW_SECONDS)
         first = min(times)
         return None if first == float("inf") else max(0.0, first - time.monotonic())
-
-    def _hear_emulator(self, connection: Connection) -> None:
-        try:
-            match connection.recv():
-                case EmulatorReady(place, notes):
-                    self._place = place
-                    for note in notes:
-                        print(note, file=sys.stderr)
-                    if self._candidate is not None:
-                        self._load(self._candidate)
-                case EmulatorFailed(reason):
-                    raise ConfigurationError(f"The emulated AWS cannot start: {reason}.")
-        except (EOFError, OSError) as error:
-            raise ConfigurationError("The emulated AWS has ended: its process was killed.") from error
 
     def _hear(self, each: WorkerProcess) -> None:
         try:
@@ -293,12 +256,11 @@ class Supervisor:
             old.kill_at = time.monotonic() + END_SECONDS
             self._retiring.append(old)
         assert each.loaded is not None  # noqa: S101  # it serves what it has loaded
-        endpoint = self._place.endpoint if self._place is not None else ""
         self._restart_seconds = RESTART_SECONDS
-        self._announce(Running(os.getpid(), self._server.base_url, endpoint, each.loaded.environment))
+        self._announce(Running(os.getpid(), self._server.base_url, self._backend.endpoint, each.loaded.environment))
         if not self._greeted:
             self._greeted = True
-            print(self._server.greet(each.loaded, endpoint), flush=True)
+            print(self._server.greet(each.loaded, self._backend.endpoint), flush=True)
             if self._server.reloads and not each.answers:
                 print("No agent can be loaded: waiting for an edit.", file=sys.stderr)
         else:
@@ -340,9 +302,7 @@ class Supervisor:
     def _kill(self, each: WorkerProcess) -> None:
         """End the worker, if it has not ended, and let others receive the messages that it had."""
         each.kill()
-        if self._emulator is not None:
-            with contextlib.suppress(OSError):
-                self._emulator[1].send(ReleaseMessages(each.name))
+        self._backend.release(each)
 
     def _announce(self, running: Running) -> None:
         """Write where the server is reached; it serves without that as well."""
@@ -368,7 +328,7 @@ class Supervisor:
         if self._candidate is not None and self._candidate.loaded is not None:
             return
         doing = []
-        if self._server.template is not None and self._place is None:
+        if not self._backend.is_ready:
             doing.append("starting the emulated AWS")
         if self._candidate is not None and not self._candidate.started.is_set():
             doing.append(f"importing {' and '.join(['the server', *self._server.frameworks])}")
@@ -408,7 +368,7 @@ class Supervisor:
             os.write(self._wake, b".")
 
     def _end(self) -> None:
-        """End every process: the worker hands its turns on, the emulator writes its snapshot."""
+        """End every process: the worker hands its turns on, an emulator writes its snapshot."""
         if self._watcher is not None:
             self._watcher.stop()
         if self._candidate is not None:
@@ -434,13 +394,7 @@ class Supervisor:
                     self._kill(each)
         for each in self._retiring:
             self._kill(each)
-        if self._emulator is not None:
-            process, connection = self._emulator
-            connection.close()
-            process.join(EMULATOR_END_SECONDS)
-            if process.is_alive():
-                process.kill()
-                process.join()
+        self._backend.end()
 
 
 def coloured() -> bool:

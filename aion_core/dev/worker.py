@@ -19,6 +19,7 @@ from typing import Any
 
 from aion_core.dev import lines
 from aion_core.dev.messages import ENDING, Ending, Load, Loaded, LoadFailed, Serve, Serving, Stop
+from aion_core.dev.place import SQLITE
 from aion_core.errors import AionError, ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ class _Worker:
         self._orders = _Orders(connection)
         self._stack: Any = None
         self._pollers: list[Any] = []
+        self._background: Any = None
 
     def run(self) -> None:
         try:
@@ -150,10 +152,12 @@ class _Worker:
         per_turn = tuple(agent_id for agent_id, agent in agents.items() if getattr(agent, "is_per_turn", False))
         # The supervisor reports agents that could not be loaded.
         app.state.agents = {}
-        header, names = "", {}
+        self._background = app.state.background
+        names = {name: value for name, value in task.environment.items() if name in (SQLITE, "AION_RETENTION_DAYS")}
+        has_keys = task.with_key and os.environ.get("AION_STORE") != "memory"
+        header = self._key(task) if has_keys else ""
         if self._stack is not None:
             names = self._stack.environment("ApiFunction")
-            header = self._key(task) if task.with_key else ""
             self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
         self._connection.send(Loaded(tuple(agents), failures, per_turn, header, names))
         return app
@@ -161,8 +165,9 @@ class _Worker:
     def _key(self, task: Load) -> str:
         from aion_core.agents.config import read_config
         from aion_core.dev.key import development_header
+        from aion_core.settings import Settings
 
-        return development_header(read_config(task.config), os.environ["AION_TABLE"])
+        return development_header(read_config(task.config), Settings.from_environ())
 
     def _task_function(self, event: Any, context: Any) -> Any:
         return self._answer_turns(event, context)
@@ -177,7 +182,10 @@ class _Worker:
 
         loop = asyncio.get_running_loop()
         ends = TimeUp(grace=TURN_GRACE)
-        self._answer_turns = task_function_on(loop, ends)
+        if self._stack is not None:
+            self._answer_turns = task_function_on(loop, ends)
+        if self._background is not None:
+            self._background.time_up = ends
         loop.set_exception_handler(_log_unhandled)
         inner = LoopbackOnly(app)
         streams_end = asyncio.Event()
@@ -219,8 +227,8 @@ class _Worker:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             # The supervisor kills a worker that does not say this: its event loop is blocked.
             self._connection.send(Ending())
-            for poller in self._pollers:
-                poller.stop()
+            for each in (*self._pollers, *([self._background] if self._background else [])):
+                each.stop()
             successor = stopped.result().has_successor
             server.config.timeout_graceful_shutdown = CUT_SECONDS_BESIDE_SUCCESSOR if successor else CUT_SECONDS
             server.should_exit = True
@@ -229,12 +237,15 @@ class _Worker:
             loop.call_later(leave, ends.leave.set)
             loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
         await serving
-        if self._stack is not None:
-            beside = stopped.done() and stopped.result().has_successor
-            deadline = time.monotonic() + (HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS)
-            for poller in self._pollers:
-                # Its turns end on this loop.
-                await asyncio.to_thread(poller.join, deadline, polls=False)
+        beside = stopped.done() and stopped.result().has_successor
+        seconds = HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS
+        deadline = time.monotonic() + seconds
+        for poller in self._pollers:
+            # Its turns end on this loop.
+            await asyncio.to_thread(poller.join, deadline, polls=False)
+        if self._background is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._background.join(), seconds)
 
 
 def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> Callable[[], Awaitable[Any]]:

@@ -27,7 +27,7 @@ NOT_DEPLOYED = {
     "AWS_LAMBDA_LOG_LEVEL": "Lambda sets it, by LoggingConfig's ApplicationLogLevel",
     "POWERTOOLS_LOG_LEVEL": "LoggingConfig's ApplicationLogLevel is Lambda's own way",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT is set, and nothing but traces is sent",
-    "AION_SQLITE_FILE": "for `aion dev`, which stores everything in a file",
+    "AION_SQLITE_FOLDER": "for `aion dev`, which stores everything in files of one folder",
     "AION_TURNS_AT_ONCE": "for `aion dev`, which has no function that SQS scales",
     "AION_STORE_CALLS": "for `aion dev`, whose emulator answers one call at a time",
     "AION_STORE_TIMEOUT": "for `aion dev`, whose emulator is slow",

@@ -8,13 +8,13 @@ from aion_core.push import schedule, tries
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.patience import Patience
 from aion_core.push.tries import Tries
-from aion_core.stores import task_store
+from aion_core.stores import retries, task_log
 from aion_core.stores.fenced import FencedWrites
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.reads import Reads
 from aion_core.stores.task_log import TaskLog
 from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks import admission, contexts, deliveries, heads, lifecycle, subscription, timers, transitions
+from aion_core.tasks import admission, contexts, deliveries, heads, lifecycle, limits, subscription, timers, transitions
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.heartbeat import LeaseRenewal
 from aion_core.tasks.history import ContextHistory
@@ -127,8 +127,8 @@ BUGS = [
         "knows a messageId in every context of its owner",
         "I13 I1",
         Edit(
-            task_store,
-            "_message_keys",
+            task_log,
+            "message_keys_of",
             "keys.message_key(context, message_id)",
             'keys.message_key(ContextKey(context.owner, context.agent, "any"), message_id)',
         ),
@@ -137,7 +137,7 @@ BUGS = [
     bug(
         "does not know a messageId again",
         "I2",
-        Edit(TableTaskStore, "_put_message", "**times.ttl}, only_if)", "**times.ttl})"),
+        Edit(task_log, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
         scenarios=("one messageId, many sends",),
     ),
     bug(
@@ -240,7 +240,7 @@ BUGS = [
     bug(
         "takes the claim for the bell",
         "I16",
-        Edit(Sweep, "once", "if await self._store.claim(overdue):", "if True:"),
+        Edit(Sweep, "_contexts", "if await self._store.claim(overdue):", "if True:"),
     ),
     bug(
         "forgets what it has claimed",
@@ -260,7 +260,7 @@ BUGS = [
     bug(
         "begins a turn whose holder lives",
         "I10",
-        Edit(contexts, "turn_to_begin", "if record.until > now:", "if False:"),
+        Edit(contexts, "turn_to_begin", "if record.until > now else", "if False else"),
     ),
     bug(
         "begins a turn behind a question",
@@ -319,7 +319,7 @@ BUGS = [
     bug(
         "sets no timer for an event that a subscriber wants",
         "I8",
-        Edit(transitions, "new_event", "notifies=pushed.listened_to(head, event)", "notifies=False"),
+        Edit(heads, "new_event", "notifies=listened_to(head, event)", "notifies=False"),
         scenarios=TOLD,
         aims=LOST_BELLS,
     ),
@@ -444,7 +444,7 @@ BUGS = [
     bug(
         "gives up at the first refusal",
         "I1 I2 I14 I16 I15 I20 I27",
-        Edit(task_store, "commit", "except (WriteRefused, TokenReused):", "except TokenReused:"),
+        Edit(retries, "commit", "except (WriteRefused, TokenReused):", "except TokenReused:"),
         scenarios=("send and go", "double texting: enqueue"),
         aims=aims(Fault.CONFLICT, "append.transact", range(1, 3)),
     ),
@@ -512,13 +512,13 @@ BUGS = [
     bug(
         "answers a follow-up twice whose own record has expired (T3)",
         "I2",
-        Edit(Intake, "_follow_up", "if ingress.is_in(task, message):", "if False:"),
+        Edit(Intake, "_follow_up", "if admission.is_in(task, message):", "if False:"),
         scenarios=FORGOTTEN,
     ),
     bug(
         "does not know an idempotency key again",
         "I24",
-        Edit(task_store, "_message_keys", "if idempotency_key else []", "if False else []"),
+        Edit(task_log, "message_keys_of", "if idempotency_key else []", "if False else []"),
         scenarios=("an idempotency key",),
     ),
     bug(
@@ -564,7 +564,7 @@ BUGS = [
     bug(
         "takes a task that is being made for one that has ended (T5)",
         "I22",
-        Edit(OpenTasks, "_is_over", "return self._clock.now() - task.since > BEING_MADE", "return True"),
+        Edit(limits, "has_ended", "now - task.since > BEING_CREATED", "True"),
         scenarios=("no more than two tasks",),
     ),
     bug(
@@ -628,7 +628,7 @@ BUGS = [
     bug(
         "never finds that the tasks of a caller have ended",
         "I22",
-        Edit(OpenTasks, "admit", "if over:", "if False:"),
+        Edit(OpenTasks, "admit", "if ended:", "if False:"),
         scenarios=("no more than two tasks",),
     ),
     bug(

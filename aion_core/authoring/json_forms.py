@@ -1,0 +1,224 @@
+"""Values that an author gives, as JSON can hold them and as the protocol's types (D16): checked, and copied. Pure.
+
+A message or a task comes in any form: the SDK's protobuf types, v1 JSON, v0.3 JSON, and the SDK's pydantic models of v0.3.
+A missing id is no mistake: ids are the server's (R75).
+"""
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from google.protobuf.json_format import Error, MessageToDict, ParseDict
+from google.protobuf.struct_pb2 import Value
+
+from aion_core.protocol.types import Message, Task
+
+# ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MAX_DEPTH = 30
+"""How deep objects and lists may nest.
+
+protobuf reads back what is at most 100 levels deep, and an object in A2A's data or metadata is three of them: what is
+deeper could be recorded, and never be read again.
+"""
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def as_json(value: Any, name: str) -> Any:
+    """Return a copy of the value as it comes back from JSON; raises ValueError where it cannot be written so."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name} has to be plain JSON: {first_line(error)}.") from error
+
+
+def as_value(value: Any, name: str) -> Value:
+    """Return the value as A2A carries it; raises ValueError where it cannot.
+
+    A2A's numbers are doubles: an integer beyond 2**53 whose last digits matter is to be sent as text.
+    """
+    written = as_json(value, name)
+    if is_too_deep(written):
+        raise ValueError(f"{name} nests more than {MAX_DEPTH} levels deep: send it flatter, or as a file.")
+    try:
+        return ParseDict(written, Value())
+    except (Error, ValueError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{name} cannot be carried by A2A: {first_line(error)}.") from error
+
+
+def with_integers(value: Any) -> Any:
+    """Return the JSON value with its integers back: A2A's numbers are doubles, and nothing is the 1.0th of a list."""
+    if isinstance(value, Mapping):
+        return {key: with_integers(held) for key, held in value.items()}
+    if isinstance(value, list):
+        return [with_integers(held) for held in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def bytes_of(base64: str, name: str) -> bytes:
+    """Return what the base64 text stands for, in either alphabet, with or without line breaks.
+
+    Raises ValueError for anything else, so that a damaged file is not sent.
+    """
+    if not isinstance(base64, str):
+        raise ValueError(f"{name} is {type(base64).__name__}: give it as str, `base64.b64encode(content).decode()`.")
+    try:
+        return b64decode("".join(base64.split()).translate(_URL_SAFE), validate=True)
+    except ValueError as error:
+        raise ValueError(f"{name} is not base64: {first_line(error)}.") from error
+
+
+def is_too_deep(value: Any, levels: int = MAX_DEPTH) -> bool:
+    """Return whether the JSON value nests deeper than so many levels."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return False
+    return levels == 0 or any(is_too_deep(held, levels - 1) for held in value)
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, as it fits into a sentence of ours."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+# ── Messages and tasks ────────────────────────────────────────────────────────────────────────────────────────────────
+
+Kind = Literal["message", "task"]
+
+_V03_MODELS = "a2a.compat.v0_3.types"
+_ROLES = {"user": "ROLE_USER", "agent": "ROLE_AGENT"}
+_FILE = {"bytes": "raw", "uri": "url", "mimeType": "mediaType", "mime_type": "mediaType", "name": "filename"}
+
+T = TypeVar("T", Message, Task)
+
+
+def message_of(given: Any) -> Message:
+    """Return the message; raises ValueError, with a sentence, where this is none."""
+    return _read(given, Message, "message")
+
+
+def task_of(given: Any) -> Task:
+    """Return the task; raises ValueError, with a sentence, where this is none."""
+    return _read(given, Task, "task")
+
+
+def json_of(given: Message | Task) -> dict[str, Any]:
+    """Return the message or task as v1 JSON, which `message_of` and `task_of` read back."""
+    return MessageToDict(given)
+
+
+def kind_of(given: Any) -> Kind | None:
+    """Return which of the two is given, None where it is neither, or cannot be told."""
+    if isinstance(given, Message):
+        return "message"
+    if isinstance(given, Task):
+        return "task"
+    plain = _plain(given)
+    if plain is None:
+        return None
+    named = plain.get("kind")
+    if named == "message" or (named is None and {"parts", "role", "messageId", "message_id"} & plain.keys()):
+        return "message"
+    if named == "task" or (named is None and {"status", "history", "artifacts", "id"} & plain.keys()):
+        return "task"
+    return None
+
+
+def _read(given: Any, wanted: type[T], kind: Kind) -> T:
+    name = wanted.DESCRIPTOR.name
+    if isinstance(given, wanted):
+        found = given
+    else:
+        plain = _plain(given)
+        if plain is None or plain.get("kind", kind) != kind:
+            what = type(given).__name__ if plain is None else plain["kind"]
+            raise ValueError(f"An A2A {name} is wanted, and a {what} is given.")
+        copied = as_json(dict(plain), name)
+        upgraded = _message(copied) if kind == "message" else _task(copied)
+        try:
+            found = ParseDict(upgraded, wanted())
+        except (Error, ValueError, OverflowError, RecursionError) as error:
+            raise ValueError(f"This is no A2A {name}: {first_line(error)}.") from error
+    try:
+        # NaN in metadata, say, is welcome to protobuf: it would be recorded, and then no client could be told.
+        written = MessageToDict(found)
+    except (Error, ValueError, RecursionError) as error:
+        raise ValueError(f"The {name} cannot be written as JSON: {first_line(error)}.") from error
+    if is_too_deep(written):
+        raise ValueError(f"The {name} nests more than {MAX_DEPTH} levels deep: make it flatter, or send a file.")
+    return found
+
+
+def _plain(given: Any) -> Mapping[str, Any] | None:
+    # By its module's name: whoever has such a model has imported that module, nobody else need.
+    if any(base.__module__ == _V03_MODELS for base in type(given).__mro__):
+        dumped = given.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return dumped if isinstance(dumped, Mapping) else None
+    return given if isinstance(given, Mapping) else None
+
+
+# ── v0.3 JSON → v1 JSON; what is v1 already stays as it is, and what is neither is the parser's to refuse ────────────
+
+
+def _message(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    message = _but(given, "kind")
+    role = message.get("role")
+    if isinstance(role, str):
+        message["role"] = _ROLES.get(role, role)
+    return _each(message, "parts", _part)
+
+
+def _part(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    part = _but(given, "kind", "file")
+    file: dict[str, Any] | None = given.get("file")
+    if isinstance(file, dict):
+        part |= {_FILE.get(key, key): held for key, held in file.items()}
+    metadata = part.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("data_part_compat") and isinstance(part.get("data"), dict):
+        # How the SDK puts a v1 value that is no object into v0.3, whose data parts hold objects only.
+        part["data"] = part["data"].get("value")
+        part["metadata"] = _but(metadata, "data_part_compat") or None
+    if isinstance(raw := part.get("raw"), str):
+        # Checked before protobuf's reader, which drops what it cannot read; what JSON's mapping allows is no padding.
+        bytes_of(raw + "=" * (-len(raw) % 4), "raw")
+    return part
+
+
+def _task(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    task = _each(_each(_but(given, "kind"), "history", _message), "artifacts", _artifact)
+    if isinstance(task.get("status"), dict):
+        task["status"] = _status(task["status"])
+    return task
+
+
+def _artifact(given: Any) -> Any:
+    return _each(given, "parts", _part) if isinstance(given, dict) else given
+
+
+def _status(given: dict[str, Any]) -> dict[str, Any]:
+    status = dict(given)
+    state = status.get("state")
+    if isinstance(state, str) and state.islower():
+        known = "unspecified" if state == "unknown" else state
+        status["state"] = f"TASK_STATE_{known.upper().replace('-', '_')}"
+    if "message" in status:
+        status["message"] = _message(status["message"])
+    return status
+
+
+def _each(given: dict[str, Any], field: str, upgrade: Any) -> dict[str, Any]:
+    held = given.get(field)
+    return {**given, field: [upgrade(item) for item in held]} if isinstance(held, list) else given
+
+
+def _but(given: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: held for key, held in given.items() if key not in keys}
