@@ -371,7 +371,7 @@ async def forgotten(world: World) -> None:
     await ann.send("that one", "m-2", task=_id(task))
     await asyncio.sleep(world.choices.choice((1.0, 4000.0, 9000.0)))
     await asyncio.gather(ann.get(_id(task)), ann.list(), ann.cancel(_id(task)))
-    await ann.rest(_id(await ann.send("steps", "m-4")))
+    await asyncio.gather(ann.rest(_id(await ann.send("steps", "m-4"))), ann.send("asks twice", "m-1", wait=False))
 
 
 @scenario("many tasks", deployment=Deployment(snapshot_every=3))
