@@ -89,7 +89,9 @@ def assemble(process: "Process") -> Parts:
         names=PUSH_OPERATIONS,
         tell=tell,
     )
-    tasks: Any = Operations(TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list"))
+    tasks: Any = Operations(
+        TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
+    )
     limits: Any = Operations(TableRateLimits(process.table, clock, retention=settings.retention))
     runner = TaskRunner(
         store,

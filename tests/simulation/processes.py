@@ -37,7 +37,12 @@ class Process:
         self.serving = 0
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
         self.release = world.release
-        self.table, self.blobs, self.bells, self.webhooks = SimTable(self), SimBlobs(self), SimBells(self), Webhooks(self)
+        self.table, self.blobs, self.bells, self.webhooks = (
+            SimTable(self),
+            SimBlobs(self),
+            SimBells(self),
+            Webhooks(self),
+        )
         self._at_death: list[Callable[[], None]] = []
         self._death: asyncio.TimerHandle | None = None
 

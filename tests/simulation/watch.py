@@ -86,9 +86,7 @@ class Watch:
             )
             self._world.lease_taken(process)
 
-    def _subscriber(
-        self, process: "Process", operation: Operation, key: Key, *, is_deleted: bool, at: float
-    ) -> None:
+    def _subscriber(self, process: "Process", operation: Operation, key: Key, *, is_deleted: bool, at: float) -> None:
         """Note a push config that was registered, deleted or claimed."""
         history, task, config_id = self._history, keys.task_of(key), keys.push_config_of(key.sort)
         if is_deleted:
