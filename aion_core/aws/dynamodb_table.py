@@ -71,7 +71,7 @@ class DynamoDBTable:
         self, index: Index, partition: str, first: Any, last: Any, placeholders: Placeholders, **options: Any
     ) -> Page:
         if first > last:
-            return Page((), 0)  # DynamoDB refuses such a range
+            return Page([], 0)  # DynamoDB refuses such a range
         name, value = placeholders.name, placeholders.value
         # No key is empty text, and DynamoDB refuses to compare one with it.
         span = f"<= {value(last)}" if first == "" else f"BETWEEN {value(first)} AND {value(last)}"
@@ -111,6 +111,13 @@ class DynamoDBTable:
         if returning and kind in _RETURN_VALUES:
             parameters["ReturnValues"] = _RETURN_VALUES[kind]
         return _item(await self._calls(f"{kind.lower()}_item", **parameters), "Attributes")
+
+    async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
+        """Delete up to 25 items, there or not; return the keys of those that a throttled table has left."""
+        requests = [{"DeleteRequest": {"Key": encoded_key(key)}} for key in keys]
+        answer = await self._calls("batch_write_item", RequestItems={self._name: requests})
+        left = answer.get("UnprocessedItems", {}).get(self._name, [])
+        return [key for key, request in zip(keys, requests, strict=True) if request in left]
 
     def write_blocking(self, write: SingleWrite) -> None:
         """See `ports.table.Table.write_blocking`."""

@@ -11,15 +11,18 @@ A deletion that is killed is run again: a new survey finds what is left.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from aion_core.aws import items, keys, owned
-from aion_core.aws.client import TRIES, Calls, Refused, let_others_write
+from aion_core.aws.client import Calls
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.aws.survey import LEFTOVERS, Found, KeyOwner, Progress, Survey, Version, patiently
-from aion_core.aws.writes import FIRST_TIME, Write, check, update
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock
+from aion_core.ports.table import Absent, AtMost, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused, both
+from aion_core.stores import keys, owned
+from aion_core.stores.retries import TRIES, jitter
 
 ITEMS_AT_ONCE = 25
 """The most that one batch of DynamoDB may delete."""
@@ -27,13 +30,13 @@ ITEMS_AT_ONCE = 25
 VERSIONS_AT_ONCE = 250
 """S3 takes 1000; a request with fewer is answered in time."""
 
-ITEM_IS_THERE = "attribute_exists(pk)"
-HAS_EXPIRED = "attribute_exists(pk) AND expires <= :now"
-
-FENCE_OFF = (
-    "SET fence = if_not_exists(fence, :zero) + :one "
-    "REMOVE holder, #until, running, waiting, interrupted, due_shard, due_at"
+FENCE_OFF = Change(
+    add={"fence": 1},
+    remove=("holder", "until", "running", "waiting", "interrupted", "due_shard", "due_at"),
+    only_if=Exists(),
 )
+
+RAISE_FENCE = Change(add={"fence": 1}, only_if=Exists())
 
 T = TypeVar("T")
 
@@ -43,21 +46,17 @@ class Erasure:
 
     def __init__(
         self,
-        dynamodb: Calls,
+        table: DynamoDBTable,
         s3: Calls,
         clock: Clock,
         *,
-        table: str,
         bucket: str,
         owner_of_key: KeyOwner,
         retention: timedelta,
     ) -> None:
         """The options are the survey's."""
-        self._dynamodb, self._s3, self._clock = dynamodb, s3, clock
-        self._table, self._bucket = table, bucket
-        self._survey = Survey(
-            dynamodb, s3, clock, table=table, bucket=bucket, owner_of_key=owner_of_key, retention=retention
-        )
+        self._table, self._s3, self._clock, self._bucket = table, s3, clock, bucket
+        self._survey = Survey(table, s3, clock, bucket=bucket, owner_of_key=owner_of_key, retention=retention)
 
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
         """See `Survey.find`."""
@@ -87,68 +86,59 @@ class Erasure:
             if row.store == LEFTOVERS:
                 await self._delete_leftover(row.key)
         for mention in found.mentions:
-            change = update(
-                self._table, mention.key, "DELETE tasks :texts", only_if=ITEM_IS_THERE, texts={"SS": [*mention.texts]}
-            )
-            await self._unless_gone(change)
+            change = Change(remove_members={"tasks": mention.texts}, only_if=Exists())
+            await self._unless_gone(Update(mention.key, change))
 
     async def _fence_off(self, found: Found) -> None:
         """Take the contexts from whoever runs or waits in them; refuse what the workers still write to their tasks."""
         for key in found.busy:
-            await self._unless_gone(update(self._table, key, FENCE_OFF, only_if=ITEM_IS_THERE, zero=0, one=1))
+            await self._unless_gone(Update(key, FENCE_OFF))
         for task in found.running:
-            raised = "SET fence = fence + :one"
-            await self._unless_gone(update(self._table, keys.head_key(task), raised, only_if=ITEM_IS_THERE, one=1))
+            await self._unless_gone(Update(keys.head_key(task), RAISE_FENCE))
 
-    async def _unless_gone(self, write: Write) -> bool:
-        """Change the item; tell whether it was as the condition says."""
+    async def _unless_gone(self, update: Update) -> None:
         for attempt in range(TRIES):
             try:
-                await patiently(self._dynamodb, "update_item", **write["Update"])
-            except Refused as refused:
-                if not refused.conflict:
-                    return False
-                await let_others_write(attempt)
+                await patiently(partial(self._table.write, update))
+            except WriteRefused as refused:
+                if not refused.is_conflict:
+                    return
+                await jitter(attempt)
             else:
-                return True
-        raise StoreUnavailable("An item is being written by too many at once.")
+                return
+        raise StoreUnavailable("Too many transactions write this item at once.")
 
-    async def _delete_items(self, found: Sequence[keys.Key]) -> None:
+    async def _delete_items(self, found: Sequence[Key]) -> None:
         for _, some in _counted(found, ITEMS_AT_ONCE):
-            left: list[dict[str, Any]] = [{"DeleteRequest": {"Key": key}} for key in some]
+            left: Sequence[Key] = some
             for attempt in range(TRIES):
-                requests = {self._table: left}
-                answer = await patiently(self._dynamodb, "batch_write_item", RequestItems=requests)
-                left = answer.get("UnprocessedItems", {}).get(self._table, [])
+                left = await patiently(partial(self._table.delete_all, left))
                 if not left:
                     break
-                # The table is being throttled: what it has not done is asked for again, after a while.
-                await let_others_write(attempt)
+                # The table is being throttled.
+                await jitter(attempt)
             else:
                 raise StoreUnavailable("The table is throttled. Run the command again: it goes on where it was.")
 
     async def _delete_versions(self, versions: Sequence[Version]) -> None:
         objects = [{"Key": version.name, "VersionId": version.version_id} for version in versions]
-        answer = await patiently(
-            self._s3, "delete_objects", Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True}
-        )
+        request = {"Bucket": self._bucket, "Delete": {"Objects": objects, "Quiet": True}}
+        answer = await patiently(partial(self._s3, "delete_objects", **request))
         if errors := answer.get("Errors"):
             raise StoreError(f"DeleteObjects: {errors[0].get('Code', '')}")
 
-    async def _delete_leftover(self, key: keys.Key) -> None:
+    async def _delete_leftover(self, key: Key) -> None:
         """Delete the item, unless its session was made anew, or it is in force again."""
-        partition = key["pk"]["S"]
-        delete: dict[str, Any] = {"TableName": self._table, "Key": key}
-        if partition.startswith("SESSION#"):
-            no_head = check(self._table, keys.session_head_key(owned.id_of(partition)), FIRST_TIME)
-            writes = [no_head, {"Delete": delete}]
+        writes: list[Write]
+        if key.partition.startswith("SESSION#"):
+            no_head = Check(keys.session_head_key(owned.id_of(key.partition)), Absent())
+            writes = [no_head, Delete(key)]
         else:
-            now = items.number(int(self._clock.now().timestamp()))
-            delete |= {"ConditionExpression": HAS_EXPIRED, "ExpressionAttributeValues": {":now": now}}
-            writes = [{"Delete": delete}]
+            has_expired = AtMost("expires", int(self._clock.now().timestamp()))
+            writes = [Delete(key, only_if=both(Exists(), has_expired))]
         try:
-            await patiently(self._dynamodb, "transact_write_items", TransactItems=writes)
-        except Refused:
+            await patiently(partial(self._table.transact, writes))
+        except WriteRefused:
             return
 
 

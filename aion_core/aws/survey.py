@@ -10,16 +10,19 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from aion_core.aws import items, keys, owned
-from aion_core.aws.client import TRIES, Calls, let_others_write
-from aion_core.aws.items import Item
-from aion_core.aws.limits import owner_named_in
-from aion_core.aws.owned import FOLDERS, Folder, NamedBy
+from aion_core.aws.client import Calls
 from aion_core.checkpointing.thread_ids import thread_id
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
+from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Page, Table
+from aion_core.stores import keys, owned
+from aion_core.stores.owned import FOLDERS, Folder, NamedBy
+from aion_core.stores.retries import TRIES, jitter
+from aion_core.tasks.contexts import turn_of
+from aion_core.tasks.limits import owner_named_in
 
 SEGMENTS = 4
 """Number of parallel scan segments."""
@@ -34,11 +37,13 @@ MENTIONS = "counts of open tasks"
 """The store of what the items of other owners say of these."""
 
 READ = (
-    "pk", "sk", "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
+    PARTITION, SORT, "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
 )  # fmt: skip
 """The attributes that the scan reads."""
 
 NOBODY = ""
+
+T = TypeVar("T")
 
 Progress = Callable[[str, int], None]
 """Is told what is being done, and how many items or objects it has come to."""
@@ -52,7 +57,7 @@ class Row:
 
     owner: str
     store: str
-    key: keys.Key
+    key: Key
     size: int
 
 
@@ -73,8 +78,8 @@ class Mention:
     """The open tasks of an owner that are counted in another's item: a principal's, for those in its tenants."""
 
     owner: str
-    key: keys.Key
-    texts: tuple[str, ...]
+    key: Key
+    texts: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Found:
     rows: list[Row] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
-    busy: list[keys.Key] = field(default_factory=list)
+    busy: list[Key] = field(default_factory=list)
     """The contexts in which a turn runs or waits."""
     running: list[TaskKey] = field(default_factory=list)
     """The tasks whose turns are running."""
@@ -108,19 +113,17 @@ class Survey:
 
     def __init__(
         self,
-        dynamodb: Calls,
+        table: Table,
         s3: Calls,
         clock: Clock,
         *,
-        table: str,
         bucket: str,
         owner_of_key: KeyOwner,
         retention: timedelta,
     ) -> None:
         """`retention`: how long the deployment keeps tasks; an object that nothing leads to is a leftover after that."""
-        self._dynamodb, self._s3, self._clock = dynamodb, s3, clock
-        self._table, self._bucket, self._owner_of_key = table, bucket, owner_of_key
-        self._retention = retention
+        self._table, self._s3, self._clock = table, s3, clock
+        self._bucket, self._owner_of_key, self._retention = bucket, owner_of_key, retention
 
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
         """Return everything that the owners have, and the leftovers of nobody.
@@ -139,67 +142,37 @@ class Survey:
     # ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _scan(self, seen: "_Seen", segment: int, progress: Progress) -> None:
-        names = {f"#{number}": name for number, name in enumerate(READ)}
-        start: dict[str, Any] = {}
-        while True:
-            page = await patiently(
-                self._dynamodb,
-                "scan",
-                TableName=self._table,
-                ConsistentRead=True,
-                Segment=segment,
-                TotalSegments=SEGMENTS,
-                ProjectionExpression=", ".join(names),
-                ExpressionAttributeNames=names,
-                **start,
-            )
-            for item in page["Items"]:
+        def read(after: Any) -> Awaitable[Page]:
+            return self._table.scan(segment=segment, segments=SEGMENTS, after=after, attributes=READ, consistent=True)
+
+        async for page in _pages(read):
+            for item in page.items:
                 seen.add(item)
             progress("items of the table read", seen.count)
-            if "LastEvaluatedKey" not in page:
-                return
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
     async def _find_rows(self, found: Found, seen: "_Seen", progress: Progress) -> None:
         async def read(partition: str, owner: str) -> None:
             kind = owned.partitions_of(partition)
-            async for item in self._items_of(partition):
-                key = {"pk": item["pk"], "sk": item["sk"]}
-                if owner == NOBODY and not seen.is_leftover(item):
-                    continue
-                store = kind.store_of(item["sk"]["S"]) if kind and owner != NOBODY else LEFTOVERS
-                found.rows.append(Row(owner, store, key, owned.item_bytes(item)))
-                if "running" in item:
-                    found.running.append(TaskKey(owner, items.turn_of(item["running"]).task_id))
-                if "running" in item or "waiting" in item:
-                    found.busy.append(key)
+            async for page in _pages(lambda after: self._table.query(partition, "", LAST, after=after)):
+                for item in page.items:
+                    if owner == NOBODY and not seen.is_leftover(item):
+                        continue
+                    key = keys.key_of(item)
+                    store = kind.store_of(key.sort) if kind and owner != NOBODY else LEFTOVERS
+                    found.rows.append(Row(owner, store, key, owned.item_bytes(item)))
+                    if "running" in item:
+                        found.running.append(TaskKey(owner, turn_of(item["running"]).task_id))
+                    if "running" in item or "waiting" in item:
+                        found.busy.append(key)
             progress("items of the owner found", len(found.rows))
 
         await _all(read(partition, owner) for partition, owner in seen.partitions().items())
-
-    async def _items_of(self, partition: str) -> AsyncIterator[Item]:
-        start: dict[str, Any] = {}
-        while True:
-            page = await patiently(
-                self._dynamodb,
-                "query",
-                TableName=self._table,
-                ConsistentRead=True,
-                KeyConditionExpression="pk = :pk",
-                ExpressionAttributeValues={":pk": items.text(partition)},
-                **start,
-            )
-            for item in page["Items"]:
-                yield item
-            if "LastEvaluatedKey" not in page:
-                return
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
 
     # ── The bucket ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _find_versions(self, found: list[Version], seen: "_Seen", progress: Progress) -> None:
         async def read(folder: Folder, prefix: str) -> None:
-            async for page in self._pages(prefix):
+            async for page in self._versions(prefix):
                 add(folder, page)
 
         def add(folder: Folder, page: Iterable[Mapping[str, Any]]) -> None:
@@ -213,7 +186,7 @@ class Survey:
             progress("versions of objects found", len(found))
 
         async def read_all(folder: Folder) -> None:
-            pages = self._pages(folder.prefix)
+            pages = self._versions(folder.prefix)
             first, second = await anext(pages), await anext(pages, None)
             await pages.aclose()
             if second is None:
@@ -225,11 +198,12 @@ class Survey:
         for folder in FOLDERS:
             await read_all(folder)
 
-    async def _pages(self, prefix: str) -> AsyncGenerator[list[dict[str, Any]], None]:
+    async def _versions(self, prefix: str) -> AsyncGenerator[list[dict[str, Any]], None]:
         """Yield the versions and delete markers of the objects whose names begin so, a request at a time."""
         start: dict[str, str] = {}
         while True:
-            page = await patiently(self._s3, "list_object_versions", Bucket=self._bucket, Prefix=prefix, **start)
+            options = {"Bucket": self._bucket, "Prefix": prefix, **start}
+            page = await patiently(partial(self._s3, "list_object_versions", **options))
             yield [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
             if not page.get("IsTruncated"):
                 return
@@ -261,7 +235,7 @@ class _Seen:
     def add(self, item: Item) -> None:
         """Note what the item tells."""
         self.count += 1
-        partition = item["pk"]["S"]
+        partition = item[PARTITION]
         kind = owned.partitions_of(partition)
         match kind.named_by if kind else None:
             case None:
@@ -269,7 +243,7 @@ class _Seen:
             case NamedBy.OWNER:
                 self._add_named(item, owned.owner_of(partition))
             case NamedBy.API_KEY:
-                owner = self._owner_of_key(item["principal"]["S"], item["tenant"]["S"])
+                owner = self._owner_of_key(item["principal"], item["tenant"])
                 if owner in self.owners:
                     self._named[partition] = owner
             case NamedBy.NOBODY:
@@ -280,12 +254,12 @@ class _Seen:
 
     def _add_named(self, item: Item, owner: str) -> None:
         if owner in self.owners:
-            self._named[item["pk"]["S"]] = owner
+            self._named[item[PARTITION]] = owner
         else:
             for each in self.owners:
-                told = tuple(text for text in item.get("tasks", {}).get("SS", []) if owner_named_in(text) == each)
+                told = frozenset(text for text in item.get("tasks", ()) if owner_named_in(text) == each)
                 if told:
-                    self.mentions.append(Mention(each, {"pk": item["pk"], "sk": item["sk"]}, told))
+                    self.mentions.append(Mention(each, keys.key_of(item), told))
         if (context := owned.context_of(item)) is not None:
             self.agents.add(context.agent)
             self._add_context(context, owner if owner in self.owners else NOBODY)
@@ -295,10 +269,10 @@ class _Seen:
         self._sessions[keys.session_thread(context.owner, context.agent, context.context_id)] = owner
 
     def _add_hashed(self, item: Item, named_by: NamedBy, hashed: str) -> None:
-        if named_by is NamedBy.SESSION and item["sk"]["S"] == keys.HEAD:
+        if named_by is NamedBy.SESSION and item[SORT] == keys.HEAD:
             self._heads.add(hashed)
-            self.agents.add(item["app_name"]["S"])
-            user = item["user_id"]["S"]
+            self.agents.add(item["app_name"])
+            user = item["user_id"]
             self._sessions[hashed] = user if user in self.owners else NOBODY
         if named_by is NamedBy.THREAD and not self._has_expired(item):
             self._living_threads.add(hashed)
@@ -320,7 +294,7 @@ class _Seen:
     def is_leftover(self, item: Item) -> bool:
         """Tell whether the item, of a partition that leads to nobody, is in force no more."""
         # The rows of a session without a head are never read; they outlive it by half a retention.
-        return item["pk"]["S"].startswith("SESSION#") or self._has_expired(item)
+        return item[PARTITION].startswith("SESSION#") or self._has_expired(item)
 
     def prefixes(self, folder: Folder) -> list[str]:
         """Return what the names begin with that have to be listed in the folder."""
@@ -369,20 +343,31 @@ class _Seen:
         return False
 
     def _has_expired(self, item: Item) -> bool:
-        return "expires" in item and int(item["expires"]["N"]) <= self._now.timestamp()
+        return "expires" in item and item["expires"] <= self._now.timestamp()
 
 
-async def patiently(calls: Calls, operation: str, **parameters: Any) -> dict[str, Any]:
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
     """Return the answer to the call; one that AWS throttles, or does not answer, is made again after a while.
 
-    Raises Refused, StoreError.
+    Raises WriteRefused, StoreError.
     """
     for attempt in range(TRIES - 1):
         try:
-            return await calls(operation, **parameters)
+            return await call()
         except StoreUnavailable:
-            await let_others_write(attempt)
-    return await calls(operation, **parameters)
+            await jitter(attempt)
+    return await call()
+
+
+async def _pages(read: Callable[[Any], Awaitable[Page]]) -> AsyncIterator[Page]:
+    """Yield each page, which is read after the place that the one before it names."""
+    after = None
+    while True:
+        page = await patiently(partial(read, after))
+        yield page
+        if page.next is None:
+            return
+        after = page.next
 
 
 async def _all(works: Iterable[Awaitable[None]]) -> None:

@@ -101,14 +101,14 @@ def build_keys(settings: Settings) -> ApiKeys:
 def build_erasure(settings: Settings) -> "Erasure":
     """Return what deletes owners from a deployment; the settings may name its table and bucket only."""
     from aion_core.aws.client import WORKERS, Calls
+    from aion_core.aws.dynamodb_table import DynamoDBTable
     from aion_core.aws.erasure import Erasure
 
     executor = ThreadPoolExecutor(WORKERS)
     return Erasure(
-        Calls("dynamodb", executor),
+        DynamoDBTable(Calls("dynamodb", executor), name=settings.table),
         Calls("s3", executor),
         SystemClock(),
-        table=settings.table,
         bucket=settings.bucket,
         owner_of_key=owner_of_key,
         retention=timedelta(days=settings.retention_days),

@@ -1,1 +1,1 @@
-"""What the checkpoint savers of `aws` and `memory` have in common."""
+"""LangGraph's serializer, its store of long-term memory, and the fence of a turn."""

@@ -1,4 +1,4 @@
-"""What a turn asks of its saver: that its fence holds, and that the log comes first."""
+"""The fence of a turn's writes, and the record of the turn's emissions before each of them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,17 +13,17 @@ BeforePut = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a saver's writes depend on: that the context's fence is still the number its holder was given."""
+    """The condition of a turn's writes: the context's fence is still the number that its holder was given."""
 
     context: ContextKey
     number: int
 
 
 class LogFirst:
-    """The step before each write of a saver: what the graph has emitted is recorded.
+    """The step before each write of a saver: records what the graph has emitted.
 
     It precedes a task's writes as well as a checkpoint: LangGraph takes a node for finished, and never runs it again,
-    as soon as one of its writes can be read.
+    as soon as one of its writes is readable.
     """
 
     def __init__(self, before_put: BeforePut | None) -> None:

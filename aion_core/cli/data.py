@@ -180,8 +180,8 @@ class _Report:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Number of items and bytes in each store of the table and the bucket."""
-        from aion_core.aws.owned import STORES
         from aion_core.aws.survey import LEFTOVERS, MENTIONS
+        from aion_core.stores.owned import STORES
 
         items, versions, size = Counter[str](), Counter[str](), Counter[str]()
         for row in self._found.rows:
@@ -242,7 +242,7 @@ async def _find(settings: Settings, work: _Work, progress: Progress) -> "Found":
 
 
 async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "Found":
-    from aion_core.aws.owned import API_KEYS
+    from aion_core.stores.owned import API_KEYS
 
     found = await erasure.find({owner.owner for owner in work.owners}, work.agents, progress)
     return found.without(API_KEYS) if work.keep_keys else found

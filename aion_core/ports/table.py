@@ -261,8 +261,8 @@ class Table(Protocol):
     ) -> Page:
         """Return a page of the items of the partition from sort key `first` to `last`, both included; consistent.
 
-        A page may hold a part of a transaction that is being made. With `keys_only` the items have their key and their
-        TTL only.
+        An empty `first` is no bound; the page is empty if `first` is after `last`. A page may hold a part of a
+        transaction that is being made. With `keys_only` the items have their key and their TTL only.
         """
         ...
 
@@ -301,7 +301,7 @@ class Table(Protocol):
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
         """Make one write; raises WriteRefused if its condition does not hold.
 
-        With `returning`, returns the item as an update has left it, or as a delete has found it.
+        With `returning`, returns the item as an update has left it, or as a delete has found it; None for a put.
         """
         ...
 

@@ -68,28 +68,33 @@ def canceled(reasons: Sequence[str]) -> Exception:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return a deep copy of an attribute's value; raises StoreError or TypeError if a table cannot store it."""
+    """Return a deep copy of an attribute's value, an enum's as a plain one.
+
+    Raises StoreError or TypeError if a table cannot store it.
+    """
     if depth > MAX_DEPTH:
         raise _invalid("a value is nested too deeply")
-    # By exact type: an enum's member is not read as it was written, and a bool is an int too.
-    kind = type(value)
-    if kind is int:
-        if len(str(abs(value)).rstrip("0")) > MAX_DIGITS:
-            raise _invalid(f"a number has more than {MAX_DIGITS} digits")
-    elif kind is str:
-        _utf8(value)
-    elif kind is list:
-        return [plain(member, depth + 1) for member in value]
-    elif kind is dict:
-        return {_name(name): plain(member, depth + 1) for name, member in value.items()}
-    elif kind is frozenset:
-        if not value or not all(type(member) is str for member in value):
-            raise _invalid("a set has at least one member, and texts only")
-        for member in value:
-            _utf8(member)
-    elif kind not in (bool, bytes):
-        raise TypeError(f"an attribute cannot be a {kind.__name__}")
-    return value
+    match value:
+        case bool():
+            return value
+        case int():
+            if len(str(abs(value)).rstrip("0")) > MAX_DIGITS:
+                raise _invalid(f"a number has more than {MAX_DIGITS} digits")
+            return int(value)
+        case str():
+            _utf8(value)
+            return str.__str__(value)
+        case bytes():
+            return bytes(value)
+        case list():
+            return [plain(member, depth + 1) for member in value]
+        case dict():
+            return {_name(name): plain(member, depth + 1) for name, member in value.items()}
+        case frozenset():
+            if not value or not all(isinstance(member, str) for member in value):
+                raise _invalid("a set has at least one member, and texts only")
+            return frozenset(plain(member) for member in value)
+    raise TypeError(f"an attribute cannot be a {type(value).__name__}")
 
 
 def value_size(value: Any) -> int:
@@ -221,8 +226,7 @@ def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
             raise _invalid(f"there is no list {name}")
         after[name] = _of_type(list, before, name, [])[1:]
     for name, members in change.add_members.items():
-        if members:
-            after[name] = _of_type(frozenset, before, name, frozenset()) | plain(members)
+        after[name] = _of_type(frozenset, before, name, frozenset()) | plain(members)
     for name, members in change.remove_members.items():
         if left := _of_type(frozenset, before, name, frozenset()) - members:
             after[name] = left
@@ -253,7 +257,7 @@ def _check_change(change: Change) -> None:
         plain(value)
     if any(_number(summand) is None for summand in change.add.values()):
         raise _invalid("only a number can be added")
-    for members in filter(None, (*change.add_members.values(), *change.remove_members.values())):
+    for members in (*change.add_members.values(), *change.remove_members.values()):
         plain(members)
 
 

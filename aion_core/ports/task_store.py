@@ -228,10 +228,11 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def pause(self, lease: Lease, *, got_on: bool) -> None:
-        """Leave the turn, whose runner's time is up, to whoever begins it next; it is due when a bell has had its time.
+    async def pause(self, lease: Lease, *, got_on: bool, spent: bool = True) -> None:
+        """Leave the turn to the next process that begins it; its timer expires when a wake-up message has had its time.
 
-        Where it has got on this counts as a hop, and its tries begin anew. Raises LeaseLost.
+        With `got_on` this counts as a hop, and the tries begin anew. Without `spent`, if the agent never ran, this try
+        does not count. Raises LeaseLost.
         """
         ...
 

@@ -95,7 +95,13 @@ _RPC = "type.googleapis.com/google.rpc."
 
 
 def to_wire(error: AionError) -> a2a.A2AError:
-    """Return the protocol's error for what happened; a ClientError's sentence goes along, no other text does."""
+    """Return the protocol's error, caused by this one; only the sentence of a ClientError is passed on."""
+    refusal = _refusal(error)
+    refusal.__cause__ = error
+    return refusal
+
+
+def _refusal(error: AionError) -> a2a.A2AError:
     if isinstance(error, InvalidMessage) and error.field:
         return invalid_params(str(error), error.field)
     if isinstance(error, TooManyRequests):

@@ -1,1 +1,1 @@
-"""ADK's sessions and artifacts: what its services promise, whatever keeps their records."""
+"""ADK's session service over stored records."""

@@ -1,4 +1,4 @@
-"""ADK's session service over records that somebody keeps: who may append, what is stored of an event, what is read back."""
+"""ADK's session service over stored records: the checks of an append, and the state of each scope."""
 
 import asyncio
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from aion_core.sessions.stored import plain_state
 
 
 class SessionKey(NamedTuple):
-    """Which session; `user_id` is the authenticated owner's."""
+    """The name of a session; `user_id` is the authenticated owner's."""
 
     app_name: str
     user_id: str
@@ -27,7 +27,7 @@ class SessionKey(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """How many events a session has; `made` tells it from an earlier session of the same name."""
+    """The number of events of a session; `made` distinguishes it from an earlier session of the same name."""
 
     number: int
     made: str
@@ -39,14 +39,14 @@ class Revision(NamedTuple):
 
     @classmethod
     def of(cls, marker: str) -> Self:
-        """Return the revision that the marker says."""
+        """Return the revision of the marker."""
         number, _, made = marker.partition(".")
         return cls(int(number), made)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session as it is kept, with its own state; `events` are those that were asked for, oldest first."""
+    """A stored session with its own state; `events` are the requested ones, oldest first."""
 
     key: SessionKey
     revision: Revision
@@ -58,22 +58,22 @@ class SessionRecord:
 class StoredSessions(BaseSessionService):
     """ADK's session service for one turn.
 
-    What ADK leaves open: an event that was appended already is not appended again; a session whose stored revision is
-    not the one that the given object was read at is refused with StaleSessionError, and so is one that was deleted and
-    made again; sessions are listed of one user only, for a listing across users would have no owner.
+    ADK leaves open: an event that was appended already is not appended again; an append raises StaleSessionError if the
+    session has another revision than the given object, or was deleted and made again; sessions are listed of one user
+    only, since a listing across users would have no owner.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Parallel branches share one session object, and each append goes by the revision that the one before left.
+        # Parallel branches share one session object, and each append starts from the revision of the one before.
         self._one_at_a_time = asyncio.Lock()
 
-    # ── What ADK calls ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── ADK's methods ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Keep a new session, with an id of its own where none is given; raises AlreadyExistsError, Unserializable."""
+        """Store a new session, with a new id if none is given; raises AlreadyExistsError or Unserializable."""
         key = SessionKey(app_name, user_id, session_id or str(uuid4()))
         own = _plain(split(state or {}))
         made = SessionRecord(key, Revision(0, uuid4().hex), self._clock.now().timestamp(), dict(own.session))
@@ -83,7 +83,7 @@ class StoredSessions(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """Return the session with the events that the config asks for; None where there is none."""
+        """Return the session with the events that the config asks for, None if there is no such session."""
         config = config or GetSessionConfig()
         record, shared = await asyncio.gather(
             self._read(SessionKey(app_name, user_id, session_id), newest=config.num_recent_events),
@@ -97,7 +97,7 @@ class StoredSessions(BaseSessionService):
         return session
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the user's sessions without their events, the one that was last changed last."""
+        """Return the user's sessions without their events, by the time of their last change."""
         if user_id is None:
             raise NotImplementedError("Sessions are listed by user: user_id must name one.")
         records, shared = await asyncio.gather(self._all(app_name, user_id), self._shared(app_name, user_id))
@@ -105,7 +105,7 @@ class StoredSessions(BaseSessionService):
         return ListSessionsResponse(sessions=[_session(record, shared) for record in records])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete the session, its state and its events, there or not; what is the user's and the app's stays."""
+        """Delete the session, its state and its events, there or not; the state of the user and the app stays."""
         await self._delete(SessionKey(app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class StoredSessions(BaseSessionService):
         return dict((await self._shared(app_name, user_id)).user)
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store the event and what it changes of the state, all or nothing, then add it to the session object.
+        """Store the event and its changes of the state, all or none, then add it to the session object.
 
         A partial event is not stored. Raises StaleSessionError, SessionNotFoundError or Unserializable; then nothing
         was stored.
@@ -136,7 +136,7 @@ class StoredSessions(BaseSessionService):
         """Return the revision at which the session object was read."""
         if session._storage_update_marker is not None:
             return Revision.of(session._storage_update_marker)
-        # Whoever made the object did not read it here: its last event has to be the last there is.
+        # The object was not read here: its last event has to be the last stored one.
         record = await self._read(key, newest=1)
         if record is None:
             raise not_found(key)
@@ -144,15 +144,15 @@ class StoredSessions(BaseSessionService):
             raise stale()
         return record.revision
 
-    # ── What a store does ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Methods of a store ────────────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     async def _make(self, record: SessionRecord, state: Scoped) -> None:
-        """Keep a new session and what the state changes, all or nothing; raises AlreadyExistsError."""
+        """Store a new session and the state, all or none; raises AlreadyExistsError."""
 
     @abstractmethod
     async def _read(self, key: SessionKey, *, newest: int | None) -> SessionRecord | None:
-        """Return the session with its newest events, with all of them for None."""
+        """Return the session with its newest events, all of them for None; None if there is no such session."""
 
     @abstractmethod
     async def _shared(self, app_name: str, user_id: str) -> Scoped:
@@ -168,20 +168,20 @@ class StoredSessions(BaseSessionService):
 
     @abstractmethod
     async def _append(self, key: SessionKey, known: Revision, event: Event, delta: Scoped) -> Revision:
-        """Keep the event as the next after `known`, and what it changes of the state, all or nothing.
+        """Store the event as the next after `known`, and the changes of the state, all or none; return its revision.
 
-        Where the event after `known` is this very one, it is kept already. Raises StaleSessionError where it is another,
-        SessionNotFoundError where there is no session.
+        Changes nothing if the event after `known` is this one already. Raises StaleSessionError if it is another,
+        SessionNotFoundError if there is no session.
         """
 
 
 def stale() -> StaleSessionError:
-    """Return what is raised for a session that has been written meanwhile."""
+    """Return the error for a session that has been changed since it was read."""
     return StaleSessionError("The session has been changed since it was read. Read it again before you append to it.")
 
 
 def not_found(key: SessionKey) -> SessionNotFoundError:
-    """Return what is raised for a session that is not there."""
+    """Return the error for a session that does not exist."""
     return SessionNotFoundError(f"There is no session {key.session_id!r}. Create it before you append to it.")
 
 

@@ -1,4 +1,4 @@
-"""The scopes of ADK's state: an app's, a user's, a session's own, and an invocation's, which is never stored. Pure."""
+"""Scopes of ADK's state: of an app, a user, a session, and an invocation, which is never stored. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from google.adk.sessions.state import State
 
 @dataclass(frozen=True, slots=True)
 class Scoped:
-    """State, or what changes of it, by scope; without the prefixes `app:` and `user:`."""
+    """State, or changes of state, by scope; without the prefixes `app:` and `user:`."""
 
     app: Mapping[str, Any] = field(default_factory=dict)
     user: Mapping[str, Any] = field(default_factory=dict)

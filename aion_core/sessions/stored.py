@@ -1,4 +1,4 @@
-"""ADK's events and state as bytes, and back: all that a resumed run looks at comes back as it was. Pure."""
+"""ADK's events and state as bytes, and back, with everything that a resumed run reads. Pure."""
 
 import json
 import logging
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 
 
 class Unserializable(AgentFailed):
-    """What the agent keeps holds a value that nothing can be written of."""
+    """The agent's events or state hold a value that cannot be serialized."""
 
 
 def event_bytes(event: Event) -> bytes:
-    """Return the event as it is kept; raises Unserializable."""
+    """Return the event as bytes; raises Unserializable."""
     try:
         # By alias: a credential's scheme has a field `type_`, which is read back by its alias only. In Python's mode and
         # as ASCII: half a surrogate pair, at which a model may well cut, has no UTF-8.
@@ -32,7 +32,7 @@ def event_bytes(event: Event) -> bytes:
 
 
 def event_of(content: bytes) -> Event:
-    """Return the event; raises StoreCorrupt where the bytes hold none."""
+    """Return the event of the bytes; raises StoreCorrupt if they hold none."""
     try:
         return Event.model_validate(json.loads(content))
     except ValueError as error:
@@ -40,7 +40,7 @@ def event_of(content: bytes) -> Event:
 
 
 def state_value(key: str, value: Any) -> Any:
-    """Return the value as plain data; of what has no such form, such as a function, its `repr`, as ADK's own stores do.
+    """Return the value as plain data; a value without such a form, such as a function, as its `repr`, as ADK's stores do.
 
     Raises Unserializable.
     """
@@ -55,17 +55,17 @@ def state_value(key: str, value: Any) -> Any:
 
 
 def plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state as plain data, of which nobody else has a part; raises Unserializable."""
+    """Return a copy of the state as plain data; raises Unserializable."""
     return {key: state_value(key, value) for key, value in state.items()}
 
 
 def value_bytes(value: Any) -> bytes:
-    """Return plain data as it is kept."""
+    """Return plain data as bytes."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def value_of(content: bytes) -> Any:
-    """Return the plain data; raises StoreCorrupt where the bytes hold none."""
+    """Return the plain data of the bytes; raises StoreCorrupt if they hold none."""
     try:
         return json.loads(content)
     except ValueError as error:
@@ -73,5 +73,5 @@ def value_of(content: bytes) -> Any:
 
 
 def mapping_of(content: bytes) -> dict[str, Any]:
-    """Return the state that the bytes hold; raises StoreCorrupt where they hold none."""
+    """Return the state of the bytes; raises StoreCorrupt if they hold none."""
     return cast("dict[str, Any]", value_of(content))

@@ -25,7 +25,7 @@ CLEANING = 100
 """Number of puts after which expired blobs are deleted, and number of blobs deleted at once."""
 
 GRACE = timedelta(days=15)
-"""How much longer than items may refer to it a blob is stored, as the bucket's lifecycle rules have it."""
+"""Time that a blob stays after the last item that may refer to it, as in the bucket's lifecycle rules."""
 
 
 class SQLiteBlobs:

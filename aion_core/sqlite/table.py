@@ -24,6 +24,7 @@ from aion_core.ports.table import (
     Page,
     SingleWrite,
     TokenReused,
+    Update,
     Write,
 )
 from aion_core.ports.table_semantics import (
@@ -46,6 +47,8 @@ from aion_core.sqlite.database import Database
 VERSION = 1
 """Version of the file's schema. Change it with the schema, or with the JSON of items."""
 
+KEY_AND_TTL = (PARTITION, SORT, ENDS)
+
 # `sort` has no type: texts and numbers keep theirs, and sort as such.
 _SCHEMA = """
 CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk));
@@ -63,8 +66,11 @@ INDEXES = (DUE, BY_AGENT, BY_CONTEXT)
 CLEANING = 100
 """Number of write transactions after which expired items and tokens are deleted, and number of items deleted at once."""
 
-GRACE_SECONDS = 3600
-"""Seconds that an expired item stays readable: on AWS it does, and what forgets to look at the TTL is to fail here too."""
+GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
+"""Seconds that an item stays readable after its TTL, and after which it is never deleted; as on DynamoDB.
+
+A store that does not check the TTL is to fail here as it would on AWS.
+"""
 
 
 class SQLiteTable:
@@ -110,7 +116,7 @@ class SQLiteTable:
         def work(connection: sqlite3.Connection) -> Page:
             rows = connection.execute(f"SELECT item FROM items WHERE pk = ? AND {span}", (partition, *values))  # noqa: S608
             page, is_cut = first_page(map(_unpacked, rows), limit)
-            items = [{PARTITION: item[PARTITION], SORT: item[SORT]} for item in page] if keys_only else page
+            items = [{name: item[name] for name in KEY_AND_TTL if name in item} for item in page] if keys_only else page
             return Page(items, len(items), (page[-1][SORT],) if is_cut else None)
 
         return await self._database.read(work)
@@ -169,7 +175,8 @@ class SQLiteTable:
         """See `ports.table.Table.write`."""
         check_write(write)
         [(before, after)] = await self._database.write(lambda connection: self._make(connection, [write]))
-        return (before if isinstance(write, Delete) else after) if returning else None
+        returned = after if isinstance(write, Update) else before if isinstance(write, Delete) else None
+        return returned if returning else None
 
     def write_blocking(self, write: SingleWrite) -> None:
         """See `ports.table.Table.write_blocking`."""
@@ -211,8 +218,9 @@ class SQLiteTable:
     def _clean(self, connection: sqlite3.Connection) -> None:
         now = self._clock.now().timestamp()
         connection.execute("DELETE FROM tokens WHERE made_at <= ?", (now - TOKEN_LIFE.total_seconds(),))
-        expired = "SELECT item FROM items WHERE expires <= ? LIMIT ?"
-        for item in map(_unpacked, connection.execute(expired, (now - GRACE_SECONDS, CLEANING)).fetchall()):
+        expired = "SELECT item FROM items WHERE expires BETWEEN ? AND ? LIMIT ?"
+        bounds = now - MAX_TTL_AGE, now - GRACE_SECONDS
+        for item in map(_unpacked, connection.execute(expired, (*bounds, CLEANING)).fetchall()):
             _store(connection, _key_of(item), item, None)
 
 

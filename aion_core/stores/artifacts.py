@@ -62,7 +62,7 @@ class BlobArtifacts(BaseArtifactService):
     def __init__(self, blobs: Blobs, clock: Clock) -> None:
         self._blobs, self._clock = blobs, clock
 
-    # ── What ADK calls ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── ADK's methods ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def save_artifact(
         self,

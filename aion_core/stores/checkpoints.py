@@ -97,7 +97,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         # order of the calls: the question of a subgraph is stored before that of the node which runs the subgraph.
         self._one_at_a_time = asyncio.Lock()
 
-    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aput(
         self,
@@ -152,7 +152,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """See `adelete_thread`."""
         _finished(self.adelete_thread(thread_id))
 
-    # ── The reads ─────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, or its thread's newest; None if there is no such checkpoint."""

@@ -74,7 +74,7 @@ class Conversations:
         for _ in range(MOST_TASKS_LISTED // LISTED_AT_ONCE):
             places = await self._list.page(tasks, after=after, limit=LISTED_AT_ONCE)
             for some in (places[start : start + LOADS] for start in range(0, len(places), LOADS)):
-                heads = await asyncio.gather(*(self._store.head(TaskKey(call.owner, place.task_id)) for place in some))
+                heads = await asyncio.gather(*(self._head(TaskKey(call.owner, place.task_id)) for place in some))
                 found |= dict.fromkeys(_contexts(heads, tasks))
                 if len(found) >= offset + length:
                     return list(found)[offset : offset + length]
@@ -82,6 +82,13 @@ class Conversations:
                 break
             after = places[-1]
         return list(found)[offset:]
+
+    async def _head(self, key: TaskKey) -> Head | None:
+        try:
+            return await self._store.head(key)
+        except StoreCorrupt as error:
+            logger.error("Task %s is left out of the list of contexts: %s", key.task_id, error)
+            return None
 
     async def _load(self, tasks: TaskFilter, task_id: str) -> Task | None:
         """Return the task, None where it is gone since it was listed."""

@@ -1,10 +1,11 @@
-"""A turn's transient chunks: numbered at once so that they can be spoken, recorded in batches."""
+"""Writer of a turn's transient chunks: numbers them at once, so that they can be streamed, and stores them in batches."""
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterator
 
-from aion_core.errors import StoreError
+from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock, Delta, DeltaBatch, TaskKey, TaskStore
 
 logger = logging.getLogger(__name__)
@@ -14,14 +15,15 @@ FLUSH_SECONDS = 0.25
 FLUSH_CHARACTERS = 16 * 1024
 """A batch is written sooner when it holds this much."""
 PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
-"""What one item holds at the most, of text and of chunks: below 400 KB, however the text is escaped."""
+"""The largest batch, in text and in chunks: below 400 KB, however the text is escaped."""
 
 
 class DeltaWriter:
-    """Keeps the chunks that follow one durable event, and writes them behind the speaker's back.
+    """Stores the chunks that follow one durable event: each once, in order, and in batches that never change.
 
-    The first chunk is written at once, the others together: by time, by size, and by `flush` before the next
-    durable event. A batch that cannot be written is dropped: deltas are a preview, the answer is in the log.
+    The first chunk is written at once, the others together: by time, by size, and by `flush` before the next durable
+    event. A batch that the store refuses is written again, as it was, before any that follows it. What cannot be stored
+    until the next durable event is dropped: that event has the whole text.
     """
 
     def __init__(self, store: TaskStore, key: TaskKey, clock: Clock, *, fence: int) -> None:
@@ -30,12 +32,13 @@ class DeltaWriter:
         self._number = 0
         self._pending: list[Delta] = []
         self._pending_characters = 0
+        self._unwritten: deque[DeltaBatch] = deque()
         self._timer: asyncio.Task[None] | None = None
         self._full = asyncio.Event()
         self._writing = asyncio.Lock()
 
     def follow(self, generation: int) -> None:
-        """Number the chunks from 0 again: they now follow this event. What was pending must have been flushed."""
+        """Number the chunks from 0 again: they now follow this event. Call `flush` before."""
         self._generation, self._number = generation, 0
 
     def add(self, delta: Delta) -> str:
@@ -51,12 +54,15 @@ class DeltaWriter:
         return f"{self._generation}.{self._fence}.{number}"
 
     async def flush(self) -> None:
-        """Write what is pending, now; returns when nothing is."""
+        """Write everything that is pending, now; drop whatever the store refuses."""
         self._stop_timer()
         await self._write()
+        if self._unwritten:
+            logger.warning("%d batches of stream deltas were dropped.", len(self._unwritten))
+            self._unwritten.clear()
 
     async def rest(self) -> None:
-        """Write nothing more by itself, and return when no batch is under way; what is pending waits for `flush`."""
+        """Stop writing; return when no batch is under way. Pending chunks stay for `flush`."""
         self._stop_timer()
         async with self._writing:
             pass
@@ -67,7 +73,7 @@ class DeltaWriter:
             self._timer = None
 
     async def _write_in_time(self) -> None:
-        while self._pending:
+        while self._pending or self._unwritten:
             await self._write()
             self._full.clear()
             timer = asyncio.ensure_future(self._clock.sleep(FLUSH_SECONDS))
@@ -85,16 +91,21 @@ class DeltaWriter:
 
     async def _write_pending(self) -> None:
         async with self._writing:
-            if not self._pending:
-                return
-            chunks, self._pending, self._pending_characters = self._pending, [], 0
-            generation, first = self._generation, self._number - len(chunks)
-            for page in _pages(chunks):
-                try:
-                    await self._store.append_deltas(self._key, DeltaBatch(generation, self._fence, first, page))
-                except StoreError as error:
-                    logger.warning("A batch of stream deltas was not kept: %s", error)
+            first = self._number - len(self._pending)
+            for page in _pages(self._pending):
+                self._unwritten.append(DeltaBatch(self._generation, self._fence, first, page))
                 first += len(page)
+            self._pending, self._pending_characters = [], 0
+            while self._unwritten:
+                try:
+                    await self._store.append_deltas(self._key, self._unwritten[0])
+                except StoreUnavailable as error:
+                    # It may have been written all the same: readers rely on its being the same batch then.
+                    logger.warning("A batch of stream deltas could not be written; it is tried again: %s", error)
+                    return
+                except StoreError:
+                    logger.exception("A batch of stream deltas cannot be written; it is dropped.")
+                self._unwritten.popleft()
 
 
 def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:

@@ -1,11 +1,15 @@
 """What was said in a context, over all its tasks: the conversation that an author's `thread.history` reads (D19)."""
 
+import logging
 from collections.abc import Sequence
 from itertools import takewhile
 
+from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, History, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Message
 from aion_core.tasks import answers, projection
+
+logger = logging.getLogger(__name__)
 
 AT_ONCE = 10
 """How many tasks are looked up at a time: the newest hold the most of what is asked for."""
@@ -41,7 +45,12 @@ class ContextHistory:
         return read
 
     async def _said(self, key: TaskKey) -> list[Message]:
-        log = await self._store.log(key)
+        try:
+            log = await self._store.log(key)
+        except StoreCorrupt as error:
+            # The operator's to mend; the rest of the conversation is whole.
+            logger.error("Task %s is left out of its context's history: %s", key.task_id, error)
+            return []
         if log is None:
             return []
         return answers.said_in(projection.fold(log.events))

@@ -1,25 +1,21 @@
-"""How many tasks of a caller's may be open at once: with as many, a message that would begin one more is refused.
+"""Limit of open tasks: a message that would create one more than a caller may have is refused.
 
-A task that ends is not counted down, which would cost every task a write more. It is found to have ended by the message
-that finds no room.
+A task that ends is not counted down, which would cost every task a write more. The message that finds no room looks
+which tasks have ended.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
 
 from aion_core.errors import StoreError, TooManyRequests
 from aion_core.ports import Clock, Head, NewTask, OpenTask, RateLimits, TaskStore
-from aion_core.tasks import lifecycle
+from aion_core.tasks import lifecycle, limits
 
 logger = logging.getLogger(__name__)
 
-BEING_MADE = timedelta(minutes=1)
-"""How long a task that was counted may be missing: whoever counted it is about to make it, or never will."""
-
 RETRY_SECONDS = 10
-"""When to try again: nobody knows when one of the others ends."""
+"""When to try again: the end of another task is not known."""
 
 
 class OpenTasks:
@@ -29,9 +25,9 @@ class OpenTasks:
         self._counts, self._store, self._clock, self._most = counts, store, clock, most
 
     async def admit(self, caller: str, new: NewTask) -> OpenTask:
-        """Count a task that is about to be made; raises TooManyRequests where the caller has as many as may be.
+        """Count a task that is about to be created; raises TooManyRequests if the caller has as many as may be open.
 
-        A message that makes none is never refused: a repeat, or the answer to what a task of its context asks.
+        A message that creates no task is never refused: a repeat, or the input that a task of its context requires.
         """
         now = self._clock.now()
         task = OpenTask(new.key, now.replace(microsecond=now.microsecond // 1000 * 1000))
@@ -40,12 +36,12 @@ class OpenTasks:
             return task
         counted = list(counted)
         heads = await asyncio.gather(*(self._store.head(each.key) for each in counted))
-        over = [each for each, head in zip(counted, heads, strict=True) if self._is_over(each, head)]
-        if over:
-            await self._counts.forget_tasks(caller, over)
+        ended = [each for each, head in zip(counted, heads, strict=True) if limits.has_ended(each, head, now)]
+        if ended:
+            await self._counts.forget_tasks(caller, ended)
             if not await self._counts.count_task(caller, task, most=self._most):
                 return task
-        if not await self._makes_none(new, heads):
+        if not await self._creates_none(new, heads):
             raise TooManyRequests(
                 f"You have {self._most} tasks that have not ended, as many as you may have. Wait for one, answer what it "
                 "asks with its taskId, or cancel it.",
@@ -54,19 +50,14 @@ class OpenTasks:
         return task
 
     async def forget(self, caller: str, task: OpenTask) -> None:
-        """Count a task no more that was not made after all."""
+        """Count a task no more that was not created after all."""
         try:
             await self._counts.forget_tasks(caller, [task])
         except StoreError as error:
-            # It is found to be missing, a minute from now.
-            logger.warning("A task that was not made is counted on: %s", error)
+            # A later message finds that it is missing, a minute from now.
+            logger.warning("A task that was not created is still counted: %s", error)
 
-    def _is_over(self, task: OpenTask, head: Head | None) -> bool:
-        if head is None:
-            return self._clock.now() - task.since > BEING_MADE
-        return head.state in lifecycle.TERMINAL
-
-    async def _makes_none(self, new: NewTask, heads: Sequence[Head | None]) -> bool:
+    async def _creates_none(self, new: NewTask, heads: Sequence[Head | None]) -> bool:
         if any(head and head.context == new.context and head.state in lifecycle.INTERRUPTED for head in heads):
             return True
         known = await self._store.known(

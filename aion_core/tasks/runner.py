@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 from aion_core import log
-from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError
+from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import (
     Agent,
     AnswerAs,
@@ -186,9 +186,10 @@ class TaskRunner:
         except LeaseLost:
             turn.over = True
             logger.warning("The turn belongs to another holder now.")
-        except StoreError:
+        except StoreError as error:
             # Whoever begins the turn next finds what is recorded; not at once, since the store has just refused.
             logger.exception("The turn could not be recorded.")
+            turn.spent = turn.agent_ran or not isinstance(error, StoreUnavailable)
             await self._put_down(turn, delay=self.lease_seconds / 2)
 
     async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
@@ -248,6 +249,7 @@ class TaskRunner:
     ) -> Ending:
         """Record and speak what the agent says, and return how its turn ends."""
         async for emission in emissions:
+            turn.agent_ran = True
             if isinstance(emission, Chunk):
                 turn.speak(emission)
                 counted.speaks()

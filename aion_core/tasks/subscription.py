@@ -1,4 +1,17 @@
-"""Reads a task's log as it grows, from any instance: events in order without a gap, and the chunks between them."""
+"""Reads a task's log as it grows, from any instance: events in order without a gap, and the chunks between them.
+
+The protocol between the writer of the chunks (`deltas`) and their readers, by which a stream is whole or starts anew:
+
+- The chunks that follow event g under fence f are numbered 0, 1, 2, ... Chunk 0 starts a text (`append: false`), and so
+  does the first chunk of each model call; every other chunk continues its predecessor. No text continues beyond an event.
+- The writer stores batches in the order of their numbers, and changes none. A batch that was refused is written again
+  before any later one. So the batches under (g, f) hold the chunks from 0 on, without a gap, as far as they were stored.
+- A higher fence after the same event has another holder, which starts from chunk 0: the lower one's chunks are history.
+- A reader's cursor (g, f, n) says that it has received the chunks before n. It may have received them from the turn's
+  own process, before they were stored: until the batch of chunk n - 1 has been read, each read begins at event g.
+- A reader is given chunk n next, or a chunk that starts a text. Where chunks are missing (they expire, or could not be
+  stored) it is given nothing until the next start of a text, or the next event.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -37,7 +50,6 @@ async def tail(
     `leave` is set. Raises TaskNotFound where there is no such task.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
-    # A cursor may point into a batch, which is found by its first chunk: the first read begins at the event.
     since = Cursor(after.generation)
     while True:
         try:
@@ -52,7 +64,7 @@ async def tail(
             raise TaskNotFound(key.task_id)
         failures, log = 0, read.log
         heard, after = merge(log.events, read.deltas, after)
-        since = after
+        since = next_read(read.deltas, after, since)
         if heard:
             yield heard
         if log.head.state in lifecycle.RESTING:
@@ -77,8 +89,8 @@ def place_of(last_heard: str, head: Head) -> Cursor | None:
 def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor) -> tuple[list[Spoken], Cursor]:
     """Return what a reader at the cursor hears of the events and batches, in order, and where it stands then. Pure.
 
-    Chunks that follow an event not among these are left for the next time: that event must be heard first. Of two
-    fences after one event the higher is heard, from its first chunk: the lower one's holder is gone.
+    Chunks that follow an event not among these are left for the next time: that event must be heard first. See the
+    protocol above.
     """
     following: dict[int, list[DeltaBatch]] = {}
     for batch in batches:
@@ -96,6 +108,16 @@ def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Curs
     return heard, after
 
 
+def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cursor:
+    """Return where the next read of batches begins for a reader at `after`, whose last read began at `since`. Pure."""
+    reached = after == since or any(
+        (batch.generation, batch.fence) == (after.generation, after.fence)
+        and batch.first < after.n <= batch.first + len(batch.chunks)
+        for batch in batches
+    )
+    return after if reached else Cursor(after.generation)
+
+
 def _hear(batches: Iterable[DeltaBatch], after: Cursor, heard: list[Spoken]) -> Cursor:
     for batch in sorted(batches, key=lambda batch: batch.first):
         if batch.fence > after.fence:
@@ -103,7 +125,7 @@ def _hear(batches: Iterable[DeltaBatch], after: Cursor, heard: list[Spoken]) -> 
         elif batch.fence < after.fence:
             continue
         for number, chunk in enumerate(batch.chunks, start=batch.first):
-            if number >= after.n:
+            if number == after.n or (number > after.n and not chunk.append):
                 heard.append(Spoken(f"{batch.generation}.{batch.fence}.{number}", chunk))
                 after = Cursor(after.generation, batch.fence, number + 1)
     return after

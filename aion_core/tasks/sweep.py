@@ -58,16 +58,31 @@ class Sweep:
         self._push_configs, self._push_bells = push_configs, push_bells
 
     async def once(self, *, at_once: int = AT_ONCE, pushes_at_once: int = PUSHES_AT_ONCE) -> Swept:
-        """Claim what is overdue and ring for it.
+        """Claim whatever is overdue, contexts and notifications, and enqueue a wake-up message for each.
 
-        One that cannot be claimed, or rung for, is left for the next time. Raises StoreError where the index cannot
-        be read.
+        One that cannot be claimed or woken is left for the next sweep. Raises StoreError, once both were tried, if the
+        index of either cannot be read.
         """
+        found, rung, failure = 0, 0, None
+        for sweep, limit in ((self._contexts, at_once), (self._pushes, pushes_at_once)):
+            try:
+                swept = await sweep(limit)
+            except StoreError as error:
+                logger.warning("A part of the sweep has failed: %s", error)
+                failure = failure or error
+            else:
+                found, rung = found + swept.found, rung + swept.rung
+        self._metrics.count(Metric.SWEEP_RUNG, rung)
+        if failure is not None:
+            raise failure
+        return Swept(found, rung)
+
+    async def _contexts(self, at_once: int) -> Swept:
         found = await self._store.overdue(limit=at_once)
         rung = 0
         for overdue in found:
             try:
-                # Claimed first: should the bell get lost, the claim runs out, and the context is overdue again.
+                # Claimed first: should the message get lost, the claim runs out, and the context is overdue again.
                 if await self._store.claim(overdue):
                     await self._bells.ring(Bell(overdue.context))
                     rung += 1
@@ -75,17 +90,15 @@ class Sweep:
                 logger.warning("A context that is overdue could not be woken: %s", error)
         if rung:
             logger.warning("The sweep has found work: %d contexts were overdue.", rung)
-        pushes = await self._push_once(at_once=pushes_at_once)
         self._metrics.count(Metric.SWEEP_FOUND, len(found))
-        self._metrics.count(Metric.SWEEP_RUNG, rung + pushes.rung)
-        return Swept(len(found) + pushes.found, rung + pushes.rung)
+        return Swept(len(found), rung)
 
-    async def _push_once(self, *, at_once: int) -> Swept:
-        """Claim what is overdue of notifications and ring for it; a retry far ahead comes by no other way."""
+    async def _pushes(self, at_once: int) -> Swept:
+        """Wake overdue notifications; a retry far ahead comes by no other way."""
         if self._push_configs is None or self._push_bells is None:
             return Swept(0, 0)
         found = await self._push_configs.overdue(limit=at_once)
-        # That a config is due was planned so, where its next try is far ahead; an event is when its bell was lost.
+        # That a config is due was planned so, where its next try is far ahead; an event is when its message was lost.
         self._metrics.count(Metric.SWEEP_FOUND, sum(1 for overdue in found if overdue.generation))
         # One iterator for all: each takes the next, in the order in which they were found.
         left = iter(found)

@@ -81,6 +81,10 @@ class TurnUnderWay:
         """Whether the turn is somebody else's now, or was handed on."""
         self.got_on = False
         """Whether this try has brought the turn further: what is recorded, or kept, the next one need not do again."""
+        self.agent_ran = False
+        """Whether the agent has emitted anything in this try."""
+        self.spent = True
+        """Whether this try counts: not if the store was out of reach before the agent emitted anything."""
         self.ended: Ended | None = None
         """How the turn ended, once that is recorded."""
         self.drain = asyncio.Event()
@@ -238,7 +242,7 @@ class TurnUnderWay:
         """Leave the turn to whoever begins it next."""
         self._close_delta(CUT)
         await self._deltas.flush()
-        await self._store.pause(self.lease, got_on=self.got_on)
+        await self._store.pause(self.lease, got_on=self.got_on, spent=self.spent)
 
     async def rest(self) -> None:
         """Leave nothing running behind; a turn that has recorded its end has nothing left to write."""

@@ -5,8 +5,9 @@ from datetime import datetime
 
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import StoreCorrupt, StoreError
+from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Begun, Bell, Bells, Clock, Held, TaskStore
+from aion_core.tasks.notifications import wake
 from aion_core.tasks.run import Run
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.time_up import TimeUp
@@ -38,26 +39,33 @@ class Worker:
             if begun.fence == bell.fence or left < self._runner.lease_seconds / 2:
                 # Nobody who lives lets a lease run down so far: its holder is gone, or is a clock that is behind.
                 await self._bells.ring(bell, delay=max(0.0, left) + AFTER_SECONDS)
-        elif begun is not None:
-            await self.run(begun, await self._run_of(begun), time_up or TimeUp(until))
+        elif begun is not None and (run := await self._run_of(begun)) is not None:
+            await self.run(begun, run, time_up or TimeUp(until))
 
     async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> None:
-        """Run the turn, and those that wait behind it; `run` tells of the first."""
+        """Run the turn, then the turns that wait behind it; `run` receives the events of the first."""
         following = await self._runner.run(begun, run, time_up)
-        while following is not None:
-            try:
-                run = await self._run_of(following)
-            except StoreError as error:
-                # The lease runs out, and the turn is found by it.
-                logger.warning("The next turn could not be read: %s", error)
-                return
-            following = await self._runner.run(following, run, time_up)
+        while following is not None and (next_run := await self._run_of(following)) is not None:
+            following = await self._runner.run(following, next_run, time_up)
 
-    async def _run_of(self, begun: Begun) -> Run:
-        """Return the run of a turn, with its log; without one where that cannot be read: then the turn will fail."""
+    async def _run_of(self, begun: Begun) -> Run | None:
+        """Return the run of a turn, with the log of its task; without a log that cannot be read: the turn fails then.
+
+        If the store is out of reach, leave the turn for later and return None: this try does not count.
+        """
         try:
             log = await self._store.log(begun.head.key)
         except StoreCorrupt:
             logger.exception("The log of a task cannot be read.", extra={"task_id": begun.head.key.task_id})
-            log = None
+            return Run(())
+        except StoreError as error:
+            logger.warning("The turn could not be read: %s", error, extra={"task_id": begun.head.key.task_id})
+            try:
+                await self._store.pause(begun.lease, got_on=False, spent=not isinstance(error, StoreUnavailable))
+            except (LeaseLost, StoreError) as refused:
+                # The lease runs out, and its timer finds the turn.
+                logger.warning("The turn could not be left: %s", refused)
+            else:
+                await wake(self._bells, begun.lease.context, delay=self._runner.lease_seconds / 2)
+            return None
         return Run(log.events if log is not None else ())

@@ -6,6 +6,7 @@ from typing import Any
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 from starlette.responses import JSONResponse
 
+from aion_core.errors import StoreError
 from aion_core.protocol.errors import (
     RETRY_AFTER,
     OnTheWire,
@@ -24,14 +25,14 @@ RETRY_AFTER_SECONDS = 2
 
 def error_body(request_id: str | int | None, error: Exception) -> dict[str, Any]:
     """Return the JSON-RPC error response; what nobody expected says nothing but that it happened."""
-    form, sentence, details = _told(error)
+    form, sentence, details = _logged(error)
     described = {"code": form.code, "message": sentence, "data": details}
     return {"error": described, "id": request_id, "jsonrpc": "2.0"}
 
 
 def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]:
     """Return the error as the REST binding of v1.0 has it (spec 11.6); `http` where the status is the transport's."""
-    form, sentence, details = _told(error)
+    form, sentence, details = _logged(error)
     return {
         "error": {"code": http or form.http, "status": form.status, "message": sentence, "details": details},
     }
@@ -39,7 +40,7 @@ def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]
 
 def v03_rest_error_body(error: Exception) -> dict[str, Any]:
     """Return the error as v0.3's clients read it: the specification's object, with the SDK's name for its type."""
-    form, sentence, details = _told(error)
+    form, sentence, details = _logged(error)
     name = next((kind.__name__ for kind in type(error).__mro__ if kind in JSON_RPC_ERROR_CODE_MAP), "InternalError")
     return {"type": name, "code": form.code, "message": sentence, "data": details}
 
@@ -73,10 +74,15 @@ def _headers(error: Exception) -> dict[str, str] | None:
     return None
 
 
-def _told(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
+def _logged(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
+    """Return the error's form on the wire, and log it: the one place that does, once for each answer."""
     form, sentence, details = wire_form(error)
-    if not isinstance(error, A2AError):
-        logger.error("A request failed for a reason nobody expected.", exc_info=error)
+    if form.http >= 500:
+        cause = error.__cause__ if isinstance(error, A2AError) and error.__cause__ else error
+        # A store's text names the operation and AWS's code; any other may quote what was sent (R13).
+        what = f": {cause}" if isinstance(cause, StoreError) else ""
+        level = logging.WARNING if isinstance(error, ServiceUnavailableError) else logging.ERROR
+        logger.log(level, "A request failed with %s (%s)%s", form.code, form.reason, what, exc_info=cause)
     else:
         # Not the sentence, which may quote what was sent (R13); it is the client's to read.
         logger.info("Refused with %s (%s).", form.code, form.reason)

@@ -10,7 +10,7 @@ from uuid import uuid4
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aion_core.errors import AionError, StoreError, StoreUnavailable, TooManyRequests
+from aion_core.errors import AionError, StoreError, TooManyRequests
 from aion_core.ports import Clock, Limits, OpenStream, RateLimits
 from aion_core.protocol.errors import to_wire
 from aion_core.tasks.call import Call
@@ -45,8 +45,6 @@ class RateLimited:
         try:
             await self._take(owner_of(scope.get(CALLER)))
         except AionError as error:
-            if not isinstance(error, TooManyRequests | StoreUnavailable):
-                logger.exception("A request could not be counted.")
             response = self._refuse(route_path(scope), to_wire(error))
             response.headers["Cache-Control"] = "no-store"
             await response(scope, receive, send)

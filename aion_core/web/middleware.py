@@ -173,7 +173,7 @@ class Authentication:
         try:
             decided = await guard.admit(Presented.of(scope["headers"], scope.get("aws.event")))
         except StoreUnavailable as error:
-            logger.error("Credentials cannot be checked: %s", error)
+            logger.warning("Credentials cannot be checked: %s", error, exc_info=error)
             decided = Refused(503)
         except Exception:
             logger.exception("Credentials were not checked, for a reason nobody expected.")

@@ -6,7 +6,6 @@ ordinary encoder, and a chunk by a frame that was rendered once and split where 
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from typing import Any
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3.types import SendStreamingMessageSuccessResponse
 from a2a.compat.v0_3.types import TaskStatusUpdateEvent as TaskStatusUpdateEvent03
-from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -27,8 +25,6 @@ from aion_core.tasks import lifecycle
 from aion_core.tasks.run import Resumed, Spoken
 from aion_core.web.errors import error_body, rest_error_body
 from aion_core.web.request_handler import as_event
-
-logger = logging.getLogger(__name__)
 
 RequestId = str | int | None
 Encode = Callable[[Event], str]
@@ -197,10 +193,7 @@ class EventStream(Response):
                 await write(self._frames.render(self._first))
                 async for batch in rest:
                     await write(self._frames.render(batch))
-            except A2AError as error:
-                await write(self._frames.error(error))
-            except Exception as error:
-                logger.exception("A stream ended early.")
+            except Exception as error:  # the outermost edge: the frame says what it was, and logs it
                 await write(self._frames.error(error))
 
 

@@ -8,7 +8,8 @@ body without limits, exposes internal errors, and can neither delete a push conf
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from a2a.compat.v0_3 import conversions
@@ -16,12 +17,12 @@ from a2a.compat.v0_3 import types as v03
 from a2a.server.context import ServerCallContext
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher  # noqa: F401  # before the adapter: see there
 from a2a.types import a2a_pb2 as pb
-from a2a.utils.errors import A2AError, InvalidParamsError
+from a2a.utils.errors import A2AError, InternalError, InvalidParamsError
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from aion_core.protocol.errors import invalid_params
+from aion_core.protocol.errors import INTERNAL, invalid_params
 from aion_core.protocol.limits import check_history_length
 from aion_core.web.errors import rpc_error
 from aion_core.web.request_body import BASE64
@@ -187,7 +188,8 @@ class V03Adapter(JSONRPC03Adapter):
         context.state["headers"] = {**context.state["headers"], VERSION: V03}
         if isinstance(request_obj, v03.SendMessageRequest):
             core_request(request_obj)
-        response: JSONResponse = await super()._process_non_streaming_request(request_id, request_obj, context)
+        with _unexpected():
+            response: JSONResponse = await super()._process_non_streaming_request(request_id, request_obj, context)
         if isinstance(request_obj, v03.DeleteTaskPushNotificationConfigRequest):
             # The SDK drops the result, which is null, and JSON-RPC wants either a result or an error.
             return JSONResponse({"jsonrpc": "2.0", "id": request_id, "result": None})
@@ -200,7 +202,19 @@ class V03Adapter(JSONRPC03Adapter):
             core: Any = conversions.to_core_subscribe_to_task_request(request_obj)
         else:
             core = core_request(request_obj)
-        return await open_stream(self._handler.batches(core, context), jsonrpc_v03(request_id))
+        with _unexpected():
+            return await open_stream(self._handler.batches(core, context), jsonrpc_v03(request_id))
+
+
+@contextmanager
+def _unexpected() -> Iterator[None]:
+    """Turn an unexpected error into the protocol's: the SDK's adapter would log it a second time."""
+    try:
+        yield
+    except A2AError:
+        raise
+    except Exception as error:
+        raise InternalError(INTERNAL) from error
 
 
 # ── HTTP+JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────

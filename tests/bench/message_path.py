@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -63,15 +64,20 @@ def _writes(frame: FrameType) -> bool:
     )
 
 
+_is_message: ContextVar[bool] = ContextVar("is_message", default=False)
+
+
 async def message_path(environ: Mapping[str, str]) -> MessagePath:
     """Return the path of a message through an app with these settings; the one before it is not traced."""
     path, is_traced = MessagePath(), False
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
-        if is_traced and event == "call":
+        # Tasks inherit the context of the message, threads do not; background tasks of the app have another one.
+        if is_traced and event == "call" and (_is_message.get() or threading.current_thread() is not main_thread):
             path.enter(frame)
 
-    # Before any thread starts: one that runs already is not traced.
+    main_thread = threading.current_thread()
+    # Before any other thread starts: one that runs already is not traced.
     threading.setprofile(profile)
     try:
         app = build_app(Settings.from_environ(environ))
@@ -80,16 +86,14 @@ async def message_path(environ: Mapping[str, str]) -> MessagePath:
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=None) as client,  # noqa: S113
         ):
-            background = asyncio.all_tasks()
             await _send(client, "m-1")
-            # Cancelled tasks of the first message end now.
-            if left := asyncio.all_tasks() - background:
-                await asyncio.wait(left)
+            _is_message.set(True)
             is_traced = True
             sys.setprofile(profile)
             await _send(client, "m-2")
             is_traced = False
     finally:
+        _is_message.set(False)
         sys.setprofile(None)
         threading.setprofile(None)
     return path

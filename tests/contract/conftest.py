@@ -2,21 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from aion_core.aws.client import Calls
-from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.local.stack import LocalStack
 from aion_core.ports.table import Table
 from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
-from tests.support.stores import store_of, table_of
-from tests.support.tokens import StrictTokens
+from tests.support.stores import dynamodb_table, store_of, table_of
 
 _ran: Counter[tuple[str, str]] = Counter()
 
@@ -28,7 +24,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stack" in metafunc.fixturenames:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
-        metafunc.parametrize("adapter", ["memory", *names], indirect=True)
+        local = engines.LOCAL if {"blobs", "artifacts"} & {*metafunc.fixturenames} else ["memory"]
+        metafunc.parametrize("adapter", [*local, *names], indirect=True)
     if "table" in metafunc.fixturenames:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
 
@@ -55,24 +52,16 @@ def stack(request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
 
 @pytest.fixture
 def adapter(request: pytest.FixtureRequest, emptied: set[str]) -> Stack | None:
-    """The stack on which the port's adapter runs; None where it runs in memory."""
-    return None if request.param == "memory" else _on(request.param, request, emptied)
+    """The stack on which the port's adapter runs; None where it needs none."""
+    return None if request.param in engines.LOCAL else _on(request.param, request, emptied)
 
 
 @pytest.fixture
-def table(request: pytest.FixtureRequest, emptied: set[str], clock: ManualClock, tmp_path: Path) -> Iterator[Table]:
-    """The table port: in memory, in a file, and on each engine, all at the clock's time as far as they ask for it."""
+def table(request: pytest.FixtureRequest, emptied: set[str], clock: ManualClock, tmp_path: Path) -> Table:
+    """The table port: in memory, in a file, and on each engine; at the clock's time, but for the engines' own."""
     if request.param in engines.LOCAL:
-        yield engines.local_table(request.param, clock, tmp_path)
-        return
-    stack = _on(request.param, request, emptied)
-    client = stack.client("dynamodb")
-    if request.param == "moto":
-        StrictTokens(client, clock)
-    with ThreadPoolExecutor(16) as executor:
-        yield DynamoDBTable(
-            Calls("dynamodb", executor, client=client), name=stack.environment("ApiFunction")["AION_TABLE"]
-        )
+        return engines.local_table(request.param, clock, tmp_path)
+    return dynamodb_table(_on(request.param, request, emptied), clock=clock)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,16 +11,20 @@ from google.genai import types
 
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
-from aion_core.memory.blobs import MemoryBlobs
 from aion_core.stores.artifacts import BlobArtifacts
+from tests.support import engines
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.stores import new_owner
 
 
 @pytest.fixture
-def artifacts(adapter: Stack | None, clock: ManualClock) -> BlobArtifacts:
-    return BlobArtifacts(MemoryBlobs(), clock) if adapter is None else on_s3(adapter, clock)
+def artifacts(
+    adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest
+) -> BlobArtifacts:
+    if adapter:
+        return on_s3(adapter, clock)
+    return BlobArtifacts(engines.local_blobs(request.node.callspec.params["adapter"], clock, tmp_path), clock)
 
 
 def on_s3(stack: Stack, clock: ManualClock, client: Any = None) -> BlobArtifacts:

@@ -1,6 +1,7 @@
 """Contract of `ports.Blobs`."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.memory.blobs import MemoryBlobs
 from aion_core.ports import Blobs
+from tests.support import engines
 from tests.support.answers import answers
+from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.stores import new_owner
 
@@ -23,8 +25,10 @@ def s3_blobs(stack: Stack, client: Any = None) -> S3Blobs:
 
 
 @pytest.fixture
-def blobs(adapter: Stack | None) -> Blobs:
-    return s3_blobs(adapter) if adapter else MemoryBlobs()
+def blobs(adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest) -> Blobs:
+    if adapter:
+        return s3_blobs(adapter)
+    return engines.local_blobs(request.node.callspec.params["adapter"], clock, tmp_path)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What `ports.TaskStore` promises of what is overdue: nothing is forgotten, nobody is woken in vain; each adapter."""
+"""Timers of contexts: nothing is forgotten, nobody is woken in vain; on each table."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,9 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.ports import Begun, Overdue, WhenBusy
+from aion_core.errors import StoreError
+from aion_core.memory import table
+from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.ports import Begun, Overdue, Waiting, WhenBusy
+from aion_core.ports.schema import DUE
+from aion_core.stores import keys as stored_keys
+from aion_core.stores import timers
+from aion_core.tasks.sweep import Sweep
+from tests.support import pushes
+from tests.support.clock import ManualClock
 from tests.support.conversation import INPUT_REQUIRED, MANY, WORKING, Conversation, of
-from tests.support.stores import LEASE_SECONDS
+from tests.support.engines import Stack
+from tests.support.faults import UPDATE, Faults
+from tests.support.pushes import a_config
+from tests.support.stores import LEASE_SECONDS, store_of, table_of
 
 Steps = Callable[[Conversation], Awaitable[object]]
 
@@ -280,3 +292,74 @@ async def test_a_message_to_what_waits_behind_a_question_is_not_overdue(chat: Co
     head = await chat.store.append(answered.lease, answered.head, chat.says(answered.head))
     await chat.ends(replace(answered, head=head))
     await chat.comes_to_rest()
+
+
+async def test_expired_context_leaves_timer_index(chat: Conversation) -> None:
+    """DynamoDB deletes it days later: until then it would be the longest overdue at each sweep."""
+    await chat.waits("m-1")
+    chat.clock.move(31 * 86_400)
+    (found,) = [each for each in await chat.store.overdue(limit=MANY) if each.context == chat.context]
+    assert not await chat.store.claim(found)
+    assert not await chat.is_overdue()
+
+
+async def test_message_to_expired_context_keeps_its_timer(stack: Stack, clock: ManualClock) -> None:
+    """It arrives between the sweep's read and its write."""
+    chat = Conversation(store_of(table_of(stack, clock), stack, clock), clock)
+    there = Conversation(store_of(table_of(stack, clock), stack, clock), clock, chat.context)
+    await chat.waits("m-1")
+    clock.move(31 * 86_400)
+    (found,) = [each for each in await chat.store.overdue(limit=MANY) if each.context == chat.context]
+    Faults(chat.store).meanwhile(lambda: there.waits("m-2"), operation=UPDATE)
+    assert not await chat.store.claim(found)
+    clock.move(LEASE_SECONDS + 1)
+    assert await chat.is_overdue()
+
+
+# ── Shards that cannot be read ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class UnreadableShards(table.Faults):
+    """Some partitions of the timer index cannot be read."""
+
+    def __init__(self, *partitions: str) -> None:
+        self._partitions = partitions
+
+    def before(self, call: table.Call) -> None:
+        if call.index == DUE.name and call.partition in self._partitions:
+            raise StoreError("ValidationException")
+
+
+async def test_unreadable_timer_shard_does_not_stop_the_sweep(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Contexts and push notifications in other shards are woken; the shard's error is logged once."""
+    push = pushes.on_table(None, clock)
+    assert isinstance(push.table, table.MemoryTable)
+    contexts = [of(push.chat, context_id=f"c-{number}") for number in range(40)]
+    for chat in contexts:
+        created = await chat.store.create(replace(chat.message("m-1"), push=a_config()), holder=None)
+        assert isinstance(created, Waiting)
+        await push.configs.put(created.head.key, a_config())
+    task = created.head.key
+    clock.move(LEASE_SECONDS + 1)
+    unreadable = [stored_keys.due_shard(contexts[0].context), stored_keys.push_due_shard(task)]
+    push.table.faults = UnreadableShards(*unreadable)
+    bells, push_bells = MemoryBells(clock), MemoryPushBells(clock)
+    swept = await Sweep(push.chat.store, bells, push.configs, push_bells).once()
+    others = [chat for chat in contexts if stored_keys.due_shard(chat.context) not in unreadable]
+    other_tasks = [chat for chat in contexts if stored_keys.push_due_shard(chat.key("t-m-1")) not in unreadable]
+    assert 0 < len(others) < len(contexts)
+    assert swept.rung >= len(others) + len(other_tasks)
+    failed = [record for record in caplog.records if "cannot be read" in record.message]
+    assert len(failed) == 2
+    assert all(record.exc_info for record in failed)
+
+
+@pytest.mark.parametrize("of_pushes", [False, True])
+async def test_sweep_fails_if_no_timer_shard_can_be_read(clock: ManualClock, of_pushes: bool) -> None:
+    push = pushes.on_table(None, clock)
+    assert isinstance(push.table, table.MemoryTable)
+    push.table.faults = UnreadableShards(*timers.CONTEXTS, *timers.PUSHES)
+    with pytest.raises(StoreError):
+        await (push.configs if of_pushes else push.chat.store).overdue(limit=MANY)

@@ -17,15 +17,17 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.aws import keys
 from aion_core.aws.client import Calls
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.aws.erasure import Erasure
-from aion_core.aws.owned import STORES
 from aion_core.aws.survey import LEFTOVERS
 from aion_core.bootstrap.operator import owner_of_key
 from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryBells
+from aion_core.ports.table import Put
+from aion_core.stores import keys
+from aion_core.stores.owned import STORES
 from aion_core.tasks.run import Run
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.worker import Worker
@@ -47,7 +49,7 @@ from tests.support.erased import (
 )
 from tests.support.savers import DynamoDBSavers, Line
 from tests.support.server import ROOT
-from tests.support.stores import dynamodb_store
+from tests.support.stores import dynamodb_store, table_of
 
 Delete = Callable[..., Awaitable[Any]]
 Making = Callable[..., Erasure]
@@ -83,11 +85,11 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
 
     def make(client: Any = None, *, s3: Any = None, later: timedelta = timedelta()) -> Erasure:
         executor = ThreadPoolExecutor(16)
+        dynamodb = Calls("dynamodb", executor, client=client or stack.client("dynamodb"))
         return Erasure(
-            Calls("dynamodb", executor, client=client or stack.client("dynamodb")),
+            DynamoDBTable(dynamodb, name=environ["AION_TABLE"]),
             Calls("s3", executor, client=s3 or stack.client("s3")),
             Later(later),
-            table=environ["AION_TABLE"],
             bucket=environ["AION_BUCKET"],
             owner_of_key=owner_of_key,
             retention=timedelta(days=30),
@@ -308,8 +310,7 @@ async def test_policy_in_runbook_is_enough(stack: Stack, erasure: Making, clock:
     chat = Conversation(dynamodb_store(stack, clock), clock)
     await chat.starts(text="x" * 40_000)
     client, s3 = stack.client("dynamodb"), stack.client("s3")
-    leftover = keys.session_event_key(uuid4().hex, 1)
-    client.put_item(TableName=stack.environment("ApiFunction")["AION_TABLE"], Item={**leftover, "v": {"N": "2"}})
+    await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": 2}))
     needed: set[str] = {
         "dynamodb:GetItem",  # of API keys, by which tenants are found
         "cloudformation:DescribeStacks",

@@ -6,11 +6,16 @@ from uuid import uuid4
 
 import pytest
 
+from aion_core.errors import TooManyRequests
 from aion_core.ports import Limits, OpenStream, OpenTask, RateLimits, TaskKey
+from aion_core.stores import keys
 from aion_core.stores.limits import TableRateLimits
+from aion_core.tasks.limits import BEING_CREATED
+from aion_core.tasks.quotas import OpenTasks
 from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
 from tests.support.engines import Stack
-from tests.support.stores import table_of
+from tests.support.stores import store_of, table_of
 
 
 @pytest.fixture
@@ -143,3 +148,38 @@ async def test_tasks_that_are_counted_at_once_are_no_more_than_may_be(
     """R97."""
     counted = await asyncio.gather(*(limits.count_task(owner, task(clock, owner, f"t-{n}"), most=3) for n in range(9)))
     assert [len(each) for each in counted].count(0) == 3
+
+
+# ── Open tasks, beside the store that creates them ────────────────────────────────────────────────────────────────────
+
+
+async def test_task_being_created_counts_for_a_minute(clock: ManualClock) -> None:
+    """R97: messages sent at once are all counted; a task that was never created makes room a minute later."""
+    table = table_of(None, clock)
+    store = store_of(table, None, clock)
+    open_tasks = OpenTasks(TableRateLimits(table, clock), store, clock, most=1)
+    chat = Conversation(store, clock)
+    await open_tasks.admit("ann", chat.message("m-1"))
+    clock.move(BEING_CREATED.total_seconds() - 0.001)
+    with pytest.raises(TooManyRequests):
+        await open_tasks.admit("ann", chat.message("m-2"))
+    clock.move(0.002)
+    await open_tasks.admit("ann", chat.message("m-2"))
+    with pytest.raises(TooManyRequests):
+        await open_tasks.admit("ann", chat.message("m-3"))
+
+
+async def test_stream_opened_again_is_no_second_stream(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    """The answer to the first request may have been lost."""
+    allowed, once = Limits(streams_per_owner=1), stream(clock)
+    assert await limits.open_stream(owner, once, allowed)
+    assert await limits.open_stream(owner, once, allowed)
+    assert not await limits.open_stream(owner, stream(clock), allowed)
+
+
+async def test_forgetting_tasks_of_an_owner_without_any_stores_nothing(
+    adapter: Stack | None, clock: ManualClock, owner: str
+) -> None:
+    table = table_of(adapter, clock)
+    await TableRateLimits(table, clock).forget_tasks(owner, [task(clock, owner, "a")])
+    assert await table.get(keys.tasks_key(owner)) is None

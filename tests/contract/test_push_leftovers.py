@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.queues import MemoryPushBells
-from aion_core.ports import Delivered, Outcome, PushBell
+from aion_core.memory.table import Call, Faults, MemoryTable
+from aion_core.ports import POST_SECONDS, Delivered, Outcome, PushBell
 from aion_core.ports.table import Delete
-from aion_core.push.delivery import PushDelivery
+from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render
 from aion_core.stores import keys
 from tests.support import pushes
@@ -57,3 +58,47 @@ async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -
     await delivery.answer(PushBell(push.key(), 2))
     push.clock.move(10 * LEASE_SECONDS)
     assert await push.overdue() == []
+
+
+class SlowLog(Faults):
+    """The query after a write, as that of a log after a claim, takes so long by the clock."""
+
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
+        self._clock, self._seconds, self._has_written = clock, seconds, False
+
+    def before(self, call: Call) -> None:
+        if call.operation == "query" and self._has_written:
+            self._clock.move(self._seconds)
+        self._has_written = call.operation == "write"
+
+
+class SlowWebhook:
+    """A webhook that takes as long as a post may; during the first post another process looks for deliveries."""
+
+    def __init__(self, push: Pushes) -> None:
+        self.posts: list[str] = []
+        self._push = push
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
+        """See `ports.WebhookClient.post`."""
+        self.posts.append(headers["webhook-id"])
+        self._push.clock.move(POST_SECONDS)
+        if len(self.posts) == 1:
+            await deliver(self._push, self)
+        return Delivered()
+
+
+async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
+    bells = MemoryPushBells(push.clock)
+    await PushDelivery(push.chat.store, push.configs, bells, webhook, render, push.clock).answer(PushBell(push.key()))
+
+
+async def test_claim_outlasts_a_post_after_a_slow_read_of_the_log(clock: ManualClock) -> None:
+    """No other process posts the same notification meanwhile."""
+    push = pushes.on_table(None, clock)
+    assert isinstance(push.table, MemoryTable)
+    await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
+    push.table.faults = SlowLog(clock, CLAIM_SECONDS - POST_SECONDS / 2)
+    webhook = SlowWebhook(push)
+    await deliver(push, webhook)
+    assert len(webhook.posts) == 1

@@ -14,7 +14,7 @@ from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING
 from tests.support.engines import Stack
-from tests.support.faults import UPDATE, Faults
+from tests.support.faults import UPDATE, Faults, events_of
 from tests.support.pushes import Pushes, a_config
 from tests.support.stores import LEASE_SECONDS
 
@@ -222,6 +222,24 @@ async def test_a_write_whose_answer_is_lost_is_ones_own(here: Pushes, configs: F
     configs.lose_answers(UPDATE, times=2)
     await here.configs.settle(claim, cursor=2)
     assert (await here.delivery()).claimed_until is None
+
+
+async def test_put_sends_other_writes_under_another_token(here: Pushes, there: Pushes, configs: Faults) -> None:
+    """Others write, answers are lost and time passes: DynamoDB refuses a known token with other writes."""
+    await here.chat.starts("m-1")
+    sent: dict[str, list[Any]] = {}
+
+    def note(params: dict[str, Any], **_: Any) -> None:
+        here.clock.move(0.001)
+        sent.setdefault(params["ClientRequestToken"], []).append(params["TransactItems"])
+
+    events_of(here.table).register("before-parameter-build.dynamodb.TransactWriteItems", note)
+    configs.meanwhile(listens(there))
+    configs.lose_answers("TransactWriteItems", times=2)
+    await here.configs.put(here.key(), a_config("p-2"))
+    assert len(sent) == 2
+    assert all(writes == first for first, *others in sent.values() for writes in others)
+    assert [config.id for config in await here.configs.all(here.key())] == ["p-1", "p-2"]
 
 
 # ── What lies there ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,13 +9,8 @@ MAY = (
     # The agent that a new project gets.
     "aion_core/project/files/adk/",
     "aion_core/sessions/",
-    "aion_core/memory/sessions.py",
-    "aion_core/memory/artifacts.py",
-    "aion_core/aws/sessions.py",
-    "aion_core/aws/artifacts.py",
-    "aion_core/aws/session_items.py",
-    "aion_core/aws/session_rows.py",
-    "aion_core/aws/shared_state.py",
+    "aion_core/stores/sessions.py",
+    "aion_core/stores/artifacts.py",
 )
 """Where ADK is known; the bootstrap imports these when an ADK agent is loaded."""
 

@@ -49,6 +49,9 @@ PROGRAMS: dict[str, Program] = {
     "lumps": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
     # Enough events for a snapshot at the end of a turn.
     "wordy": Program(((("say",),) * 101, (("ask",),), (("say",), ("effect",)))),
+    # Events and batches of chunks that are too large for an item.
+    "heavy": Program(((("chunks", 3, 9_000), ("effect",), ("say", 40_000)), (("chunks", 2, 9_000), ("emit",)))),
+    "recalls": Program(((("recall",), ("say",)), (("effect",),))),
     "asks": Program(
         ((("say",), ("effect",)), (("ask",),), (("effect",), ("emit",))),
     ),
@@ -64,6 +67,14 @@ PROGRAMS: dict[str, Program] = {
     "deaf": Program(tuple((("sleep", 100.0), ("effect",), ("say",)) for _ in range(12)), drains=False),
     "sour": Program(((("say",), ("sour", 20.0)), (("say",),))),
 }
+
+
+NEXT_RELEASE: dict[str, Program] = {
+    "slow": Program(tuple((("chunks", 1), ("sleep", 4.0), ("effect",), ("say",)) for _ in range(3))),
+    "steps": Program((*PROGRAMS["steps"].steps, (("effect",), ("say",)))),
+    "asks": Program((*PROGRAMS["asks"].steps[:2], (("say",), ("effect",)), (("emit",),))),
+}
+"""Programs that a later release of the agent's code has changed."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +115,8 @@ class ScriptedAgent:
                 name = text_of(asked.message)
                 state = State(asked.turn.id, asked.task.id, name if name in PROGRAMS else "quick")
         program = PROGRAMS[state.program]
+        if self._process.release:
+            program = NEXT_RELEASE.get(state.program, program)
         while not state.asking and state.position < len(program.steps):
             if program.drains and asked.drain.is_set():
                 self._did(asked, "paused", state.position)
@@ -135,16 +148,17 @@ class ScriptedAgent:
 
     async def _perform(self, asked: Asked, op: Op, key: str, state: State) -> AsyncGenerator[Emission, None]:
         match op:
-            case ("chunks", count):
+            case ("chunks", count, *characters):
                 for number in range(count):
                     spoken = self._world.history.spoken
-                    place = (asked.task.id, asked.fence)
-                    spoken[place] = spoken.get(place, "") + f"{number} "
-                    yield Chunk(f"{number} ", key)
+                    place, text = (asked.task.id, asked.fence), f"{number} ".ljust(sum(characters), ".")
+                    spoken[place] = spoken.get(place, "") + text
+                    yield Chunk(text, key)
                     if number % 8 == 0:
                         await asyncio.sleep(0.02)
-            case ("say",):
-                yield Said(Message(message_id=key, parts=[Part(text=f"word {key}")]), key=key)
+            case ("say", *characters):
+                text = f"word {key}".ljust(sum(characters), ".")
+                yield Said(Message(message_id=key, parts=[Part(text=text)]), key=key)
                 self._did(asked, f"recorded {key}", state.position)
             case ("note",):
                 yield Noted({"noted": key}, key=key)
@@ -152,6 +166,11 @@ class ScriptedAgent:
             case ("emit",):
                 yield Emitted(Artifact(artifact_id=key, name="thing", parts=[Part(text="thing")]), key=key)
                 self._did(asked, f"recorded {key}", state.position)
+            case ("recall",):
+                assert asked.history is not None
+                messages = await asked.history(20, None)
+                ids = tuple(message.message_id for message in messages)
+                self._world.history.recalled.append((asked.context, asked.message.message_id, ids))
             case ("effect",):
                 await self._process.effect("agent.effect", lambda: self._did(asked, "effect", state.position))
             case ("sleep", seconds):

@@ -13,7 +13,7 @@ from aion_core.memory.metrics import MemoryMetrics
 from aion_core.ports import Bell, Notification, PushBell, PushConfig, TaskKey, WebhookRequest
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.tries import SPARED as SPARED
-from aion_core.stores import keys
+from aion_core.stores import keys, push_configs, timers
 from aion_core.stores.limits import TableRateLimits
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
@@ -70,9 +70,10 @@ class Parts:
 def assemble(process: "Process") -> Parts:
     """Put the engine together as `bootstrap` does, with this process's view of the world."""
     world, clock, bells = process.world, process.clock, process.bells
-    settings, tell = world.deployment, partial(world.tell, process)
+    settings = world.deployment
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
     store: Any = Operations(
+        process,
         TableTaskStore(
             process.table,
             process.blobs,
@@ -82,17 +83,16 @@ def assemble(process: "Process") -> Parts:
             notifier=CommitNotifier(bells),
         ),
         names={"every_event": "log"},
-        tell=tell,
     )
     configs: Any = Operations(
+        process,
         TablePushConfigs(process.table, world.cipher, clock, retention=settings.retention),
         names=PUSH_OPERATIONS,
-        tell=tell,
     )
     tasks: Any = Operations(
-        TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
+        process, TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
     )
-    limits: Any = Operations(TableRateLimits(process.table, clock, retention=settings.retention))
+    limits: Any = Operations(process, TableRateLimits(process.table, clock, retention=settings.retention))
     runner = TaskRunner(
         store,
         lambda _: agent,
@@ -160,11 +160,6 @@ class Registry:
         return "deleted"
 
 
-def listening(call: Call, config: PushConfig | None) -> Call:
-    """Return the call of a client that registers a push config with its message."""
-    return replace(call, push=config)
-
-
 def call(process: "Process", owner: str) -> Call:
     """Return a call of the owner, which this process can serve until its deadline."""
     return Call(owner, AGENT, time_up=TimeUp(process.deadline), caller=owner)
@@ -193,6 +188,8 @@ def deterministic(world: "World") -> Iterator[None]:
     patched: list[tuple[Any, str, Any]] = [
         (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
         (keys, "DUE_SHARDS", SHARDS),
+        (timers, "CONTEXTS", timers.CONTEXTS[:SHARDS]),
+        (push_configs, "PUSHES", timers.PUSHES[:SHARDS]),
     ]
     for name, module in list(sys.modules.items()):
         if name.startswith("aion_core."):

@@ -1,11 +1,12 @@
 """Scripted clients: what they ask, how long they wait, and how they come back when a connection breaks."""
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aion_core.errors import ClientError, StoreError
+from aion_core.errors import ClientError, StoreCorrupt, StoreError
 from aion_core.ports import Delta, PushConfig, TaskKey
-from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState
+from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, SendMessageRequest, Task, TaskState
 from tests.simulation import assembly
 from tests.simulation.connections import Broken, Connection
 from tests.simulation.history import Asking, Hearing
@@ -50,17 +51,38 @@ class Client:
         context: str = "c",
         task: str = "",
         push: PushConfig | None = None,
+        key: str = "",
     ) -> Any:
-        """Send until somebody answers: the task, or the ClientError that refuses it."""
+        """Send until somebody answers: the task, the message, or the ClientError that refuses it.
+
+        With an idempotency key the message names no context.
+        """
+        context = "" if key else context
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         request.configuration.return_immediately = not wait
         return await self._asked(
             "send",
-            lambda service, call: service.send(assembly.listening(call, push), request),
+            lambda service, call: service.send(replace(call, push=push, idempotency_key=key), request),
             message_id=id_,
             task_id=task,
             context="" if task else context,
+            key=key,
         )
+
+    async def list(self, *, context: str = "", what: str = "list") -> Any:
+        """List the owner's tasks, page by page."""
+
+        async def every_page(lister: Any, call: Any) -> list[Task]:
+            found: list[Task] = []
+            request = ListTasksRequest(context_id=context, page_size=2)
+            while True:
+                page = await lister.list_tasks(call, request)
+                found += page.tasks
+                if not page.next_page_token:
+                    return found
+                request.page_token = page.next_page_token
+
+        return await self._asked(what, every_page, context=context, of="lister")
 
     async def get(self, task_id: str) -> Any:
         """Read the task."""
@@ -105,12 +127,12 @@ class Client:
                 message_id=id_,
                 asks=task,
             )
-            if hearing.task_id or hearing.how == "refused":
+            if hearing.task_id or hearing.how == "refused" or _message_of(hearing):
                 break
             # A stream that broke before its first word: nobody knows whether the message was taken.
             await asyncio.sleep(min(30.0, 2.0**tries))
         assert hearing is not None
-        if not hearing.task_id or leave_after:
+        if not hearing.task_id or leave_after or _message_of(hearing):
             return hearing.task_id
         await self.listen(hearing.task_id, after=hearing)
         return hearing.task_id
@@ -146,6 +168,7 @@ class Client:
         message_id: str = "",
         task_id: str = "",
         context: str = "",
+        key: str = "",
         of: str = "service",
     ) -> Any:
         world = self.world
@@ -153,7 +176,7 @@ class Client:
         for tries in range(TRIES):
             known = world.history.log.get(TaskKey(self.owner, task_id), ())
             asking = Asking(
-                self.name, self.owner, what, world.loop.time(), message_id, task_id, context, before=len(known)
+                self.name, self.owner, what, world.loop.time(), message_id, task_id, context, key, before=len(known)
             )
             world.history.askings.append(asking)
             connection = world.ask(self.owner, operation, of=of)
@@ -167,6 +190,9 @@ class Client:
             except ClientError as error:
                 asking.answer, asking.answered = error, world.loop.time()
                 world.trace(self.name, f"{what} {message_id or task_id} refused: {error!r}")
+                return error
+            except StoreCorrupt as error:
+                asking.answer, asking.answered = error, world.loop.time()
                 return error
             except AGAIN as error:
                 asking.answer = refused = error
@@ -209,10 +235,15 @@ class Client:
         return hearing
 
 
+def _message_of(hearing: Hearing) -> bool:
+    """True if the answer came as a message."""
+    return any(isinstance(what, Message) for _, _, what in hearing.heard)
+
+
 def _how(connection: Connection) -> str:
     if connection.gone:
         return "left"
-    if isinstance(connection.ended, ClientError):
+    if isinstance(connection.ended, ClientError | StoreCorrupt):
         return "refused"
     return "clean" if connection.ended is True else "broken"
 

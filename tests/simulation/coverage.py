@@ -1,10 +1,10 @@
 """Which faults befell which side effects in which scenarios, as a table; an empty cell has its reason."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from string import ascii_letters
 
-from tests.simulation.faults import APPLIES, KINDS, WHY_NOT, Fault
+from tests.simulation.faults import WHY_NOT, Fault, applies
 from tests.simulation.run import Outcome
 
 
@@ -26,65 +26,65 @@ class Coverage:
         self.cells.update((outcome.scenario, fault, kind) for fault, kind in outcome.fired)
         self.reached.update((outcome.scenario, kind) for kind in outcome.points)
 
+    def kinds(self) -> list[str]:
+        """Return the kinds of side effect that the schedules came to."""
+        return sorted({kind for _, kind in self.reached})
+
     def summary(self) -> Iterator[str]:
-        """Yield the table of faults and kinds of side effects over all scenarios, and of faults and scenarios."""
+        """Yield the table of side effects and faults over all scenarios, and of scenarios and faults."""
         yield f"{self.schedules} schedules, {self.fired} faults, {self.violated} schedules with a violation"
-        kinds = [kind for kind in KINDS if any(kind == reached for _, reached in self.reached)]
+        yield ""
+        for letter, fault in zip(ascii_letters, Fault, strict=False):
+            yield f"  {letter} = {fault.value}"
         scenarios = sorted({scenario for scenario, _ in self.reached})
         yield ""
-        yield from self._table("fault / side effect", kinds, lambda fault, kind: self._count(fault=fault, kind=kind))
+        yield from self._table("side effect / fault", {kind: (kind, "") for kind in self.kinds()})
         yield ""
-        yield from self._table(
-            "fault / scenario", scenarios, lambda fault, scenario: self._count(fault=fault, scenario=scenario)
-        )
+        yield from self._table("scenario / fault", {scenario: ("", scenario) for scenario in scenarios})
         yield ""
-        yield "An empty cell (.): the fault means nothing there, because"
-        for fault in Fault:
-            if fault in WHY_NOT:
-                yield f"  {fault.value:16} {WHY_NOT[fault]}"
-        never = [kind for kind in KINDS if kind not in kinds]
-        if never:
-            yield f"No scenario comes to {', '.join(never)}."
+        yield "An empty cell (.): the fault has no meaning there, because"
+        for fault, reason in WHY_NOT.items():
+            yield f"  {fault.value:16} {reason}"
 
     def undrawn(self) -> list[tuple[str, str]]:
-        """The cells that are empty and should not be: the fault has a meaning there, and some scenario came there."""
+        """Return the cells that should not be empty: the fault has a meaning there, and some scenario came there."""
+        counts = self._counts()
         return [
             (fault.value, kind)
             for fault in Fault
-            for kind in APPLIES[fault]
-            if any(kind == reached for _, reached in self.reached) and not self._count(fault=fault.value, kind=kind)
+            for kind in self.kinds()
+            if applies(fault, kind) and not counts[fault.value, kind, ""]
         ]
 
     def whole(self) -> Iterator[str]:
         """Yield every cell of scenario by fault by side effect, with its count or the reason why it is empty."""
         for scenario in sorted({scenario for scenario, _ in self.reached}):
             for fault in Fault:
-                for kind in KINDS:
+                for kind in self.kinds():
                     count = self.cells[scenario, fault.value, kind]
                     if count:
                         yield f"{scenario} | {fault.value} | {kind} | {count}"
-                    elif kind not in APPLIES[fault]:
-                        yield f"{scenario} | {fault.value} | {kind} | - {WHY_NOT.get(fault, 'it means nothing there')}"
+                    elif not applies(fault, kind):
+                        yield f"{scenario} | {fault.value} | {kind} | - {WHY_NOT[fault]}"
                     elif not self.reached[scenario, kind]:
                         yield f"{scenario} | {fault.value} | {kind} | - the scenario never comes there"
                     else:
                         yield f"{scenario} | {fault.value} | {kind} | - not drawn this time"
 
-    def _count(self, *, fault: str, kind: str = "", scenario: str = "") -> int:
-        return sum(
-            count
-            for (of, what, where), count in self.cells.items()
-            if what == fault and (not kind or where == kind) and (not scenario or of == scenario)
-        )
+    def _counts(self) -> Counter[tuple[str, str, str]]:
+        """Count the faults by (fault, kind, "") and (fault, "", scenario)."""
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for (scenario, fault, kind), count in self.cells.items():
+            counts[fault, kind, ""] += count
+            counts[fault, "", scenario] += count
+        return counts
 
-    def _table(self, corner: str, columns: list[str], count: object) -> Iterator[str]:
-        for number, column in enumerate(columns):
-            yield f"  {ascii_letters[number]} = {column}"
-        yield f"{corner:20}" + "".join(f"{letter:>5}" for letter in ascii_letters[: len(columns)])
-        for fault in Fault:
-            cells = [count(fault.value, column) for column in columns]  # type: ignore[operator]
-            yield f"{fault.value:20}" + "".join(f"{cell or '.':>5}" for cell in cells)
+    def _table(self, corner: str, rows: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+        counts = self._counts()
+        yield f"{corner:28}" + "".join(f"{letter:>5}" for letter, _ in zip(ascii_letters, Fault, strict=False))
+        for row, (kind, scenario) in rows.items():
+            yield f"{row:28}" + "".join(f"{counts[fault.value, kind, scenario] or '.':>5}" for fault in Fault)
 
 
 COVERED = Coverage()
-"""What this test run has tried."""
+"""The schedules of this test run."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aion_core.ports import Lease
 from aion_core.tasks import heartbeat
-from tests.simulation.table import Beside
+from tests.simulation.table import unblocked
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
@@ -42,7 +42,7 @@ class SimHeartbeat:
             await asyncio.sleep(pause)
             if self._stopped:
                 return
-            if not await Beside().run(partial(self._renewal.once, pause)):
+            if not await unblocked(self._renewal, partial(self._renewal.once, pause)):
                 if not self._stopped:
                     self.lost.set()
                 return

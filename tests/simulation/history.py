@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aion_core.ports import ContextKey, Numbered, Outcome, PushConfig, TaskKey
+from aion_core.ports import ContextKey, Delta, Numbered, Outcome, PushConfig, TaskKey
 from aion_core.protocol.types import Message, Task, TaskState, stream_response
 
 
@@ -62,6 +62,8 @@ class Asking:
     message_id: str = ""
     task_id: str = ""
     context: str = ""
+    key: str = ""
+    """Its idempotency key."""
     process: str = ""
     answered: float | None = None
     answer: Any = None
@@ -155,6 +157,12 @@ class History:
         """What sweeps have claimed and not rung for yet."""
         self.spoken: dict[tuple[str, int], str] = {}
         """What text an agent has spoken in chunks, for a task and under a fence."""
+        self.streamed: dict[tuple[TaskKey, str], Delta] = {}
+        """The chunks that were stored, by their task and SSE id."""
+        self.unreadable: set[str] = set()
+        """The tasks of which a record was destroyed."""
+        self.recalled: list[tuple[ContextKey, str, tuple[str, ...]]] = []
+        """What agents read as the history of their context: (context, message answered, ids of the messages)."""
         self.listenings: list[Listening] = []
         self.posts: list[Post] = []
         self.registered: dict[tuple[TaskKey, str], float] = {}
@@ -174,6 +182,12 @@ class History:
     def fence(self, context: ContextKey) -> int:
         """The newest fence that anybody was given."""
         return max((hold.fence for hold in self.holds if hold.context == context), default=0)
+
+    def forget(self, context: ContextKey) -> None:
+        """Note that the context has expired and was deleted: its fences begin again."""
+        for hold in self.holds:
+            if hold.context == context:
+                hold.context = replace(context, context_id=f"{context.context_id} (expired)")
 
     def holds_still(self, context: ContextKey, fence: int) -> bool:
         """Whether this is the newest lease of the context, and nobody has given it back or taken it away."""

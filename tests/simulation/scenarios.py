@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from aion_core.ports import PushConfig, PushEvents, WhenBusy
+from aion_core.errors import TooManyRequests
+from aion_core.ports import AnswerAs, PushConfig, PushEvents, ReplyAs, WhenBusy
 from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
 from tests.simulation.receivers import RECEIVERS
@@ -57,7 +59,7 @@ async def send_and_wait(world: World) -> None:
 
 @scenario("stream", weight=3)
 async def stream(world: World) -> None:
-    await Client(world).stream(world.choices.choice(("steps", "chatters", "goes on")), "m-1")
+    await Client(world).stream(world.choices.choice(("steps", "chatters", "goes on", "heavy")), "m-1")
 
 
 @scenario("send and go", weight=3)
@@ -84,12 +86,12 @@ async def repeats(world: World) -> None:
     await clients[0].rest(_id(task))
 
 
-@scenario("question and answer", weight=3)
+@scenario("question and answer", weight=3, deployment=Deployment(snapshot_every=4))
 async def question(world: World) -> None:
     """39: the answer twice, sometimes at once, by the same messageId or another."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(
-        world.choices.choice(("asks", "asks", "asks twice", "asks twice", "wordy")),
+        world.choices.choice(("asks", "asks twice")),
         "m-1",
         wait=world.choices.random() < 0.5,
     )
@@ -201,7 +203,7 @@ async def cancel_what_waits(world: World) -> None:
 async def readers(world: World) -> None:
     """27, 28, 29: subscribers in other processes, from different places; one leaves."""
     ann = Client(world)
-    text = world.choices.choice(("steps", "slow", "chatters"))
+    text = world.choices.choice(("steps", "slow", "chatters", "heavy"))
     task = await ann.send(text, "m-1", wait=False)
     if not _id(task):
         return
@@ -212,7 +214,7 @@ async def readers(world: World) -> None:
         reader = Client(world, name=f"reader-{number}")
         if number == 1 and world.choices.random() < 0.7:
             hearing = await reader.listen(_id(task), leave_after=world.choices.randint(1, 5))
-            await _pause(world, 0.5, 3.0)
+            await _pause(world, 0.0, 0.05, 0.1, 0.5, 3.0)
             if world.choices.random() < 0.6:
                 await reader.listen(_id(task), after=hearing)
         else:
@@ -228,7 +230,7 @@ async def leaves(world: World) -> None:
     task_id = await ann.stream(
         world.choices.choice(("steps", "chatters", "slow")), "m-1", leave_after=world.choices.randint(1, 9)
     )
-    await _pause(world, 0.5, 5.0, 70.0)
+    await _pause(world, 0.0, 0.05, 0.1, 0.5, 5.0, 70.0)
     if not task_id:
         return
     if world.choices.random() < 0.7:
@@ -338,3 +340,127 @@ async def told_of_a_question(world: World) -> None:
     if world.choices.random() < 0.4:
         await ben.cancel(task.id)
     await ann.rest(task.id)
+
+
+# ── The store's long life ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@scenario("large payloads")
+async def large(world: World) -> None:
+    """19, 22: events that lie in the bucket; one of their blobs may go."""
+    ann = Client(world)
+    task = await ann.send("heavy", "m-1", wait=world.choices.random() < 0.5)
+    await asyncio.gather(ann.get(_id(task)), Client(world, name="reader").listen(_id(task)))
+    await ann.rest(_id(task))
+    # The next turn of the context reads what was said before, and does not depend on it.
+    await ann.rest(_id(await ann.send("recalls", "m-2")))
+    await ann.list(what="list all")
+
+
+@scenario("kept for an hour", main=False, deployment=Deployment(retention=timedelta(hours=1), watch_seconds=5.0))
+async def forgotten(world: World) -> None:
+    """20: a task outlives its first messages by later ones; then it expires, and its items go late and one by one."""
+    ann = Client(world)
+    task = await ann.rest(_id(await ann.send("asks twice", "m-1", push=_config(world, "p-1"))))
+    await asyncio.sleep(world.choices.choice((60.0, 2400.0)))
+    await ann.rest(_id(await ann.send("that one", "m-2", task=_id(task))))
+    await asyncio.sleep(world.choices.choice((2000.0, 3000.0)))
+    await ann.rest(_id(await ann.send("and this", "m-3", task=_id(task))))
+    # The record of this message may have expired, and its task not: it is a repeat all the same.
+    await asyncio.sleep(world.choices.choice((1.0, 700.0, 1500.0)))
+    await ann.send("that one", "m-2", task=_id(task))
+    await asyncio.sleep(world.choices.choice((1.0, 4000.0, 9000.0)))
+    await asyncio.gather(ann.get(_id(task)), ann.list(), ann.cancel(_id(task)))
+    await asyncio.gather(ann.rest(_id(await ann.send("steps", "m-4"))), ann.send("asks twice", "m-1", wait=False))
+
+
+@scenario("many tasks", deployment=Deployment(snapshot_every=3))
+async def listed(world: World) -> None:
+    """Lists of several pages while tasks move, and agents that read the history of their context."""
+    ann, eve = Client(world), Client(world, owner="eve")
+    tasks = [await ann.send(world.choices.choice(("quick", "steps")), "m-0")]
+    others = [
+        ann.send(world.choices.choice(("quick", "recalls", last)), f"m-{number}", context=context, wait=False)
+        for number, (context, last) in enumerate((("c", "steps"), ("c-2", "asks"), ("c-3", "asks"), ("c", "heavy")), 1)
+    ]
+    tasks += await asyncio.gather(*others, eve.send("quick", "m-1"), ann.list(), ann.list(context="c"))
+    for task in tasks:
+        if _id(task):
+            await ann.rest(_id(task))
+    await asyncio.gather(ann.list(what="list all"), ann.list(context="c", what="list all"), eve.list(what="list all"))
+
+
+@scenario("an idempotency key")
+async def idempotent(world: World) -> None:
+    """34: the same request, sent again with its key, by which it is known; each time it names no context."""
+    clients = [Client(world, name=f"ann-{number}") for number in range(3)]
+    text = world.choices.choice(("steps", "quick"))
+    await asyncio.gather(
+        *(client.send(text, "m-1", key="k-1", wait=number > 0) for number, client in enumerate(clients))
+    )
+    await _pause(world, 0.1, 40.0)
+    task = await clients[0].send(text, "m-1", key="k-1")
+    await clients[0].rest(_id(task))
+
+
+@scenario("no more than two tasks", deployment=Deployment(open_tasks=2))
+async def limited(world: World) -> None:
+    """A caller begins more tasks than it may have open; when they have ended it may again."""
+    ann = Client(world)
+    texts = [world.choices.choice(("steps", "slow", "asks")) for _ in range(3)]
+    answers = await asyncio.gather(
+        *(ann.send(text, f"m-{number}", context=f"c-{number}", wait=False) for number, text in enumerate(texts))
+    )
+    for task in answers:
+        if _id(task):
+            await ann.rest(_id(task))
+            await ann.cancel(_id(task))
+    # A task that was counted and never made is forgotten a minute later.
+    await asyncio.sleep(3700.0)
+    task = await ann.send("quick", "m-9", context="c-9")
+    if isinstance(task, TooManyRequests):
+        world.history.surprises.append("I22: all tasks have ended, and no other is taken.")
+    await ann.rest(_id(task))
+
+
+async def _reply(world: World) -> None:
+    ann = Client(world)
+    text = world.choices.choice(("quick", "quick", "steps", "asks", "heavy", "recalls"))
+    if world.choices.random() < 0.5:
+        await ann.stream(text, "m-1")
+    else:
+        await ann.send(text, "m-1", wait=world.choices.random() < 0.7)
+    await _pause(world, 0.0, 1.0)
+    again, other = Client(world, name="ann-2"), Client(world, name="ann-3")
+    await asyncio.gather(
+        again.stream(text, "m-1") if world.choices.random() < 0.5 else again.send(text, "m-1"),
+        other.send("quick", "m-2"),
+    )
+    for key in list(world.history.log):
+        await ann.rest(key.task_id)
+
+
+scenario("replies: auto", deployment=Deployment(reply=ReplyAs.AUTO))(_reply)
+scenario("replies: message", deployment=Deployment(reply=ReplyAs.MESSAGE, answer=AnswerAs.ARTIFACT))(_reply)
+scenario("answers in artifacts", deployment=Deployment(answer=AnswerAs.BOTH))(_reply)
+
+
+@scenario("a deployment in the middle")
+async def deployed(world: World) -> None:
+    """44: new code and new settings between two steps, while turns run and wait under the old ones."""
+    ann, ben = Client(world), Client(world, name="ann-2")
+    text = world.choices.choice(("slow", "steps", "asks"))
+    task = await ann.send(text, "m-1", wait=False, push=_config(world, "p-1"))
+    await ann.send("quick", "m-2", wait=False)
+    await _pause(world, 0.0, 1.0, 12.0)
+    world.deploy(
+        when_busy=world.choices.choice(tuple(WhenBusy)),
+        reply=world.choices.choice(tuple(ReplyAs)),
+        answer=world.choices.choice(tuple(AnswerAs)),
+        snapshot_every=3,
+    )
+    await asyncio.gather(ben.send("steps", "m-3", wait=False), ann.rest(_id(task)))
+    if text == "asks":
+        await ann.send("that one", "m-4", task=_id(task))
+    for key in list(world.history.log):
+        await ann.rest(key.task_id)

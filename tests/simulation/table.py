@@ -2,10 +2,9 @@
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,9 +28,12 @@ class Operation:
     method: str = ""
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    at: float = 0.0
+    """When it was called."""
 
 
-OPERATION: ContextVar[Operation] = ContextVar("operation", default=Operation())
+OTHER = Operation()
+OPERATION: ContextVar[Operation] = ContextVar("operation", default=OTHER)
 """The call of a store that is being made."""
 
 
@@ -50,19 +52,19 @@ class Operations:
 
     def __init__(
         self,
+        process: "Process",
         store: Any,
         *,
         names: Mapping[str, str] | None = None,
-        tell: Callable[[Operation, Any], None] = lambda operation, result: None,
     ) -> None:
-        """`names` renames operations; `tell` is called with each operation and its result, or its error."""
-        self._store, self._names, self._tell = store, names or {}, tell
+        """`names` renames operations; the world is told of each one and its result, or its error."""
+        self._process, self._store, self._names = process, store, names or {}
 
     def __getattr__(self, name: str) -> Any:
         method, renamed = getattr(self._store, name), self._names.get(name, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            made = Operation(renamed, name, arguments, options)
+            made = Operation(renamed, name, arguments, options, self._process.world.loop.time())
             if inspect.iscoroutinefunction(method):
                 return self._made(made, method)
             token = OPERATION.set(made)
@@ -79,11 +81,11 @@ class Operations:
         try:
             result = await method(*made.arguments, **made.options)
         except BaseException as error:
-            self._tell(made, error)
+            self._process.world.tell(self._process, made, error)
             raise
         finally:
             OPERATION.reset(token)
-        self._tell(made, result)
+        self._process.world.tell(self._process, made, result)
         return result
 
 
@@ -206,71 +208,42 @@ class SimBlobs:
 # ── Blocking code ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Stopped(BaseException):
-    """Ends the thread of a process that is gone."""
+class Pending(BaseException):
+    """Ends a run of blocking code at a request that has not been made yet."""
+
+    def __init__(self, request: Callable[[], Awaitable[Any]]) -> None:
+        self.request = request
 
 
-class Beside:
-    """Blocking code in a thread of its own, which runs only while the loop waits for it: one of the two at a time."""
+ANSWERS: ContextVar[Iterator[Any]] = ContextVar("answers")
+"""The answers to the requests of the blocking code that runs."""
 
-    def __init__(self) -> None:
-        self._to_thread, self._to_loop = threading.Semaphore(0), threading.Semaphore(0)
-        self._asked: Callable[[], Awaitable[Any]] | None = None
-        self._answer: Any = None
-        self._failed: BaseException | None = None
 
-    async def run(self, work: Callable[[], Any]) -> Any:
-        """Return what the blocking code returns; its requests take the loop's time."""
-        context = copy_context()
-        context.run(BESIDE.set, self)
-        thread = threading.Thread(target=context.run, args=(self._run, work), daemon=True)
-        thread.start()
-        self._to_loop.acquire()
+def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the answer to the request, within `unblocked`."""
+    for answer in ANSWERS.get():
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+    raise Pending(request)
+
+
+async def unblocked(owner: Any, work: Callable[[], Any]) -> Any:
+    """Return what the blocking code returns; its requests take the loop's time.
+
+    At each request the code is run again from its start, with its owner as it was then, and gets the answers so far.
+    """
+    before, answers = dict(vars(owner)), list[Any]()
+    while True:
+        vars(owner).update(before)
+        token = ANSWERS.set(iter(answers))
         try:
-            while self._asked is not None:
-                asked, self._asked = self._asked, None
-                try:
-                    self._answer, self._failed = await asked(), None
-                except Exception as error:
-                    self._answer, self._failed = None, error
-                self._switch()
-        except BaseException:
-            self._failed = Stopped()
-            self._asked = None
-            self._to_thread.release()
-            raise
+            return work()
+        except Pending as pending:
+            request = pending.request
         finally:
-            thread.join()
-        if self._failed is not None:
-            raise self._failed
-        return self._answer
-
-    def call(self, asked: Callable[[], Awaitable[Any]]) -> Any:
-        """Let the loop do this, in the thread; return the answer."""
-        self._asked = asked
-        self._to_loop.release()
-        self._to_thread.acquire()
-        if self._failed is not None:
-            raise self._failed
-        return self._answer
-
-    def _switch(self) -> None:
-        self._to_thread.release()
-        self._to_loop.acquire()
-
-    def _run(self, work: Callable[[], Any]) -> None:
+            ANSWERS.reset(token)
         try:
-            self._answer, self._failed = work(), None
-        except BaseException as error:
-            self._answer, self._failed = None, error
-        self._asked = None
-        self._to_loop.release()
-
-
-BESIDE: ContextVar[Beside] = ContextVar("beside")
-"""The thread that runs this blocking code."""
-
-
-def blocking(asked: Callable[[], Awaitable[Any]]) -> Any:
-    """Let the loop do this, from blocking code; return the answer."""
-    return BESIDE.get().call(asked)
+            answers.append(await request())
+        except Exception as error:
+            answers.append(error)

@@ -1,4 +1,4 @@
-"""The engine under faults: a thousand schedules and more, each with its seed, and every invariant after each of them."""
+"""The engine under faults: two thousand schedules and more, each with its seed, and every invariant after each."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.simulation.scenarios import SCENARIOS
 
 HERE = Path(__file__).parent
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 10_000 if DEEP else 1_000))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 20_000 if DEEP else 2_000))
 PARTS = 20
 
 

@@ -41,6 +41,12 @@ class Watch:
         if operation.method == "checkpoint":
             turn, state = operation.arguments
             self._world.agent_did(process, turn, "finished", state.position - 1)
+        if operation.method == "append_deltas":
+            task, batch = operation.arguments
+            for number, chunk in enumerate(batch.chunks, start=batch.first):
+                place = (task, f"{batch.generation}.{batch.fence}.{number}")
+                if self._history.streamed.setdefault(place, chunk) != chunk:
+                    self._history.surprises.append(f"I6: {place} was stored as {chunk} after another.")
         tasks: dict[TaskKey, None] = {}
         for write in writes:
             if isinstance(write, Check):
@@ -99,7 +105,12 @@ class Watch:
             assert isinstance(config, PushConfig)
             history.registered[task, config_id] = at
             if all((each.task, each.config.id) != (task, config_id) for each in history.listenings):
-                history.listenings.append(Listening(at, task, config, len(history.log.get(task, ()))))
+                item, entries = self._world.table.get_blocking(key), history.log.get(task, ())
+                assert item is not None
+                after, known = item["registered"], sum(entry.at <= operation.at for entry in entries)
+                if not known <= after <= len(entries):
+                    history.surprises.append(f"I8: {config_id} of {task.task_id} gets events from {after} on.")
+                history.listenings.append(Listening(at, task, config, after))
 
     def _events(self, process: "Process", operation: Operation, task: TaskKey, at: float) -> None:
         """Note the events of the task that were not noted yet."""

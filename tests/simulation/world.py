@@ -17,6 +17,7 @@ from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import AnswerAs, Asked, Bell, ContextKey, PushBell, ReplyAs, TaskKey, WhenBusy
 from aion_core.ports.table_semantics import TOKEN_LIFE
+from aion_core.stores import keys
 from aion_core.stores.reads import Reads
 from aion_core.stores.task_log import TaskLog
 from aion_core.tasks.call import Call
@@ -169,6 +170,11 @@ class World:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
+    @property
+    def forgets(self) -> bool:
+        """True if tasks expire within the schedule."""
+        return self.deployment.retention < timedelta(days=1)
+
     def outside(self, seconds: float, act: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
         """Call it in so many seconds, whichever process lives then."""
         token = LIFE.set(None)
@@ -207,6 +213,8 @@ class World:
         for key in self.choices.sample(expired, min(len(expired), self.choices.randint(1, 5))):
             self.table.delete_expired(SimClock(self.loop, tick=0.0).now(), [key])
             self.watch.follow(key, None)
+            if key.partition.startswith("CONTEXT#"):
+                self.history.forget(keys.context_of(key))
 
     def new_id(self) -> str:
         """An id that is the same in each run of the schedule, and greater than those before it."""
@@ -281,7 +289,7 @@ class World:
     async def _sweep_each_minute(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            if self.deployment.retention < timedelta(days=1):
+            if self.forgets:
                 self.expire()
             process = self.process("sweep")
             self._begin(process, lambda _, by=process: self._guarded(by, assembly.sweep(by)))

@@ -3,6 +3,8 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+STEP_SECONDS = 0.05
+
 
 class ManualClock:
     """`ports.Clock`; a sleeper sleeps until the clock has been moved far enough."""
@@ -27,3 +29,10 @@ class ManualClock:
         until = self._now + timedelta(seconds=seconds)
         while self._now < until:
             await self._moved.wait()
+
+    async def passes(self, seconds: float) -> None:
+        """Let so much time pass in small steps, and in each let everything run that can."""
+        for _ in range(round(seconds / STEP_SECONDS)):
+            self.move(STEP_SECONDS)
+            for _ in range(20):
+                await asyncio.sleep(0)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -13,9 +12,12 @@ import pytest
 from aion_core.local import resources
 from aion_core.local.emulator import REGION
 from aion_core.local.stack import SETTINGS, LocalStack, client_of
+from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import Clock
+from aion_core.ports import Blobs, Clock
 from aion_core.ports.table import Table
+from aion_core.sqlite.blobs import SQLiteBlobs
+from aion_core.sqlite.table import SQLiteTable
 from aion_core.template.reader import TABLE, Place, Template
 from tests.support import ministack
 from tests.support.server import ROOT
@@ -24,17 +26,18 @@ DEFAULT = ("moto", "ministack")
 FASTEST = "ministack"
 """It takes a third of the time that moto takes, and refuses more of what DynamoDB refuses."""
 
-LOCAL = ("memory", "sqlite") if find_spec("aion_core.sqlite.table") else ("memory",)
-"""The tables that need no engine."""
+LOCAL = ("memory", "sqlite")
+"""The tables, and the blobs, that need no engine."""
 
 
 def local_table(kind: str, clock: Clock, folder: Path) -> Table:
     """The table of this kind; a file is in the folder."""
-    if kind == "memory":
-        return MemoryTable(clock)
-    from aion_core.sqlite.table import SQLiteTable
+    return MemoryTable(clock) if kind == "memory" else SQLiteTable(folder / "table.sqlite", clock)
 
-    return SQLiteTable(folder / "table.sqlite", clock)
+
+def local_blobs(kind: str, clock: Clock, folder: Path) -> Blobs:
+    """The blobs of this kind; a file is in the folder."""
+    return MemoryBlobs() if kind == "memory" else SQLiteBlobs(folder / "blobs.sqlite", clock)
 
 
 class Stack(Protocol):

@@ -11,13 +11,13 @@ import httpx
 
 from aion_core.auth.api_keys import make_key
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
-from aion_core.aws import keys
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
 from aion_core.checkpointing.thread_ids import thread_id
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Delta, DeltaBatch
 from aion_core.settings import Settings
+from aion_core.stores import keys
 from aion_core.web.request_context import owner_in
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, Conversation
@@ -79,9 +79,9 @@ async def lives(stack: Stack, person: Person) -> None:
     environ = environment(stack)
     made = make_key(person.name, now=SystemClock().now())
     person.key_id = made.record.id
-    await build_keys(environ["AION_TABLE"]).add(made.record)
+    await build_keys(Settings.from_environ(environ)).add(made.record)
     in_tenant = make_key(person.name, now=SystemClock().now(), tenant=TENANT)
-    await build_keys(environ["AION_TABLE"]).add(in_tenant.record)
+    await build_keys(Settings.from_environ(environ)).add(in_tenant.record)
     app = build_app(Settings.from_environ(environ))
     for key in (made, in_tenant):
         headers = {"X-API-Key": key.text, "A2A-Version": "1.0"}

@@ -9,20 +9,27 @@ from aion_core.errors import StoreUnavailable
 class Failing:
     """An adapter whose next calls of some operations raise StoreUnavailable, before or after they take effect."""
 
-    def __init__(self, adapter: Any, *, calls: Counter[str] | None = None) -> None:
+    def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
+        self._error: Exception | None = None
         self._before: Counter[str] = Counter()
         self._after: Counter[str] = Counter()
-        self.calls: Counter[str] = Counter() if calls is None else calls
+        self.calls: Counter[str] = Counter()
         """The number of calls of each operation, those that fail included."""
 
-    def refuse(self, **times: int) -> None:
+    def refuse(self, error: Exception | None = None, /, **times: int) -> None:
         """Let each named operation fail so often, without taking effect."""
+        self._error = error
         self._before.update(times)
 
     def lose_answers(self, **times: int) -> None:
         """Let each named operation, an asynchronous one, take effect so often and then fail."""
         self._after.update(times)
+
+    def heal(self) -> None:
+        """Let nothing fail any more."""
+        self._before.clear()
+        self._after.clear()
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._adapter, name)
@@ -33,7 +40,7 @@ class Failing:
             self.calls[name] += 1
             if self._before[name] > 0:
                 self._before[name] -= 1
-                raise StoreUnavailable(f"{name}: ThrottlingException")
+                raise self._error or StoreUnavailable(f"{name}: ThrottlingException")
             if self._after[name] > 0:
                 self._after[name] -= 1
                 return _lost(name, operation(*arguments, **options))

@@ -38,7 +38,7 @@ from aion_core.stores.long_term_memory import TableLongTermMemory
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.ringing import RingingStore
+from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.worker import Worker
@@ -116,7 +116,8 @@ def parts(
     With `webhooks`, which post, and what is `allowed` of their URLs, it sends push notifications.
     """
     clock = clock or SystemClock()
-    tasks = MemoryTaskStore(clock)
+    push_bells = MemoryPushBells(clock)
+    tasks = MemoryTaskStore(clock, notifier=CommitNotifier(push_bells if webhooks is not None else None))
     blobs = MemoryBlobs()
     fenced = store is None
     agent = (
@@ -143,8 +144,7 @@ def parts(
     task_list = task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks)
     push = None
     if webhooks is not None:
-        configs, push_bells = MemoryPushConfigs(tasks, clock), MemoryPushBells(clock)
-        store = RingingStore(store, push_bells)
+        configs = MemoryPushConfigs(tasks, clock)
         delivery = PushDelivery(store, configs, push_bells, webhooks, render, clock, chance=lambda: 0.0)
         push_bells.answered_by(delivery.answer)
         events = {"test": push_events}

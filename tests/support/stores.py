@@ -7,6 +7,8 @@ from typing import Any
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
+from aion_core.clock import SystemClock
+from aion_core.local.stack import LocalStack
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
@@ -16,6 +18,7 @@ from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from tests.support.engines import Stack
+from tests.support.strict import StrictTokens, refuse_empty_keys
 
 LEASE_SECONDS = 30.0
 CIPHER = MemoryCipher()
@@ -44,9 +47,13 @@ class MemoryPushConfigs(TablePushConfigs):
         super().__init__(store.table, CIPHER, clock, **options)
 
 
-def dynamodb_table(stack: Stack, *, workers: int = 16) -> DynamoDBTable:
-    """The stack's table; the tests keep apart by their owners."""
-    calls = Calls("dynamodb", ThreadPoolExecutor(workers), client=stack.client("dynamodb"))
+def dynamodb_table(stack: Stack, *, workers: int = 16, clock: Clock | None = None) -> DynamoDBTable:
+    """The stack's table; the tests keep apart by their owners. Tokens are forgotten by the clock on moto."""
+    client = stack.client("dynamodb")
+    refuse_empty_keys(client)
+    if isinstance(stack, LocalStack):
+        StrictTokens(client, clock or SystemClock())
+    calls = Calls("dynamodb", ThreadPoolExecutor(workers), client=client)
     return DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
 
 

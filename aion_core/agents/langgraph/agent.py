@@ -1,28 +1,35 @@
-"""A LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
+"""LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import dataclasses
+import enum
+import inspect
+import sys
+import typing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from types import ModuleType
 from typing import Any
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphDrained
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
+from langgraph.types import StateSnapshot
+from pydantic import BaseModel, ValidationError
 
 from aion_core.agents.asked import Unfit, asked_before
 from aion_core.agents.factory import PerTurn
 from aion_core.agents.guard import guarded_run
-from aion_core.agents.langgraph import fingerprint, going_on
-from aion_core.agents.langgraph.configured import check_saver, own_context
-from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.inbound import with_envelopes
 from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound
-from aion_core.agents.langgraph.state_types import classes_of, state_types
-from aion_core.agents.langgraph.thread import messages_of, with_finished
+from aion_core.agents.langgraph.thread import REDEPLOYED, Graph, has_nodes, messages_of, node_names, with_finished
 from aion_core.agents.langgraph.turn import Given, GraphTurn, Savers, Stores, config_of
-from aion_core.errors import ConfigurationError
+from aion_core.authoring.context import AionContext
+from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import Asked, Emission, Paused, Reply, Said
+from aion_core.protocol.types import Message
 
 
 class LangGraphAgent:
@@ -98,16 +105,16 @@ class LangGraphAgent:
             savers=self._savers,
             stores=self._stores,
             types=state_types(compiled) | (classes_of(self._module) if self._module is not None else frozenset()),
-            nodes=fingerprint.of(compiled),
+            nodes=node_names(compiled),
         )
         return with_envelopes(compiled), given
 
 
 async def _turn(asked: Asked, graph: Graph, own: Given) -> AsyncGenerator[Emission, None]:
     turn = GraphTurn(asked, graph, own)
-    going_on.check_kept(asked, turn)
+    check_kept(asked, turn)
     state, answers = await turn.thread.state(), asked_before(asked)
-    await going_on.check_thread(asked, turn, graph, state, answers)
+    await check_thread(asked, turn, graph, state, answers)
     pending = await turn.thread.questions(state, torn=asked.turn.tries > 1)
     try:
         given = turn.given(state, answers, pending)
@@ -148,3 +155,182 @@ async def _ended(turn: GraphTurn, outbound: Outbound) -> AsyncGenerator[Emission
             if isinstance(emission, Reply):
                 await turn.thread.keep(outbound.sent)
             yield emission
+
+
+# ── Resumption ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NOTHING_KEPT = "The server stopped in the middle of this turn, and the graph keeps no state to go on from."
+FORGOTTEN = (
+    "The graph's own checkpointer does not know this turn any more: it keeps what it is given in one process. "
+    "Compile the graph without it, or with one that lasts."
+)
+
+
+def check_kept(asked: Asked, turn: GraphTurn) -> None:
+    """Raise AgentFailed where the turn has begun before, and the graph keeps nothing."""
+    if not turn.durable and (asked.turn.tries > 1 or asked.turn.hops):
+        raise AgentFailed(NOTHING_KEPT)
+
+
+async def check_thread(
+    asked: Asked, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, answers: Message | None
+) -> None:
+    """Raise AgentFailed where the thread does not hold what the turn is to go on from, or holds another graph's."""
+    if _is_empty(state) and turn.own_saver is not None and _has_begun(asked, turn, answers):
+        raise AgentFailed(FORGOTTEN)
+    if not has_nodes(graph, state.metadata if state is not None else None):
+        goes_on = turn.thread.is_of_turn(state) or answers is not None
+        if goes_on and await turn.thread.has_work():
+            raise AgentFailed(REDEPLOYED)
+
+
+def _is_empty(state: StateSnapshot | None) -> bool:
+    return state is None or state.metadata is None
+
+
+def _has_begun(asked: Asked, turn: GraphTurn, answers: Message | None) -> bool:
+    """Tell whether the thread must hold something: the graph has asked, has been handed on, or has said something.
+
+    A try that has left no trace may have died before it began. But where it was another process's, what an
+    InMemorySaver was given is gone with that.
+    """
+    if answers is not None or asked.turn.hops or any(entry.key for entry in asked.recorded):
+        return True
+    return asked.turn.tries > 1 and isinstance(turn.own_saver, InMemorySaver)
+
+
+# ── Context schema and checkpointer ───────────────────────────────────────────────────────────────────────────────────
+
+_AWAITED = ("aget_tuple", "aput", "aput_writes")
+"""What a turn calls of a checkpointer."""
+
+
+class _Configuration(dict[str, Any]):
+    """Is there even where it is empty: LangGraph takes what is false for no context at all."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the context of a graph that has a schema of its own: its configuration; None where the schema is ours.
+
+    LangGraph makes an object of the schema of it for each turn. Raises AgentLoadError that names what is missing, or
+    does not fit.
+    """
+    schema = graph.context_schema
+    if schema in (None, AionContext):
+        return None
+    missing = [name for name in _required(schema) if name not in configuration]
+    if missing:
+        raise AgentLoadError(
+            f"the graph's context schema {_name(schema)} requires {', '.join(missing)}",
+            do="Give it under `configuration` in aion.yaml.",
+        )
+    if dataclasses.is_dataclass(schema) or issubclass(schema, BaseModel):
+        try:
+            schema(**configuration)
+        except (TypeError, ValueError) as error:
+            raise AgentLoadError(
+                f"`configuration` in aion.yaml does not fit the graph's context schema {_name(schema)}: {_why(error)}",
+                do="Mend the value under `configuration`, or the schema.",
+            ) from error
+    return _Configuration(configuration)
+
+
+def check_saver(graph: Graph) -> None:
+    """Raise AgentLoadError where the graph brings a checkpointer that cannot be awaited."""
+    saver = graph.checkpointer
+    if isinstance(saver, BaseCheckpointSaver) and any(_is_missing(getattr(type(saver), name)) for name in _AWAITED):
+        raise AgentLoadError(
+            f"the graph's own checkpointer, {type(saver).__name__}, has no async methods",
+            do=f"Compile the graph without it, or with its async twin, such as Async{type(saver).__name__}.",
+        )
+
+
+def _required(schema: Any) -> list[str]:
+    """Return the names of the fields that have no default."""
+    if dataclasses.is_dataclass(schema):
+        unset = dataclasses.MISSING
+        fields = (field for field in dataclasses.fields(schema) if field.init)
+        return [field.name for field in fields if field.default is unset and field.default_factory is unset]
+    if issubclass(schema, BaseModel):
+        return [field.alias or name for name, field in schema.model_fields.items() if field.is_required()]
+    # A TypedDict has no defaults, and enforces nothing: its graph asks with `.get`.
+    return []
+
+
+def _is_missing(method: Any) -> bool:
+    # That of the base class, or one that is there to say where the async twin is, as LangGraph's own have it.
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return code is not None and "NotImplementedError" in code.co_names
+
+
+def _name(schema: Any) -> str:
+    return str(getattr(schema, "__name__", schema))
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return f"{error}."
+    problem = error.errors()[0]
+    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}."
+
+
+# ── Classes that checkpoints may hold ─────────────────────────────────────────────────────────────────────────────────
+
+
+def state_types(graph: Graph) -> frozenset[type]:
+    """Return the models, dataclasses and enums of the state's annotations, of their fields, and of the nodes' modules."""
+    builder = getattr(graph, "builder", None)
+    found: set[type] = set()
+    for schema in getattr(builder, "schemas", {}):
+        _collect(_annotations(schema), found)
+        if _is_own(schema):
+            found.add(schema)
+    for module in _modules(graph):
+        # A functional graph has no annotated state: what its tasks return is of its own module, most of the time.
+        found.update(kind for kind in vars(module).values() if _is_own(kind) and kind.__module__ == module.__name__)
+    for _, nested in graph.get_subgraphs():
+        if isinstance(nested, Pregel):  # a RemoteGraph keeps its state itself
+            found |= state_types(nested)
+    return frozenset(found)
+
+
+def classes_of(module: ModuleType) -> frozenset[type]:
+    """Return the models, dataclasses and enums that the module names: a `response_format`, say, that no state tells."""
+    named = (kind for kind in vars(module).values() if _is_own(kind))
+    return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
+
+
+_FRAMEWORKS = ("lang", "pydantic", "enum")
+"""What the modules of classes begin with that an author imports, and keeps no objects of."""
+
+
+def _modules(graph: Graph) -> set[ModuleType]:
+    """Return the modules that the functions of the graph's nodes are written in."""
+    functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
+    names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}
+    return {sys.modules[name] for name in names if name in sys.modules and not name.startswith("lang")}
+
+
+def _collect(annotations: Iterator[Any], found: set[type]) -> None:
+    for annotation in annotations:
+        _collect(iter(typing.get_args(annotation)), found)
+        if _is_own(annotation) and annotation not in found:
+            found.add(annotation)
+            _collect(_annotations(annotation), found)
+
+
+def _is_own(annotation: Any) -> bool:
+    return isinstance(annotation, type) and (
+        issubclass(annotation, BaseModel | enum.Enum) or dataclasses.is_dataclass(annotation)
+    )
+
+
+def _annotations(schema: Any) -> Iterator[Any]:
+    try:
+        yield from typing.get_type_hints(schema).values()
+    except (NameError, TypeError):
+        # A name that cannot be resolved here: what it stands for comes back as plain data.
+        return

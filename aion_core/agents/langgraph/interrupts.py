@@ -1,7 +1,8 @@
-"""A graph's interrupts as a question to the client, and the client's answer as what the graph resumes with."""
+"""Interrupts of a graph: as a question to the client, and the client's answer as what the graph resumes with."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
@@ -9,11 +10,122 @@ from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
 from pydantic import ValidationError
 
-from aion_core.agents.asked import PAUSED, ids_of
-from aion_core.agents.langgraph.reviews import review_of
+from aion_core.agents.asked import PAUSED, Unfit, ids_of
 from aion_core.ports import Asked, Asks
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+
+# ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
+
+_WORDS = {
+    "approve": "approve", "approved": "approve", "yes": "approve", "y": "approve", "ok": "approve", "okay": "approve",
+    "reject": "reject", "rejected": "reject", "no": "reject", "n": "reject", "deny": "reject",
+}  # fmt: skip
+_KINDS = ("approve", "edit", "reject", "respond")
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Tool calls that a human has to approve (HumanInTheLoopMiddleware), each with the decisions that it allows.
+
+    The middleware takes only decisions of a fixed shape: any other would fail the turn. A client may send that shape as
+    data, or simply the word.
+    """
+
+    actions: Sequence[Mapping[str, Any]]
+    allowed: Sequence[Sequence[str]]
+    one_by_one: bool
+    """Whether the middleware asks for each call by itself, and takes a single decision."""
+
+    def text(self) -> str:
+        """Return the question in words."""
+        calls = [_call(action) for action in self.actions]
+        if len(calls) == 1:
+            return f"May the agent call {calls[0]}? {_choices(self.allowed[0])}"
+        lines = [f"{call} {_choices(allowed)}" for call, allowed in zip(calls, self.allowed, strict=True)]
+        numbered = [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
+        return "\n".join(["May the agent make these calls? One word answers for all of them.", *numbered])
+
+    def decided(self, answer: Any) -> Any:
+        """Return the answer as the middleware takes it; raises Unfit for one that it would not."""
+        given = _from_words(answer, self.allowed) if isinstance(answer, str) else answer
+        if isinstance(given, Mapping) and "decisions" in given:
+            given = given["decisions"]
+        decisions = [given] * len(self.actions) if isinstance(answer, str) and isinstance(given, Mapping) else given
+        decisions = [decisions] if isinstance(decisions, Mapping) else decisions
+        if not isinstance(decisions, list) or len(decisions) != len(self.actions):
+            raise Unfit(f"{len(self.actions)} decisions are wanted, one for each call. {self._how()}")
+        for decision, allowed in zip(decisions, self.allowed, strict=True):
+            kind = decision.get("type") if isinstance(decision, Mapping) else None
+            if kind not in allowed or not _has_its_fields(decision):
+                raise Unfit(f"That is no decision on this call. {self._how()}")
+        return decisions[0] if self.one_by_one else {"decisions": decisions}
+
+    def _how(self) -> str:
+        words = [kind for kind in ("approve", "reject") if all(kind in allowed for allowed in self.allowed)]
+        example = '{"decisions": [{"type": "…"}]}'
+        return f"Answer {' or '.join(words)}, or send {example} as data." if words else f"Send {example} as data."
+
+
+def review_of(interrupt: Interrupt) -> Review | None:
+    """Return the review that the middleware asks for, None where the question is another one."""
+    value = interrupt.value
+    if not isinstance(value, Mapping):
+        return None
+    if value.get("type") == "tool_approval" and isinstance(value.get("args"), Mapping):
+        schema = json.dumps(interrupt.response_schema or {}, default=str)
+        allowed = [kind for kind in _KINDS if f'"{kind}"' in schema]
+        return Review([value], [allowed or list(_KINDS)], one_by_one=True)
+    actions, configs = value.get("action_requests"), value.get("review_configs")
+    if not isinstance(actions, list) or not isinstance(configs, list) or not actions:
+        return None
+    by_name = {config.get("action_name"): config.get("allowed_decisions") for config in configs}
+    return Review(actions, [by_name.get(action.get("name")) or list(_KINDS) for action in actions], one_by_one=False)
+
+
+def _from_words(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
+    try:
+        written = json.loads(answer)
+    except ValueError:
+        written = None
+    if isinstance(written, dict | list):
+        return written
+    if all(list(kinds) == ["respond"] for kinds in allowed):
+        return {"type": "respond", "message": answer}
+    word, _, reason = answer.strip().partition(":")
+    kind = _WORDS.get(word.strip().strip(".!").lower())
+    if kind is None:
+        raise Unfit(f"{answer[:80]!r} is no decision. {_choices([k for k in _KINDS if all(k in a for a in allowed)])}")
+    return {"type": kind, "message": reason.strip()} if kind == "reject" and reason.strip() else {"type": kind}
+
+
+def _has_its_fields(decision: Mapping[str, Any]) -> bool:
+    match decision.get("type"):
+        case "edit":
+            edited = decision.get("edited_action")
+            return (
+                isinstance(edited, Mapping)
+                and isinstance(edited.get("name"), str)
+                and isinstance(edited.get("args"), Mapping)
+            )
+        case "respond":
+            return isinstance(decision.get("message"), str)
+        case _:
+            return isinstance(decision.get("message", ""), str)
+
+
+def _call(action: Mapping[str, Any]) -> str:
+    args = action.get("args") or {}
+    return (
+        f"{action.get('name')}({', '.join(f'{name}={json.dumps(value, default=str)}' for name, value in args.items())})"
+    )
+
+
+def _choices(kinds: Sequence[str]) -> str:
+    return f"Answer {', '.join(kinds[:-1])}{' or ' if len(kinds) > 1 else ''}{kinds[-1]}." if kinds else ""
+
+
+# ── Questions and answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> Asks:

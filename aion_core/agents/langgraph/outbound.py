@@ -1,28 +1,246 @@
-"""What a graph streams, as emissions, and what its turn leaves behind (R59-R66)."""
+"""Output of a graph: what it streams, as emissions, and what its turn leaves behind (R59-R66)."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.config import get_stream_writer
+from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.ending import INVOKED, last_words, rest_key, settled
-from aion_core.agents.langgraph.added import Added, message_of
-from aion_core.agents.langgraph.graph import OUTBOX
-from aion_core.agents.langgraph.spoken import Speakers, is_internal
-from aion_core.agents.langgraph.streamed import Streamed
-from aion_core.agents.langgraph.thread import Past, as_messages, messages_of
+from aion_core.agents.floor import Floor
+from aion_core.agents.langgraph.thread import OUTBOX, Past, Streamed, as_messages, messages_of
 from aion_core.agents.reaction import reaction_of
 from aion_core.agents.reply import Left
 from aion_core.agents.said import REPLY, SaidMessages
-from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
-from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
+from aion_core.agents.sink import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
+from aion_core.authoring.context import Message as ThreadMessage
+from aion_core.authoring.context import Thread
+from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, hand, running_node
 from aion_core.authoring.types import A2AOutbox, outbox_of
-from aion_core.ports import Asked, Emission, Emitted, Noted, Said, Typing
+from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Said, Typing
 from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)
+
+# ── Messages of the state ─────────────────────────────────────────────────────────────────────────────────────────────
+
+Identity = tuple[str | None, str, str]
+"""What tells messages apart: the id, and what is said; without an id, what is said alone."""
+
+
+class Added:
+    """Sees the state's messages after each step of a turn."""
+
+    def __init__(self, before: Sequence[BaseMessage]) -> None:
+        """`before` are the messages as the turn found them: none of them is ever its answer (D7)."""
+        self._held = Counter(map(_identity, before))
+        self._before = {identity for identity in self._held if identity[0]}
+        self._added: set[Identity] = set()
+        self._seen: list[AIMessage] = []
+        """All that was added, in order, and may have been removed again."""
+
+    def see(self, messages: Sequence[BaseMessage]) -> None:
+        """Note what is new since the last step, or has been changed: an edited message is another one."""
+        held = Counter(map(_identity, messages))
+        new = {identity for identity, count in held.items() if count > self._held[identity]} - self._before
+        self._held = held
+        self._added |= new
+        self._seen += _among(messages, new)
+
+    def answer(self, messages: Sequence[BaseMessage]) -> Message | None:
+        """Return the turn's last AIMessage with text (R80): of those that are there, else of those that were removed.
+
+        Where the last has none, what was said along with a call of a tool is not the answer: it was said on the way.
+        """
+        last = _answer(_among(messages, self._added)) or _answer(self._seen)
+        return message_of(last) if last is not None else None
+
+    def so_far(self) -> Message | None:
+        """Return the last AIMessage with text that the turn has added, other than along with a call of a tool."""
+        last = _complete(self._seen)
+        return message_of(last) if last is not None else None
+
+
+def message_of(message: AIMessage) -> Message:
+    """Return the AIMessage as an A2A message: one text part, and its id where it has one (R79, R80)."""
+    # Half a surrogate pair cannot be kept.
+    text = str(message.text).encode("utf-8", "replace").decode()
+    return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=[Part(text=text)])
+
+
+def _among(messages: Sequence[BaseMessage], identities: Collection[Identity]) -> list[AIMessage]:
+    return [message for message in messages if isinstance(message, AIMessage) and _identity(message) in identities]
+
+
+def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
+    return messages[-1] if messages and messages[-1].text else _complete(messages)
+
+
+def _complete(messages: Sequence[AIMessage]) -> AIMessage | None:
+    return next((message for message in reversed(messages) if message.text and not message.tool_calls), None)
+
+
+def _identity(message: BaseMessage) -> Identity:
+    content: Any = message.content
+    return message.id, message.type, content if isinstance(content, str) else repr(content)
+
+
+# ── Model calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_internal(metadata: Mapping[str, Any]) -> bool:
+    """Tell whether a model call is some middleware's own, such as a summary of the conversation, by LangChain's marks."""
+    return "lc_internal_call" in metadata or "lc_source" in metadata
+
+
+class Speakers:
+    """Puts the chunks of a turn's model calls and replies in order, by the id of their message."""
+
+    def __init__(self) -> None:
+        self._floor = Floor()
+        self._within: dict[str, tuple[str, ...]] = {}
+        self._streamed: set[str] = set()
+        self._said: dict[str, list[str]] = {}
+        """What each model call has spoken so far."""
+        self._asking: set[str] = set()
+        """The calls that ask for tools: what they say on the way is no answer."""
+        self._latest = ""
+
+    def hear(self, message: AIMessageChunk, *, within: str = "", emitted: bool = False) -> Iterator[Chunk]:
+        """Yield what may be spoken now, this chunk among it unless another call has the word.
+
+        `within` is the checkpoint_ns of the node that the call is made in.
+        """
+        call = message.id or ""
+        if call not in self._within:
+            self._within[call] = tuple(within.split("|"))
+        if not emitted:
+            self._streamed.add(call)
+        self._latest = call
+        if message.tool_call_chunks or message.tool_calls:
+            self._asking.add(call)
+        text = str(message.text)
+        if text:
+            self._said.setdefault(call, []).append(text)
+            yield from self._floor.speak(Chunk(text, call))
+        if message.chunk_position == "last":
+            yield from self._floor.end(call)
+
+    def reply(self, text: str, message_id: str) -> Iterator[Chunk]:
+        """Yield what may be spoken now, this chunk of a reply among it unless somebody else has the word."""
+        yield from self._floor.speak(Chunk(text, message_id))
+
+    def replied(self, message_id: str) -> Iterator[Chunk]:
+        """Yield what has waited for the reply, which has been said as a whole: what of it has waited need not be."""
+        yield from self._floor.leave(message_id)
+
+    def broke_off(self, message_id: str) -> Iterator[Chunk]:
+        """Yield that no more comes of the call, or of the reply, and what has waited for it; it is nobody's answer."""
+        self._said.pop(message_id, None)
+        yield from self._floor.broke_off(message_id)
+
+    def streams(self, call: str) -> bool:
+        """Tell whether the call streams by itself: a chunk of it that a node emits has been heard already."""
+        return call in self._streamed
+
+    def end_of(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
+        """Yield what waits for calls that have ended since: those within these nodes of the graph at the namespace."""
+        depth = len(namespace)
+        yield from self._floor.end(
+            *(
+                call
+                for call, within in self._within.items()
+                if within == ("",) or (within[:depth] == namespace and _node(within[depth:]) in nodes)
+            )
+        )
+
+    def end_all(self) -> Iterator[Chunk]:
+        """Yield what waits, since the calls that had the word have ended."""
+        yield from self._floor.end_all()
+
+    def last_text(self) -> str:
+        """Return all that one call has spoken: the last, or, where it was silent, the last that asked for no tool."""
+        spoken = [call for call in self._said if call == self._latest or call not in self._asking]
+        last = self._latest if self._latest in self._said else spoken[-1] if spoken else ""
+        return "".join(self._said.get(last, []))
+
+
+def _node(within: Sequence[str]) -> str:
+    return within[0].partition(":")[0] if within else ""
+
+
+# ── Replies of the author's helpers ───────────────────────────────────────────────────────────────────────────────────
+
+
+class StreamSink:
+    """`authoring.context.ReplySink` of one turn of a graph.
+
+    Replies go through LangGraph's own custom stream, from whichever node, so that they keep the graph's order, and a node
+    that runs again gives them the same keys.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._replies: Counter[str] = Counter()
+
+    def next_message_id(self) -> str:
+        """See `ReplySink.next_message_id`; a node that runs again gives its replies the ids that they had."""
+        node = running_node()
+        if not node:
+            return str(uuid7())
+        self._replies[node] += 1
+        return str(uuid.uuid5(_IDS, f"{self._asked.task.id}\0{node}\0{self._replies[node]}"))
+
+    async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
+        """See `ReplySink.chunk`."""
+        get_stream_writer()(ChunkSaid(text, message_id))
+
+    def broke_off(self, message_id: str) -> None:
+        """See `ReplySink.broke_off`."""
+        get_stream_writer()(BrokeOff(message_id))
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """See `ReplySink.streaming`; LangGraph does not stream a model that is called under its `nostream` tag."""
+        config = var_child_runnable_config.get() or {}
+        quiet = var_child_runnable_config.set({**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]})
+        try:
+            yield
+        finally:
+            with suppress(ValueError):
+                var_child_runnable_config.reset(quiet)
+
+    async def reply(self, message: Message, *, target: str | None) -> None:
+        """See `ReplySink.reply`; where it goes is kept with it, for whoever distributes it."""
+        if target is not None:
+            message.metadata.update({TARGET: target})
+        hand(get_stream_writer(), Replied(message, running_node()))
+
+    async def react(self, key: str, *, message_id: str) -> None:
+        """See `ReplySink.react`."""
+        hand(get_stream_writer(), Reacted(key, message_id, running_node()))
+
+    async def typing(self) -> None:
+        """See `ReplySink.typing`."""
+        get_stream_writer()(IsTyping())
+
+    async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
+        """See `ReplySink.history`: what was said in the context, the turn's own message last."""
+        return await history_of(self._asked, thread, limit=limit, before=before)
+
+
+_IDS = uuid.UUID("0d1c3f5e-6f5b-4a39-9a40-8c4a4bd0a6c1")
+"""The namespace of the ids of replies."""
+
+
+# ── Events of the stream ──────────────────────────────────────────────────────────────────────────────────────────────
 
 HANDED = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reacted, Replied)
 """What a node hands over by `authoring.emit.hand`: counted, so that no checkpoint runs ahead of it."""

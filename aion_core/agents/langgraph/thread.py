@@ -1,27 +1,137 @@
-"""A turn's thread, as LangGraph's persistence has it: what it held before the turn, and what it has to hold after it."""
+"""Thread of a turn, as LangGraph's persistence has it: what it held before the turn, and what it has to hold after it."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph._internal._constants import TASKS
 from langgraph.channels import LastValue
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
 from langgraph.graph import START
+from langgraph.pregel import Pregel
 from langgraph.pregel._read import PregelNode
 from langgraph.pregel._task_status import read_task_statuses
 from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
-from langgraph.types import Interrupt, StateSnapshot
+from langgraph.types import Command, Interrupt, StateSnapshot
 
-from aion_core.agents.langgraph.graph import MESSAGES, Graph
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.protocol.types import Message
 
 logger = logging.getLogger(__name__)
+
+Graph = Pregel[Any, Any, Any, Any]
+
+MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
+
+
+# ── Nodes of the graph ────────────────────────────────────────────────────────────────────────────────────────────────
+
+NODES = "aion:nodes"
+"""The key in a checkpoint's metadata under which the names of its graph's nodes stand."""
+
+REDEPLOYED = "The agent was deployed anew with other steps in the middle of this turn; send the message again."
+
+
+def node_names(graph: Graph) -> str:
+    """Return the names of the graph's nodes, and of its subgraphs', whatever their order."""
+    return "\n".join(sorted(_names(graph)))
+
+
+def has_nodes(graph: Graph, metadata: Mapping[str, Any] | None) -> bool:
+    """Return True if the graph has all nodes of the graph that wrote the checkpoint with this metadata.
+
+    LangGraph cannot resume a thread on a graph that has lost some: it ends the run at once, as if nothing were left to do.
+    """
+    written_by = (metadata or {}).get(NODES, "")
+    return set(written_by.split("\n")) <= {"", *_names(graph)}
+
+
+def _names(graph: Graph) -> Iterator[str]:
+    yield from graph.nodes
+    for namespace, nested in graph.get_subgraphs(recurse=True):
+        if isinstance(nested, Pregel):  # a RemoteGraph is deployed by itself
+            yield from (f"{namespace}|{name}" for name in nested.nodes)
+
+
+# ── Text that no state holds ──────────────────────────────────────────────────────────────────────────────────────────
+
+BESIDE = "aion:streamed"
+"""The checkpoint_ns of the record, one for each turn: in the thread, and out of the graph's sight."""
+
+
+class Streamed:
+    """Knows what the model calls of a turn have streamed, and keeps the last that no node has returned (R81).
+
+    Text that a node streams and does not return would be gone with its process: a node that has ended does not run again.
+    """
+
+    def __init__(self, saver: BaseCheckpointSaver[Any] | None, config: RunnableConfig, *, returns: bool) -> None:
+        """`returns`: whether the state has messages, and what a node returns of them is kept there."""
+        self._saver, self._returns = saver, returns
+        self._turn = config["metadata"]["run_id"]
+        place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": BESIDE}
+        self._config: RunnableConfig = {"configurable": place, "metadata": {"run_id": self._turn}}
+        self._checkpoint = empty_checkpoint()
+        self._under_way: set[UUID] = set()
+        self._unreturned: dict[str, str] = {}
+        self._kept = ""
+
+    def began_to_stream(self, call: UUID) -> None:
+        """Note that the client hears this model call."""
+        self._under_way.add(call)
+
+    def ended(self, call: UUID, message: BaseMessage) -> None:
+        """Note what a model call has said as a whole."""
+        if call in self._under_way:
+            self._under_way.discard(call)
+            if message.text:
+                self._unreturned[message.id or str(call)] = str(message.text)
+
+    def emitted(self, call: str, text: str) -> None:
+        """Note a chunk that a node has emitted."""
+        self._unreturned[call] = self._unreturned.get(call, "") + text
+
+    def returned(self, output: Any) -> None:
+        """Note what a node has returned: the messages in there are the state's to keep."""
+        if self._returns and self._unreturned:
+            for message in _messages_in(output):
+                self._unreturned.pop(message.id or "", None)
+
+    async def keep(self) -> None:
+        """Keep what no node has returned, unless it is kept already."""
+        text = next(reversed(self._unreturned.values()), "")
+        if self._saver is not None and text != self._kept:
+            metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": text}
+            await self._saver.aput(self._config, self._checkpoint, metadata, {})
+            self._kept = text
+
+    async def earlier(self) -> str:
+        """Return what another process of this turn has kept."""
+        found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
+        metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
+        return str(metadata.get("text", "")) if metadata.get("run_id") == self._turn else ""
+
+
+def _messages_in(output: Any) -> Iterator[BaseMessage]:
+    if isinstance(output, BaseMessage):
+        yield output
+    elif isinstance(output, Command):
+        yield from _messages_in(output.update)
+    elif isinstance(output, Mapping):
+        for held in output.values():
+            yield from _messages_in(held)
+    elif isinstance(output, list | tuple):
+        for held in output:
+            if isinstance(held, BaseMessage | Command):
+                yield from _messages_in(held)
+
+
+# ── Thread ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SENT = "aion:sent"
 """The node that what was sent is written as; it triggers nothing, and no edge of the author's follows from it."""

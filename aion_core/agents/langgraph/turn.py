@@ -1,14 +1,23 @@
 """One turn of a graph: where it is kept, what the graph is called with, and what it streams."""
 
+import asyncio
 import copy
+import logging
+import threading
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.config import get_stream_writer
+from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
@@ -16,21 +25,206 @@ from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.asked import ids_of
 from aion_core.agents.context import context_of
-from aion_core.agents.langgraph import fingerprint
-from aion_core.agents.langgraph.graph import MESSAGES, Graph
-from aion_core.agents.langgraph.handover import Handover
+from aion_core.agents.internal_events import InternalEvents
 from aion_core.agents.langgraph.inbound import clears_outbox, graph_input
 from aion_core.agents.langgraph.interrupts import resumption
-from aion_core.agents.langgraph.observed import Observer
-from aion_core.agents.langgraph.outbound import HANDED, Outbound
-from aion_core.agents.langgraph.sink import StreamSink
-from aion_core.agents.langgraph.streamed import Streamed
-from aion_core.agents.langgraph.thread import Thread, messages_of, values_of
+from aion_core.agents.langgraph.outbound import HANDED, Outbound, StreamSink, is_internal
+from aion_core.agents.langgraph.thread import MESSAGES, NODES, Graph, Streamed, Thread, messages_of, values_of
+from aion_core.agents.sink import BrokeOff
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
 from aion_core.checkpointing.thread_ids import thread_id
+from aion_core.errors import LeaseLost
 from aion_core.ports import Asked, Emission, Stepped
 from aion_core.protocol.types import Message
+
+logger = logging.getLogger(__name__)
+
+# ── Emissions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+IDLE_SECONDS, IDLE_TIMES = 0.1, 3
+"""How long the reader of the graph's stream may have nothing to read, and how often in a row, before an emission that
+has not reached it is given up: it went to a stream of the author's own, or to none.
+
+More than once, since a node that blocks the loop delays the emission and the patience alike.
+"""
+
+
+class Handover:
+    """Knows a turn's durable emissions: handed over by its nodes, from any thread, and recorded by its runner.
+
+    LangGraph takes a node for finished once its writes are stored. Were they stored before the node's emissions are in the
+    log, a crash in between would lose these for good: the node does not run again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # By identity: two emissions may be equal.
+        self._under_way: dict[int, object] = {}
+        self._reading = False
+        self._events = 0
+        self._cut = False
+        self._ended = False
+        self._moved = asyncio.Event()
+
+    def hand(self, emission: object) -> None:
+        """Note that a node is handing over an emission."""
+        with self._lock:
+            self._under_way[id(emission)] = emission
+        if self._ended:
+            logger.warning("The agent went on after its turn's end: what it says is ignored.")
+
+    def read(self) -> None:
+        """Note that whoever reads the stream waits for what comes next."""
+        self._reading = True
+
+    def heard(self) -> None:
+        """Note that something has come; until `read` it is being recorded and spoken."""
+        self._reading = False
+        self._events += 1
+
+    def record(self, emission: object) -> None:
+        """Note that the emission is in the log."""
+        with self._lock:
+            self._under_way.pop(id(emission), None)
+        self._moved.set()
+
+    def cut(self) -> None:
+        """Note that the turn is cut: what is under way will not be recorded."""
+        self._cut = True
+        self._moved.set()
+
+    def end(self) -> None:
+        """Note that the turn has ended: what is handed over from here on goes nowhere."""
+        self._ended = True
+
+    async def caught_up(self) -> None:
+        """Return when all that has been handed over by now is recorded; raises LeaseLost where it never will be."""
+        with self._lock:
+            awaited = dict(self._under_way)
+        idle = 0
+        while any(key in self._under_way for key in awaited):
+            if self._cut:
+                raise LeaseLost("The turn was cut before its last words were recorded.")
+            self._moved.clear()
+            reading, events = self._reading, self._events
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._moved.wait()
+                idle = 0
+            except TimeoutError:
+                idle = idle + 1 if reading and events == self._events else 0
+                if idle == IDLE_TIMES:
+                    logger.warning("An emission did not reach the turn's own stream: nobody is told of it.")
+                    with self._lock:
+                        for key in awaited:
+                            self._under_way.pop(key, None)
+
+
+# ── Callbacks of LangChain ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Observer(BaseCallbackHandler):
+    """Hears one turn's model calls and tools, and logs them as `internal:*` events.
+
+    `Streamed` is told what a model has said before its node ends; the turn's own stream, that a call has broken off.
+    """
+
+    # In the thread that calls, so that the lines stand in the order of what they tell.
+    run_inline = True
+
+    def __init__(self, task_id: str, streamed: Streamed) -> None:
+        self._internal, self._streamed = InternalEvents(task_id), streamed
+        self._tools: dict[UUID, str] = {}
+        self._heard: set[UUID] = set()
+        self._nodes: set[UUID] = set()
+        self._speaking: dict[UUID, str] = {}
+        """The ids of the messages of the calls that stream."""
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Log `internal:llm-call`, with which of the turn's calls it is."""
+        self._internal.llm_call()
+        if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
+            self._heard.add(run_id)
+
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note that this call streams, and under which id."""
+        if run_id in self._heard:
+            self._heard.discard(run_id)
+            self._streamed.began_to_stream(run_id)
+            self._speaking[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what the call has said."""
+        self._heard.discard(run_id)
+        self._speaking.pop(run_id, None)
+        for generation in response.generations[0][:1] if response.generations else ():
+            if isinstance(generation, ChatGeneration):
+                self._streamed.ended(run_id, generation.message)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Let the turn's own stream know that the call has broken off, in line with what it has said."""
+        self._heard.discard(run_id)
+        if message_id := self._speaking.pop(run_id, ""):
+            # Outside of a node, or after the stream has ended, there is nobody to tell.
+            with suppress(Exception):
+                get_stream_writer()(BrokeOff(message_id))
+
+    def on_chain_start(
+        self,
+        serialized: dict[str, Any],
+        inputs: Any,
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note that a node begins, as against a chain within it."""
+        if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
+            self._nodes.add(run_id)
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what the node has returned."""
+        if run_id in self._nodes:
+            self._nodes.discard(run_id)
+            self._streamed.returned(outputs)
+
+    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
+        """See `on_chat_model_start`."""
+        self._internal.llm_call()
+
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
+        """Log `internal:tool-start`; the arguments are not logged."""
+        call_id = str(kwargs.get("tool_call_id") or run_id)
+        self._tools[run_id] = call_id
+        self._internal.tool_start(str((serialized or {}).get("name", "")), call_id)
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Log `internal:tool-complete`."""
+        self._tool_ended(run_id, success=getattr(output, "status", "success") != "error")
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Log `internal:tool-complete`, without success."""
+        self._tool_ended(run_id, success=False)
+
+    def stepped(self) -> None:
+        """Log `internal:checkpoint`: a step of the graph is stored."""
+        self._internal.checkpoint()
+
+    def _tool_ended(self, run_id: UUID, *, success: bool) -> None:
+        self._internal.tool_complete(self._tools.pop(run_id, str(run_id)), success=success)
+
+
+# ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
 """R59."""
@@ -66,7 +260,7 @@ class Given:
     types: Collection[type]
     """The author's classes that checkpoints may hold."""
     nodes: str
-    """The graph's fingerprint."""
+    """The names of the graph's nodes."""
 
 
 def config_of(asked: Asked, configuration: Mapping[str, Any]) -> RunnableConfig:
@@ -90,7 +284,7 @@ class GraphTurn:
     def __init__(self, asked: Asked, graph: Graph, given: Given) -> None:
         self._asked, self._given, self._handover = asked, given, Handover()
         config = config_of(asked, given.configuration)
-        config["metadata"][fingerprint.NODES] = given.nodes
+        config["metadata"][NODES] = given.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """What the graph keeps its state in, where its author has chosen that."""
         beside = self.own_saver

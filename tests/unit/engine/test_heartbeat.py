@@ -12,7 +12,7 @@ from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.failing import Failing
-from tests.support.stores import LEASE_SECONDS, memory_store
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
 
 RENEW_SECONDS = 10
 
@@ -30,7 +30,7 @@ class Messages(MemoryBells):
 
 @pytest.fixture
 def store(clock: ManualClock) -> Failing:
-    return Failing(memory_store(clock))
+    return Failing(MemoryTaskStore(clock))
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import pytest
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Begun, PushBell, PushConfig
 from aion_core.tasks import notifications
+from aion_core.tasks.notifications import CommitNotifier
 from tests.support.clock import ManualClock
 from tests.support.conversation import INPUT_REQUIRED, WORKING, Conversation
-from tests.support.stores import notifying_store
+from tests.support.stores import MemoryTaskStore
 
 SUBSCRIBER = PushConfig("p-1", "https://hooks.test/")
 
@@ -38,7 +39,7 @@ def queue() -> Queue:
 
 @pytest.fixture
 def chat(queue: Queue, clock: ManualClock) -> Conversation:
-    return Conversation(notifying_store(clock, queue), clock)
+    return Conversation(MemoryTaskStore(clock, notifier=CommitNotifier(queue)), clock)
 
 
 async def starts(chat: Conversation, push: PushConfig | None = SUBSCRIBER) -> Begun:

@@ -15,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from aion_core.agents.factory import PerTurn
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.fingerprint import REDEPLOYED
+from aion_core.agents.langgraph.thread import REDEPLOYED
 from aion_core.bootstrap import build_app
 from aion_core.errors import AgentFailed, ConfigurationError
 from aion_core.ports import Asked, ContextKey, Paused, Reply, Turn

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aion_core.agents.langgraph.handover import Handover
+from aion_core.agents.langgraph.turn import Handover
 from aion_core.errors import LeaseLost
 
 

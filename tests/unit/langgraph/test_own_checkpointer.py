@@ -12,8 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph.stream import emit_message
-from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.going_on import FORGOTTEN
+from aion_core.agents.langgraph.agent import FORGOTTEN, LangGraphAgent
 from aion_core.errors import AgentFailed
 from aion_core.ports import Agent, Asked, Reply
 from tests.contract.driven import Conversation

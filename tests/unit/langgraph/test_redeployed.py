@@ -12,7 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.fingerprint import REDEPLOYED
+from aion_core.agents.langgraph.thread import REDEPLOYED
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Asks, ContextKey, Emission, Paused, Reply, Turn
 from aion_core.protocol.types import Message, Part, Role, Task

@@ -2,7 +2,7 @@
 
 from langchain_core.messages import AIMessageChunk
 
-from aion_core.agents.langgraph.spoken import Speakers
+from aion_core.agents.langgraph.outbound import Speakers
 from aion_core.ports import Chunk
 
 

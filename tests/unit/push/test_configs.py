@@ -1,14 +1,17 @@
 """Push configs as clients of both versions create, read, list and delete them, and what of them a webhook gets to see."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from a2a.compat.v0_3 import types as v03
+from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
-from aion_core.ports import PushEvents
+from aion_core.ports import PushConfig, PushEvents, PushVersion
 from aion_core.push import signing
 from aion_core.push.guard import Allowed
+from aion_core.push.registration import to_keep
 from aion_core.web.app import Served, build_app
 from tests.support import fronts
 from tests.support.receiver import Post, answers, receiving
@@ -26,6 +29,7 @@ SET_OLD, GET_OLD, LIST_OLD, DELETE_OLD = (
     f"tasks/pushNotificationConfig/{verb}" for verb in ("set", "get", "list", "delete")
 )
 HOOK = "https://hooks.example.org/a"
+START = datetime(2030, 1, 1, tzinfo=UTC)
 NOT_FOUND, PARAMS = -32001, -32602
 
 
@@ -144,7 +148,7 @@ async def test_the_list_comes_in_pages_whose_tokens_are_good_for_it_alone() -> N
     assert listed == [["a", "b"], ["c", "d"], ["e"]]
     for params in (
         {"taskId": other, "pageToken": token},
-        {"taskId": task, "pageToken": f"{token[:-2]}AA"},
+        {"taskId": task, "pageToken": f"{'B' if token[0] == 'A' else 'A'}{token[1:]}"},
         {"taskId": task, "pageToken": token, "tenant": "t"},
     ):
         assert (await pushing.rpc(LIST, params))["code"] in (PARAMS, NOT_FOUND)
@@ -377,3 +381,17 @@ async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -
     created = await pushing.rpc(CREATE, {"taskId": task, "url": HOOK})
     assert created.get("url") == HOOK, created
     assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [created]
+
+
+def test_expired_secret_does_not_return_when_a_config_is_replaced() -> None:
+    """A leaked token that was rotated away signs nothing any more."""
+
+    def kept(token: str, days: float, before: PushConfig | None = None) -> PushConfig:
+        config, at = TaskPushNotificationConfig(url=HOOK, token=token), START + timedelta(days=days)
+        return to_keep(config, "p", version=PushVersion.V1, events=PushEvents.STATUS, at=at, before=before)
+
+    rotated = kept("new", 0, kept("leaked", 0))
+    assert kept("new", 0.9, rotated).secrets == ("new", "leaked")
+    again = kept("new", 1, rotated)
+    assert (again.secrets, again.older_until) == (("new",), None)
+    assert kept("newest", 1, rotated).secrets == ("newest", "new")

@@ -35,18 +35,19 @@ def table(path: Path, clock: ManualClock) -> Iterator[SQLiteTable]:
     made.close()
 
 
+TABLE = """
+from aion_core.clock import SystemClock
+from aion_core.ports.table import *
+from aion_core.sqlite.table import SQLiteTable
+table = SQLiteTable(path, SystemClock())
+"""
+
+
 def started(program: str, path: Path) -> subprocess.Popen[str]:
-    """A process that runs this with a table of its own on the file."""
-    opened = (
-        "import sys; from pathlib import Path\n"
-        "from aion_core.clock import SystemClock\n"
-        "from aion_core.ports.table import *\n"
-        "from aion_core.sqlite.table import SQLiteTable\n"
-        f"table = SQLiteTable(Path({str(path)!r}), SystemClock())\n"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", opened + program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    """A process that runs this program with the path of the file."""
+    program = f"import sys; from pathlib import Path; path = Path(sys.argv[1])\n{program}"
+    command = [sys.executable, "-c", program, str(path)]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 # ── Durability ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -75,36 +76,59 @@ async def test_token_survives_restart(path: Path, clock: ManualClock) -> None:
     after.close()
 
 
-async def test_killed_process_leaves_whole_transactions(path: Path, clock: ManualClock) -> None:
-    for _ in range(3):
-        writer = started(
-            "import asyncio\n"
-            "keys = [Key('p', f'{n:02d}') for n in range(50)]\n"
-            "first = (table.get_blocking(keys[0]) or {'n': 0})['n'] + 1\n"
-            "async def main():\n"
-            "    for n in range(first, first + 100_000):\n"
-            "        await table.transact([Put(key, {'n': n, 'filler': 'x' * 5000}) for key in keys])\n"
-            "        print(n, flush=True)\n"
-            "asyncio.run(main())\n",
-            path,
-        )
-        assert writer.stdout is not None
-        for _ in range(5):
-            writer.stdout.readline()
-        writer.kill()
-        *_, last = ["0", *writer.communicate()[0].split()]
-        table = SQLiteTable(path, clock)
-        found = [item["n"] for item in (await table.query("p", "00", "99")).items]
-        assert len(found) == 50
-        assert len(set(found)) == 1, "a transaction is stored whole"
-        assert found[0] >= int(last), "an acknowledged transaction is stored"
-        await table.write(Put(Key("p", "a"), {}), returning=True)
-        table.close()
+def test_kill_during_transaction_undoes_it(path: Path) -> None:
+    database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)", version=1)
+    with database.writing() as connection:
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x" * 1000)] * 500)
+    # With so small a cache, the file beside has the changed pages before the commit.
+    writer = started(
+        "from aion_core.sqlite.database import Database\n"
+        "database = Database(path, '', version=1)\n"
+        "with database.writing() as connection:\n"
+        "    connection.execute('PRAGMA cache_size = 1')\n"
+        "    connection.execute('UPDATE t SET n = 2')\n"
+        "    print('updated', flush=True)\n"
+        "    sys.stdin.readline()\n",
+        path,
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "updated\n"
+    writer.kill()
+    writer.communicate()
+    assert path.with_name(f"{path.name}-wal").stat().st_size > 100_000
+    count = "SELECT n, count(*) FROM t GROUP BY n"
+    assert database.read_blocking(lambda connection: connection.execute(count).fetchall()) == [(1, 500)]
+    database.write_blocking(lambda connection: connection.execute("UPDATE t SET n = 3"))
+    assert database.read_blocking(lambda connection: connection.execute(count).fetchall()) == [(3, 500)]
+    database.close()
+
+
+async def test_kill_keeps_acknowledged_transactions(path: Path, clock: ManualClock) -> None:
+    SQLiteTable(path, clock).close()
+    writer = started(
+        TABLE + "import asyncio\n"
+        "async def main():\n"
+        "    for n in range(100_000):\n"
+        "        await table.transact([Put(Key('p', 'a'), {'n': n}), Put(Key('p', 'b'), {'n': n})])\n"
+        "        print(n, flush=True)\n"
+        "asyncio.run(main())\n",
+        path,
+    )
+    assert writer.stdout is not None
+    for _ in range(50):
+        writer.stdout.readline()
+    writer.kill()
+    *_, last = writer.communicate()[0].split() or ["49"]
+    table = SQLiteTable(path, clock)
+    found = [item["n"] for item in (await table.query("p", "a", "b")).items]
+    assert found[0] == found[1] >= int(last)
+    table.close()
 
 
 async def test_two_processes_write_at_once(table: SQLiteTable, path: Path) -> None:
     program = (
-        "won = 0\n"
+        TABLE + "won = 0\n"
+        "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
         "for n in range(100):\n"
         "    table.write_blocking(Update(Key('p', 'count'), Change(add={'n': 1})))\n"
@@ -116,6 +140,9 @@ async def test_two_processes_write_at_once(table: SQLiteTable, path: Path) -> No
         "print(won)\n"
     )
     processes = [started(program, path) for _ in range(2)]
+    for each in processes:
+        assert each.stdout is not None
+        assert each.stdout.readline() == "ready\n"
     told = await asyncio.gather(*(asyncio.to_thread(each.communicate, "go\n") for each in processes))
     assert sum(int(out) for out, _ in told) == 100
     counted = await table.get(Key("p", "count"))

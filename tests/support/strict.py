@@ -1,19 +1,41 @@
-"""Checks ClientRequestTokens as AWS documents them, for an engine that ignores them."""
+"""Refusals that AWS documents and an emulator does not make, as botocore hooks."""
 
+import re
 from datetime import datetime
 from typing import Any
-
-from botocore.exceptions import ReadTimeoutError
 
 from aion_core.ports import Clock
 from aion_core.ports.table_semantics import TOKEN_LIFE
 
+_KEYS = "KeyConditionExpression"
 _TRANSACT = "dynamodb.TransactWriteItems"
 
 
 class _Response:
     def __init__(self, status_code: int) -> None:
         self.status_code = status_code
+
+
+def _refusal(code: str, message: str) -> tuple[_Response, dict[str, Any]]:
+    error = {"Code": code, "Message": message}
+    return _Response(400), {"ResponseMetadata": {"HTTPStatusCode": 400}, "Error": error}
+
+
+def refuse_empty_keys(client: Any) -> None:
+    """Refuse the client's queries with an empty text in place of a key.
+
+    "The AttributeValue for a key attribute cannot contain an empty string value."
+    """
+
+    def note(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        values = params["ExpressionAttributeValues"]
+        context["empty_key"] = any(values[name] == {"S": ""} for name in re.findall(r":\w+", params[_KEYS]))
+
+    def refuse(context: dict[str, Any], **_: Any) -> Any:
+        return _refusal("ValidationException", "an empty key") if context["empty_key"] else None
+
+    client.meta.events.register("provide-client-params.dynamodb.Query", note)
+    client.meta.events.register("before-call.dynamodb.Query", refuse)
 
 
 class StrictTokens:
@@ -39,21 +61,9 @@ class StrictTokens:
         context["noted"] = "", params
         if self._made[token][0] == params:
             return _Response(200), {"ResponseMetadata": {"HTTPStatusCode": 200}}
-        error = {"Code": "IdempotentParameterMismatchException", "Message": "as AWS documents it"}
-        return _Response(400), {"ResponseMetadata": {"HTTPStatusCode": 400}, "Error": error}
+        return _refusal("IdempotentParameterMismatchException", "other parameters")
 
     def _keep(self, http_response: Any, context: dict[str, Any], **_: Any) -> None:
         token, params = context["noted"]
         if token and http_response.status_code == 200:
             self._made[token] = params, self._clock.now()
-
-
-def lose_first_answer(client: Any) -> None:
-    """Let the client's first transaction be made, and its answer be lost."""
-    answers = iter([True])
-
-    def lose(**_: Any) -> None:
-        if next(answers, False):
-            raise ReadTimeoutError(endpoint_url="http://127.0.0.1")
-
-    client.meta.events.register_last(f"after-call.{_TRANSACT}", lose)

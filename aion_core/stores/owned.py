@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Any
 from urllib.parse import unquote
 
-from aion_core.aws import keys
-from aion_core.aws.items import Item
 from aion_core.ports import ContextKey
 from aion_core.ports.schema import ARTIFACTS, KEPT, SESSIONS, TASKS, THREADS
+from aion_core.ports.table import Item, Key
+from aion_core.stores import keys
 
 
 class NamedBy(StrEnum):
@@ -116,24 +117,23 @@ def context_of(item: Item) -> ContextKey | None:
 
     A message id or an idempotency key tells it as long as it is kept, a task as long as its head is there.
     """
-    partition = item["pk"]["S"]
-    if partition.startswith(("CONTEXT#", "MESSAGE#")):
-        return keys.context_of(item)
-    if partition.startswith(keys.TASKS) and item["sk"]["S"] == keys.HEAD:
-        return ContextKey(keys.task_of(item).owner, item["agent"]["S"], item["context_id"]["S"])
+    key = keys.key_of(item)
+    if key.partition.startswith(("CONTEXT#", "MESSAGE#")):
+        return keys.context_of(key)
+    if key.partition.startswith(keys.TASKS) and key.sort == keys.HEAD:
+        return ContextKey(keys.task_of(key).owner, item["agent"], item["context_id"])
     return None
 
 
-def rank_of(key: keys.Key) -> int:
+def rank_of(key: Key) -> int:
     """Return when an item is deleted, the lowest first: what leads to hashed partitions must go last.
 
     So a deletion that is killed finds the rest when it is run again.
     """
-    partition, sort = key["pk"]["S"], key["sk"]["S"]
-    if partition.startswith("CONTEXT#"):
+    if key.partition.startswith("CONTEXT#"):
         return 2
-    is_head = sort == keys.HEAD and partition.startswith((keys.TASKS, "SESSION#"))
-    return 1 if is_head or partition.startswith("MESSAGE#") else 0
+    is_head = key.sort == keys.HEAD and key.partition.startswith((keys.TASKS, "SESSION#"))
+    return 1 if is_head or key.partition.startswith("MESSAGE#") else 0
 
 
 def item_bytes(item: Item) -> int:
@@ -141,20 +141,19 @@ def item_bytes(item: Item) -> int:
     return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
 
 
-def _value_bytes(value: Item) -> int:
-    [(kind, content)] = value.items()
-    match kind:
-        case "S":
-            return len(content.encode())
-        case "N":
-            return len(content) // 2 + 1
-        case "B":
-            return len(content)
-        case "SS" | "NS" | "BS":
-            return sum(len(each) for each in content)
-        case "L":
-            return 3 + sum(1 + _value_bytes(each) for each in content)
-        case "M":
-            return 3 + sum(1 + len(name.encode()) + _value_bytes(each) for name, each in content.items())
-        case _:
+def _value_bytes(value: Any) -> int:
+    match value:
+        case bool():
             return 1
+        case str():
+            return len(value.encode())
+        case int():
+            return len(str(value)) // 2 + 1
+        case bytes():
+            return len(value)
+        case frozenset():
+            return sum(len(each.encode()) for each in value)
+        case dict():
+            return 3 + sum(1 + len(name.encode()) + _value_bytes(each) for name, each in value.items())
+        case _:
+            return 3 + sum(1 + _value_bytes(each) for each in value)

@@ -1,0 +1,66 @@
+"""Imports of the tables and of the other adapters: the port and their vendor, no rule and no store."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ADAPTERS = ("aws", "memory", "sqlite")
+RULES = ("aion_core.tasks", "aion_core.push", "aion_core.stores")
+
+NOT_YET = {
+    *(f"aws/{name}.py" for name in ("arrivals", "context_writes", "contexts", "due", "items", "push_configs")),
+    *(f"aws/{name}.py" for name in ("push_rows", "push_writes", "task_store", "task_writes", "terms")),
+    *(f"memory/{name}.py" for name in ("push_configs", "records", "task_list", "task_store")),
+    *("aws/blobs.py", "aws/dead_letters.py", "aws/inspection.py"),
+}
+"""Adapters that still import one of these. It only gets shorter: the first three lines go with their files."""
+
+
+def imported(module: str) -> set[str]:
+    """Return the names of the modules that a module of ours imports, wherever in it."""
+    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            are_modules = (ROOT / node.module.replace(".", "/")).is_dir() and node.module != "aion_core.ports"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} if are_modules else {node.module}
+    return names
+
+
+@pytest.mark.parametrize(
+    ("table", "vendors"),
+    [
+        ("aion_core.aws.dynamodb_table", {"boto3", "botocore"}),
+        ("aion_core.memory.table", set[str]()),
+        ("aion_core.sqlite.table", {"sqlite3"}),
+        ("aion_core.ports.table_semantics", set[str]()),
+    ],
+)
+def test_table_imports_port_and_vendor_only(table: str, vendors: set[str]) -> None:
+    """The modules of its own package that it imports are looked through, too."""
+    package = table.rpartition(".")[0]
+    look, seen = [table], set[str]()
+    used = set[str]()
+    while look:
+        module = look.pop()
+        seen.add(module)
+        for name in imported(module):
+            if name.startswith(f"{package}."):
+                look += {name} - seen
+            elif name.startswith("aion_core."):
+                assert name == "aion_core.errors" or f"{name}.".startswith("aion_core.ports."), f"{module}: {name}"
+            elif (vendor := name.partition(".")[0]) not in sys.stdlib_module_names - {"sqlite3"}:
+                used.add(vendor)
+    assert used == vendors
+
+
+def test_adapter_imports_no_rule_and_no_store() -> None:
+    for package in ADAPTERS:
+        for file in sorted((ROOT / "aion_core" / package).rglob("*.py")):
+            name = str(file.relative_to(ROOT / "aion_core"))
+            module = f"aion_core.{name.removesuffix('.py').replace('/', '.')}"
+            found = {each for each in imported(module) if f"{each}.".startswith(tuple(f"{rule}." for rule in RULES))}
+            assert not found or name in NOT_YET, f"{name}: {found}"

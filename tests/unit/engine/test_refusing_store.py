@@ -1,0 +1,170 @@
+"""A store that refuses for a while: tries are not spent without cause, and one failure does not hide the rest."""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.memory.metrics import MemoryMetrics
+from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.ports import (
+    Asked,
+    Begun,
+    Bell,
+    Chunk,
+    ContextKey,
+    Emission,
+    Metric,
+    PushBell,
+    PushConfig,
+    Reply,
+    TaskKey,
+)
+from aion_core.tasks.call import Call
+from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.runner import MAX_TRIES
+from aion_core.tasks.sweep import Sweep
+from tests.support.agents.scripted import says
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
+from tests.support.failing import Failing
+from tests.support.requests import request
+from tests.support.service import Parts, parts
+from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
+
+CALL = Call("owner", "test")
+CONTEXT = ContextKey("owner", "test", "c")
+MANY = MAX_TRIES + 3
+DENIED = StoreError("Query: AccessDeniedException")
+
+
+class Refused:
+    """An agent whose checkpoints the store refuses for a while, before or after its first words."""
+
+    def __init__(self, times: int, *, speaks: bool = False) -> None:
+        self.left, self._speaks = times, speaks
+
+    def load(self) -> None:
+        """Nothing to import."""
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        if self._speaks:
+            yield Chunk("word", "call")
+        if self.left:
+            self.left -= 1
+            raise StoreUnavailable("GetItem: ThrottlingException")
+        yield Reply(says("answer"))
+
+
+def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., Any]:
+    """The operation, for which one task cannot be read."""
+
+    def call(key: TaskKey, **options: Any) -> Any:
+        if key.task_id == task_id:
+            raise StoreCorrupt("The blob of an event is gone.")
+        return operation(key, **options)
+
+    return call
+
+
+def _keeps(messages: list[Any]) -> Any:
+    """A queue's operation that keeps the messages."""
+
+    async def ring(bell: Any, *, delay: float = 0.0) -> None:
+        messages.append(bell)
+
+    return ring
+
+
+async def outcome(made: Parts, clock: ManualClock) -> str:
+    """The state of a task whose wake-up messages are all received in time, however often its store refuses."""
+    made.bells.close()
+    task = await made.service.send(CALL, request(return_immediately=True))
+    for _ in range(MANY + 2):
+        await made.worker.answer(Bell(CONTEXT))
+        clock.move(60)
+    return str((await made.service.get(CALL, task.id)).status)
+
+
+async def test_refusal_before_agent_ran_spends_no_try(clock: ManualClock) -> None:
+    made = parts(Refused(MANY), MemoryTaskStore(clock), clock)
+    assert "COMPLETED" in await outcome(made, clock)
+
+
+async def test_refusal_after_agent_spoke_spends_a_try(clock: ManualClock) -> None:
+    made = parts(Refused(MANY, speaks=True), MemoryTaskStore(clock), clock)
+    status = await outcome(made, clock)
+    assert "FAILED" in status
+    assert f"begun {MAX_TRIES} times" in status
+
+
+async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
+    store: Any = Failing(MemoryTaskStore(clock))
+    made = parts(Refused(0), store, clock)
+    made.bells.close()
+    task = await made.service.send(CALL, request(return_immediately=True))
+    for _ in range(MANY):
+        store.refuse(log=1)
+        await made.worker.answer(Bell(CONTEXT))
+        clock.move(60)
+    store.heal()
+    await made.worker.answer(Bell(CONTEXT))
+    assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
+
+
+async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> None:
+    """Also the turn behind another: its lease is given back, and need not run out."""
+    store: Any = Failing(MemoryTaskStore(clock))
+    made = parts(Refused(0), store, clock)
+    made.bells.close()
+    await made.service.send(CALL, request(return_immediately=True))
+    store.refuse(log=1)
+    await made.worker.answer(Bell(CONTEXT))
+    assert isinstance(await store.begin(CONTEXT, holder="another"), Begun), "at once"
+
+
+async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    inner = MemoryTaskStore(clock)
+    store: Any = Failing(inner)
+    made, tasks = parts(Refused(0), store, clock), MemoryTaskList(inner)
+    ids = []
+    for number in range(3):
+        clock.move(1)
+        ids.append((await made.service.send(CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
+    store.log = _unreadable(store.log, ids[1])
+    history = ContextHistory(store, tasks).of(TaskKey("owner", ids[2]), CONTEXT)
+    said = [part.text for message in await history(10, None) for part in message.parts]
+    assert said == ["text 0", "answer", "text 2", "answer"]
+    assert ids[1] in caplog.text
+
+
+async def test_unreadable_task_is_left_out_of_contexts(clock: ManualClock) -> None:
+    inner = MemoryTaskStore(clock)
+    store: Any = Failing(inner)
+    made = parts(Refused(0), store, clock, task_list=MemoryTaskList(inner))
+    one = await made.service.send(CALL, request("one", context_id="c-1"))
+    await made.service.send(CALL, request("two", context_id="c-2", message_id="m-2"))
+    store.head = _unreadable(store.head, one.id)
+    assert list(await made.conversations.ids(CALL, length=10, offset=0)) == ["c-2"]
+
+
+@pytest.mark.parametrize("failing", ["contexts", "pushes"])
+async def test_sweep_wakes_what_it_can_read(clock: ManualClock, failing: str) -> None:
+    inner = MemoryTaskStore(clock)
+    store: Any = Failing(inner)
+    configs: Any = Failing(MemoryPushConfigs(inner, clock))
+    chat = Conversation(store, clock)
+    await store.create(replace(chat.message("m-1"), push=PushConfig("p-1", "https://hooks.test/")), holder="gone")
+    clock.move(1000)
+    woken: list[Any] = []
+    bells, push_bells = MemoryBells(clock), MemoryPushBells(clock)
+    bells.ring, push_bells.ring = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
+    (store if failing == "contexts" else configs).refuse(DENIED, overdue=1)
+    metrics = MemoryMetrics()
+    with pytest.raises(StoreError, match="AccessDenied"):
+        await Sweep(store, bells, configs, push_bells, metrics=metrics).once()
+    kinds = {type(bell) for bell in woken}
+    assert kinds == ({PushBell} if failing == "contexts" else {Bell})
+    assert metrics.total(Metric.SWEEP_RUNG) == len(woken)

@@ -1,0 +1,373 @@
+"""A stream is whole, or starts anew: writer, store and readers together, with refused writes and readers that come back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.ports import Begun, Cursor, Delta, DeltaBatch, Head, Lease
+from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
+from aion_core.tasks.run import cursor_of
+from aion_core.tasks.shared_reads import FRESH_SECONDS, SharedReads
+from aion_core.tasks.subscription import MOST_FAILURES, tail
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
+from tests.support.failing import Failing
+from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
+from tests.support.streams import faults_of_text
+
+
+class Stream:
+    """One task whose turn streams, and whose readers are in other processes."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.store: Any = Failing(MemoryTaskStore(clock))
+        self.chat = Conversation(self.store, clock)
+        self.streamed: dict[str, Delta] = {}
+        self.readers: list[Reader] = []
+        self._speaking = False
+
+    async def starts(self) -> None:
+        """The turn begins."""
+        self._holds(await self.chat.starts())
+
+    def _holds(self, begun: Begun) -> None:
+        self.lease: Lease = begun.lease
+        self.head: Head = begun.head
+        self.writer = DeltaWriter(self.store, self.head.key, self.clock, fence=self.lease.fence)
+        self.writer.follow(self.head.generation)
+        self._speaking = False
+
+    @property
+    def holder(self) -> str:
+        """The start of the ids of its chunks now."""
+        return f"{self.head.generation}.{self.lease.fence}."
+
+    def says(self, *words: str, anew: bool = False) -> str:
+        """The turn streams these chunks; returns the id of the last one."""
+        for word in words:
+            delta = Delta(word, append=self._speaking and not anew)
+            self._speaking, anew, id_ = True, False, self.writer.add(delta)
+            self.streamed[id_] = delta
+        return id_
+
+    async def records(self) -> None:
+        """The turn records an event."""
+        self._speaking = False
+        await self.writer.flush()
+        self.head = await self.store.append(self.lease, self.head, self.chat.says(self.head))
+        self.writer.follow(self.head.generation)
+
+    async def dies(self) -> None:
+        """The process dies: whatever it has not written is lost, and another begins the turn."""
+        await self.writer.rest()
+        self.clock.move(LEASE_SECONDS + 1)
+        self._holds(await self.chat.begins())
+
+    def reader(self, last: str = "") -> "Reader":
+        """A reader that has received everything up to this id."""
+        self.readers.append(Reader(self, cursor_of(last) or Cursor(self.head.generation)))
+        return self.readers[-1]
+
+
+class Reader:
+    """A client that follows the task in another process than the turn's."""
+
+    def __init__(self, stream: Stream, after: Cursor) -> None:
+        self.received: list[tuple[str, Any]] = []
+        reads = SharedReads(stream.store, stream.clock)
+        self._task = asyncio.create_task(self._follow(tail(reads, stream.head.key, stream.clock, after=after)))
+
+    async def _follow(self, batches: Any) -> None:
+        async for batch in batches:
+            self.received += [(spoken.id, spoken.what) for spoken in batch]
+
+    @property
+    def words(self) -> list[str]:
+        """The texts of the chunks that it received."""
+        return [what.text for _, what in self.received if isinstance(what, Delta)]
+
+    @property
+    def events(self) -> list[int]:
+        """The numbers of the events that it received."""
+        return [int(id_) for id_, what in self.received if not isinstance(what, Delta)]
+
+    async def leaves(self) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def outcome(self) -> BaseException | None:
+        """What ended the stream, None if it goes on."""
+        return self._task.exception() if self._task.done() else None
+
+
+@asynccontextmanager
+async def streaming() -> AsyncIterator[Stream]:
+    stream = Stream(ManualClock())
+    await stream.starts()
+    try:
+        yield stream
+    finally:
+        await stream.writer.rest()
+        for reader in stream.readers:
+            await reader.leaves()
+
+
+def words(count: int, first: int = 0) -> list[str]:
+    return [f"w{number}" for number in range(first, first + count)]
+
+
+async def test_reader_back_before_its_chunks_are_stored() -> None:
+    """It received w0 to w3 from the turn's own process, which has stored w0 only."""
+    async with streaming() as stream:
+        stream.says("w0")
+        await stream.clock.passes(0.05)
+        reader = stream.reader(stream.says(*words(3, 1)))
+        await stream.clock.passes(0.05)
+        stream.says(*words(4, 4))
+        await stream.clock.passes(0.5)
+        stream.says(*words(2, 8))
+        await stream.clock.passes(1)
+        assert reader.words == words(6, 4)
+
+
+async def test_reader_back_within_a_stored_batch() -> None:
+    async with streaming() as stream:
+        stream.says(*words(4))
+        await stream.clock.passes(1)
+        reader = stream.reader("2.1.1")
+        await stream.clock.passes(1)
+        stream.says(*words(2, 4))
+        await stream.clock.passes(1)
+        assert reader.words == words(4, 2)
+
+
+async def test_stored_chunks_are_read_once() -> None:
+    """A reader that keeps up must not read its event's batches from the first one each time."""
+    async with streaming() as stream:
+        since = list[Cursor]()
+        reads = stream.store.deltas
+        stream.store.deltas = lambda key, *, since_=since, **at: since_.append(at["since"]) or reads(key, **at)
+        stream.reader()
+        for number in range(20):
+            stream.says(f"w{number}")
+            await stream.clock.passes(0.5)
+        assert since[-1] == Cursor(2, 1, 20)
+        assert since.count(Cursor(2)) <= 2
+
+
+async def test_refused_batch_is_written_before_the_next() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says("w0")
+        await stream.clock.passes(0.3)
+        stream.store.refuse(append_deltas=2)
+        for number in range(1, 20):
+            stream.says(f"w{number}")
+            await stream.clock.passes(0.1)
+        await stream.clock.passes(1)
+        assert reader.words == words(20)
+
+
+async def test_lost_answer_does_not_change_a_batch() -> None:
+    """A reader may have read the batch whose answer was lost: written longer, its end would never be found."""
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.store.lose_answers(append_deltas=3)
+        for number in range(20):
+            stream.says(f"w{number}")
+            await stream.clock.passes(0.1)
+        await stream.clock.passes(1)
+        assert reader.words == words(20)
+        late = stream.reader()
+        await stream.clock.passes(1)
+        assert late.words == words(20)
+
+
+async def test_outage_until_next_event_leaves_a_prefix() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says(*words(2))
+        await stream.clock.passes(0.5)
+        stream.store.refuse(append_deltas=1000)
+        stream.says(*words(5, 2))
+        await stream.clock.passes(0.5)
+        await stream.records()
+        stream.store.heal()
+        stream.says("next", " text")
+        await stream.clock.passes(1)
+        assert reader.words[0] == "w0"
+        assert reader.words[-2:] == ["next", " text"]
+        assert list(faults_of_text(reader.received, stream.streamed.get)) == []
+
+
+async def test_batch_that_cannot_be_written_is_not_skipped() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says("w0")
+        await stream.clock.passes(0.3)
+        stream.store.refuse(StoreError("ValidationException"), append_deltas=1)
+        for number in range(1, 9):
+            stream.says(f"w{number}")
+            await stream.clock.passes(0.3)
+        assert reader.words == ["w0"], "not w2, which follows a chunk that is not stored"
+        stream.says("new", anew=True)
+        stream.says(" text")
+        await stream.clock.passes(1)
+        await stream.records()
+        await stream.clock.passes(1)
+        assert reader.words == ["w0", "new", " text"]
+        assert reader.events == [3]
+
+
+async def test_pages_of_a_long_batch_follow_each_other() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        texts = [str(number) * PAGE_CHARACTERS for number in range(7)]
+        stream.says(*texts)
+        await stream.clock.passes(1)
+        assert reader.words == texts
+        late = stream.reader("2.1.3")
+        await stream.clock.passes(1)
+        assert late.words == texts[4:]
+
+
+async def test_next_holder_starts_anew() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says(*words(5))
+        await stream.clock.passes(0.5)
+        await stream.dies()
+        stream.says(*words(7))
+        await stream.clock.passes(1.5)
+        assert reader.words[-7:] == words(7)
+        assert list(faults_of_text(reader.received, stream.streamed.get)) == []
+
+
+@pytest.mark.parametrize("last", ["2", "2.1.1"], ids=["no chunk", "a chunk of the holder before"])
+async def test_missing_first_chunk_is_not_continued(last: str) -> None:
+    """The first batch of a fence has expired, or was lost: the reader waits for the next start of a text."""
+    async with streaming() as stream:
+        key, more = stream.head.key, tuple(Delta(word, append=True) for word in words(2, 1))
+        await stream.store.append_deltas(key, DeltaBatch(2, 1, 0, (Delta("old", append=False), *more)))
+        await stream.store.append_deltas(key, DeltaBatch(2, 2, 1, more))
+        reader = stream.reader(last)
+        await stream.clock.passes(1)
+        assert reader.words == []
+        await stream.store.append_deltas(key, DeltaBatch(2, 2, 3, (*more, Delta("new", append=False))))
+        await stream.store.append_deltas(key, DeltaBatch(2, 2, 6, (Delta(" text", append=True),)))
+        await stream.clock.passes(1.5)
+        assert reader.words == ["new", " text"]
+
+
+async def test_reader_survives_failures_with_successes_between() -> None:
+    async with streaming() as stream:
+        reader = stream.reader()
+        for number in range(4):
+            stream.store.refuse(log=MOST_FAILURES - 1)
+            await stream.clock.passes(20)
+            stream.says(f"w{number}")
+            await stream.clock.passes(2)
+        assert await reader.outcome() is None
+        assert reader.words == words(4)
+        stream.store.refuse(log=MOST_FAILURES)
+        await stream.clock.passes(30)
+        assert isinstance(await reader.outcome(), StoreUnavailable)
+
+
+async def test_clock_set_back_does_not_repeat_an_old_read() -> None:
+    async with streaming() as stream:
+        reads, key = SharedReads(stream.store, stream.clock), stream.head.key
+        assert await reads.after(key, 2, Cursor(2))
+        stream.clock.move(-100)
+        await stream.records()
+        read = await reads.after(key, 2, Cursor(2))
+        assert read.log is not None
+        assert [entry.generation for entry in read.log.events] == [3]
+        await stream.records()
+        stream.clock.move(FRESH_SECONDS / 2)
+        assert await reads.after(key, 2, Cursor(2)) is read, "a fresh read is shared"
+
+
+STEPS = st.lists(
+    st.one_of(
+        *[st.tuples(st.just("says"), st.integers(1, 4))] * 4,
+        *[st.tuples(st.just("passes"), st.sampled_from([1, 2, 5]))] * 4,
+        *[st.tuples(st.just("leaves"), st.integers(1, 3))] * 2,
+        st.tuples(st.sampled_from(["says anew", "records", "dies", "comes back", "has it all"]), st.just(0)),
+        st.tuples(st.sampled_from(["refuses", "loses answers"]), st.integers(1, 4)),
+    ),
+    min_size=20,
+    max_size=40,
+)
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None)
+def test_text_shown_is_always_a_prefix(steps: Sequence[tuple[str, int]]) -> None:
+    """A client that is with the turn's own process, leaves it at any chunk, and comes back elsewhere."""
+    asyncio.run(_plays(steps))
+
+
+async def _plays(steps: Sequence[tuple[str, int]]) -> None:
+    async with streaming() as stream:
+        received: list[tuple[str, Any]] = []
+        reader: Reader | None = stream.reader()
+
+        async def leaves() -> str:
+            nonlocal reader
+            if reader is not None:
+                await reader.leaves()
+                received.extend(reader.received)
+                reader = None
+            return next((id_ for id_, _ in reversed(received)), "2")
+
+        async def has_it_all() -> None:
+            nonlocal reader
+            stream.store.heal()
+            await stream.clock.passes(2)
+            now = [id_ for id_ in stream.streamed if id_.startswith(stream.holder)]
+            assert not now or await leaves() == now[-1], "it has the whole text so far"
+            reader = reader or stream.reader(await leaves())
+
+        for step, amount in steps:
+            match step:
+                case "says":
+                    stream.says(*words(amount))
+                case "says anew":
+                    stream.says("anew", anew=True)
+                case "records":
+                    await stream.records()
+                case "dies":
+                    await stream.dies()
+                case "refuses":
+                    stream.store.refuse(append_deltas=amount)
+                case "loses answers":
+                    stream.store.lose_answers(append_deltas=amount)
+                case "passes":
+                    await stream.clock.passes(amount * 0.05)
+                case "has it all":
+                    await has_it_all()
+                case "comes back":
+                    reader = stream.reader(await leaves())
+                case "leaves":
+                    # The turn's own process streams chunks to its reader before it stores them.
+                    last, holder = cursor_of(await leaves()) or Cursor(), stream.holder
+                    first = last.n if holder == f"{last.generation}.{last.fence}." else 0
+                    live = [f"{holder}{first + n}" for n in range(amount)]
+                    if last.generation == stream.head.generation:
+                        received.extend((id_, stream.streamed[id_]) for id_ in live if id_ in stream.streamed)
+                    reader = stream.reader(await leaves())
+        await has_it_all()
+        await stream.records()
+        await stream.clock.passes(3)
+        await leaves()
+        assert list(faults_of_text(received, stream.streamed.get)) == []
+        events = [int(id_) for id_, what in received if not isinstance(what, Delta)]
+        assert events == list(range(3, stream.head.generation + 1))
