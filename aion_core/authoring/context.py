@@ -14,14 +14,12 @@ from google.protobuf.struct_pb2 import Struct
 from pydantic import ValidationError
 from pydantic_core import core_schema
 
-from aion_core.authoring.dialects import message_of
-from aion_core.authoring.json_values import as_value
+from aion_core.authoring.json_forms import as_value, message_of
 from aion_core.authoring.types import A2AInbox
 from aion_core.protocol import types as a2a
-from aion_core.protocol.aion.outbound import conversation_at, send
+from aion_core.protocol.aion.extensions import EventKind, conversation_at, send
 from aion_core.protocol.aion.payloads import MessageAction
-from aion_core.protocol.aion.uris import EventKind
-from aion_core.protocol.extensions import without_reserved_keys, without_reserved_metadata
+from aion_core.protocol.message_rules import without_reserved_keys, without_reserved_metadata
 
 Content = str | AsyncIterable[str] | a2a.Message | Mapping[str, Any]
 """What can be said: text, text in chunks as it comes, or an A2A Message (the SDK's, or as v1 or v0.3 JSON)."""

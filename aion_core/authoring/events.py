@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from aion_core.authoring.context import AionContext, get_aion_context
-from aion_core.protocol.aion.uris import EventKind
+from aion_core.protocol.aion.extensions import EventKind
 
 Handler = Callable[..., Any]
 """A function, `def` or `async def`, that declares what it wants to be given; it returns what a node may return."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aion_core.aws.client import Calls
-from aion_core.checkpointing.thread_ids import thread_id
+from aion_core.checkpointing.turn import thread_id
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
 from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Page, Table

@@ -1,11 +1,19 @@
-"""The fence of a turn's writes, and the record of the turn's emissions before each of them."""
+"""A turn's thread id, the fence of its writes, and the record of its emissions before each of them."""
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aion_core.errors import AgentFailed
 from aion_core.ports import ContextKey
+
+
+def thread_id(context: ContextKey) -> str:
+    """Return LangGraph's persistence id: of this owner, agent and context and of no other (R56)."""
+    whole = "\0".join((context.owner, context.agent, context.context_id))
+    return hashlib.sha256(whole.encode()).hexdigest()
+
 
 BeforePut = Callable[[], Awaitable[None]]
 """Records what the graph has emitted so far. It must not wait for the graph, which may be waiting for it."""

@@ -14,7 +14,7 @@ from a2a.compat.v0_3.versions import is_legacy_version
 from a2a.utils._jcs import canonicalize
 from google.protobuf.json_format import MessageToDict
 
-from aion_core.protocol.aion.uris import AION_EXTENSIONS
+from aion_core.protocol.aion.extensions import AION_EXTENSIONS
 from aion_core.protocol.types import (
     AgentCapabilities,
     AgentCard,

@@ -21,7 +21,7 @@ from aion_core.ports import (
     TaskList,
     TaskStore,
 )
-from aion_core.protocol.limits import is_id
+from aion_core.protocol.message_rules import is_id
 from aion_core.push.guard import Allowed
 from aion_core.push.registration import as_given, check_config, to_keep
 from aion_core.tasks import page_tokens

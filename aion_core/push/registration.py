@@ -12,7 +12,7 @@ from a2a.types.a2a_pb2 import AuthenticationInfo, TaskPushNotificationConfig
 from aion_core import log
 from aion_core.errors import InvalidMessage, WebhookBlocked
 from aion_core.ports import PushConfig, PushEvents, PushVersion
-from aion_core.protocol.limits import ID_RULE, is_id
+from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.push import signing
 from aion_core.push.guard import Allowed, check_url
 

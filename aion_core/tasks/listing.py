@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from aion_core.errors import InvalidMessage, StoreCorrupt
 from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStore
-from aion_core.protocol.limits import ID_RULE, check_history_length, is_id
+from aion_core.protocol.message_rules import ID_RULE, check_history_length, is_id
 from aion_core.protocol.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from aion_core.tasks import page_tokens, projection
 from aion_core.tasks.call import Call

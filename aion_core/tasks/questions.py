@@ -8,10 +8,9 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from aion_core.authoring.json_values import with_integers
+from aion_core.authoring.json_forms import with_integers
 from aion_core.errors import InvalidMessage, TaskFinished
-from aion_core.protocol.aion.inbound import schemas_of
-from aion_core.protocol.aion.uris import SOURCE_SCHEMA
+from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
 from aion_core.protocol.types import Message, Task
 from aion_core.tasks import lifecycle
 

@@ -28,8 +28,7 @@ from aion_core.ports import (
     TaskStore,
     Turn,
 )
-from aion_core.protocol.aion.trace import traceparent_of
-from aion_core.protocol.deltas import typing_event
+from aion_core.protocol.aion.extensions import traceparent_of
 from aion_core.protocol.types import (
     Event,
     Message,
@@ -40,6 +39,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    typing_event,
 )
 from aion_core.tasks import answers, lifecycle, projection, replies
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter

@@ -19,8 +19,7 @@ from aion_core.auth.principal import Principal
 from aion_core.errors import TaskNotFound
 from aion_core.ports import ANONYMOUS
 from aion_core.protocol.errors import invalid_params, to_wire
-from aion_core.protocol.extensions import ALLOWED_SKILLS
-from aion_core.protocol.limits import ID_RULE, is_id
+from aion_core.protocol.message_rules import ALLOWED_SKILLS, ID_RULE, is_id
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.call import Call
 

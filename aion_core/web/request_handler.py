@@ -15,15 +15,19 @@ from google.protobuf.message import Message as AnyMessage
 
 from aion_core.errors import AionError, InvalidMessage, NoExtendedCard, NotSupported, PushNotSupported, TaskNotFound
 from aion_core.ports import Delta, PushVersion
-from aion_core.protocol.aion.inbound import read as read_extensions
-from aion_core.protocol.aion.trace import from_headers
-from aion_core.protocol.aion.uris import TRACEABILITY, older
-from aion_core.protocol.deltas import delta_event
+from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older
+from aion_core.protocol.aion.extensions import read as read_extensions
 from aion_core.protocol.errors import to_wire
-from aion_core.protocol.extensions import ALLOWED_SKILLS, without_reserved_metadata
-from aion_core.protocol.limits import check_history_length, check_request, is_id
-from aion_core.protocol.media_types import modes_of, negotiate
-from aion_core.protocol.types import AgentCard, Event, ListTasksRequest, Message, SendMessageRequest, Task
+from aion_core.protocol.message_rules import (
+    ALLOWED_SKILLS,
+    check_history_length,
+    check_request,
+    is_id,
+    modes_of,
+    negotiate,
+    without_reserved_metadata,
+)
+from aion_core.protocol.types import AgentCard, Event, ListTasksRequest, Message, SendMessageRequest, Task, delta_event
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aion_core.errors import InvalidMessage
-from aion_core.protocol.limits import ID_RULE, is_id
+from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.call import Call
 from aion_core.tasks.conversations import Conversation, Conversations

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from aion_core.protocol.errors import INTERNAL, invalid_params
-from aion_core.protocol.limits import check_history_length
+from aion_core.protocol.message_rules import check_history_length
 from aion_core.web.errors import rpc_error
 from aion_core.web.request_body import BASE64
 from aion_core.web.request_context import V03, VERSION, CallContextBuilder

@@ -15,8 +15,7 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.checkpointing.thread_ids import thread_id
-from aion_core.checkpointing.turn import Fence
+from aion_core.checkpointing.turn import Fence, thread_id
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import TaskState

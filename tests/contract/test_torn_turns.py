@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 from langchain_core.runnables import RunnableConfig
 
-from aion_core.checkpointing.thread_ids import thread_id
+from aion_core.checkpointing.turn import thread_id
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
 from aion_core.ports import Begun, Reply
 from aion_core.ports.table import SingleWrite, Table, Write

@@ -13,7 +13,7 @@ from aion_core.auth.api_keys import make_key
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
-from aion_core.checkpointing.thread_ids import thread_id
+from aion_core.checkpointing.turn import thread_id
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Delta, DeltaBatch
 from aion_core.settings import Settings

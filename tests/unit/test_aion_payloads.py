@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from aion_core.agents.reaction import reaction_of
-from aion_core.agents.sink import Reacted
+from aion_core.agents.outbound import Reacted, reaction_of
 from aion_core.errors import InvalidMessage
 from aion_core.ports import Asked, ContextKey, Turn
-from aion_core.protocol.aion import uris
-from aion_core.protocol.aion.inbound import Inbound, read
-from aion_core.protocol.aion.outbound import answer_to, send
+from aion_core.protocol.aion import extensions
+from aion_core.protocol.aion.extensions import Inbound, answer_to, from_headers, read, send, traceparent_of
 from aion_core.protocol.aion.payloads import Distribution, MessageAction
-from aion_core.protocol.aion.trace import from_headers, traceparent_of
 from aion_core.protocol.types import Message, Part, Task
 from tests.support import aion_requests
 from tests.support.aion_requests import PAYLOADS, THE_DISTRIBUTION
@@ -28,14 +25,22 @@ def of(kind: str = "", **given: Any) -> tuple[Message, dict[str, Any]]:
 
 
 def test_the_names_are_those_of_the_wire() -> None:
-    assert (uris.DISTRIBUTION, uris.MESSAGING, uris.CARDS, uris.EVENT, uris.TRACEABILITY) == (
+    assert (
+        extensions.DISTRIBUTION,
+        extensions.MESSAGING,
+        extensions.CARDS,
+        extensions.EVENT,
+        extensions.TRACEABILITY,
+    ) == (
         aion_requests.DISTRIBUTION,
         aion_requests.MESSAGING,
         aion_requests.CARDS,
         aion_requests.EVENT,
         aion_requests.TRACEABILITY,
     )
-    assert {kind.replace("_", "-"): schema for kind, schema in uris.PAYLOAD_SCHEMAS.items()} == aion_requests.SCHEMAS
+    assert {
+        kind.replace("_", "-"): schema for kind, schema in extensions.PAYLOAD_SCHEMAS.items()
+    } == aion_requests.SCHEMAS
 
 
 def test_a_request_without_extensions_says_nothing() -> None:
@@ -59,11 +64,11 @@ def test_reading_changes_nothing() -> None:
     assert (MessageToDict(message), json.dumps(metadata)) == before
 
 
-@pytest.mark.parametrize("uri", [uris.EVENT, uris.MESSAGING])
+@pytest.mark.parametrize("uri", [extensions.EVENT, extensions.MESSAGING])
 def test_a_schema_is_named_under_the_event_or_under_who_defines_it(uri: str) -> None:
     message, metadata = of("command")
     message.parts[0].ClearField("metadata")
-    message.parts[0].metadata.update({uri: {"schema": uris.PAYLOAD_SCHEMAS["command"]}})
+    message.parts[0].metadata.update({uri: {"schema": extensions.PAYLOAD_SCHEMAS["command"]}})
     event = read(message, metadata).event
     assert event is not None
     assert event.kind == "command"
@@ -71,17 +76,17 @@ def test_a_schema_is_named_under_the_event_or_under_who_defines_it(uri: str) -> 
 
 def test_a_part_that_names_another_events_schema_is_not_its_payload() -> None:
     message, metadata = of("command", payload=PAYLOADS["reaction"])
-    message.metadata.fields[uris.EVENT].struct_value.update({"type": "to.aion.distribution.reaction.1.0.0"})
+    message.metadata.fields[extensions.EVENT].struct_value.update({"type": "to.aion.distribution.reaction.1.0.0"})
     with pytest.raises(InvalidMessage, match="no data part holds its payload"):
         read(message, metadata)
 
 
 def test_a_refusal_leaves_no_way_to_the_values() -> None:
     """A traceback that shows what caused it would show an environment's secrets."""
-    message, metadata = of(text="hi", metadata={uris.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
+    message, metadata = of(text="hi", metadata={extensions.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
     with pytest.raises(InvalidMessage) as refusal:
         read(message, metadata)
-    assert refusal.value.field == f"metadata.{uris.DISTRIBUTION}.senderId"
+    assert refusal.value.field == f"metadata.{extensions.DISTRIBUTION}.senderId"
     assert (refusal.value.__cause__, refusal.value.__suppress_context__) == (None, True)
 
 
@@ -102,12 +107,12 @@ def test_the_agent_is_its_principal_before_its_service(kinds: tuple[str, ...], c
 
 
 def test_a_message_names_the_extension_and_its_place_once() -> None:
-    message = Message(parts=[Part(text="hi")], extensions=[uris.MESSAGING])
+    message = Message(parts=[Part(text="hi")], extensions=[extensions.MESSAGING])
     send(message, MessageAction(trajectory="timeline", context_id="T"))
     once = MessageToDict(message)
     send(message, MessageAction(trajectory="timeline", context_id="other"))
     assert MessageToDict(message) == once
-    assert once["extensions"] == [uris.MESSAGING]
+    assert once["extensions"] == [extensions.MESSAGING]
     assert once["parts"][1]["data"] == {"trajectory": "timeline", "contextId": "T"}
 
 
@@ -126,7 +131,7 @@ def test_a_reaction_to_another_message_than_the_turns_is_in_its_a2a_ids() -> Non
 
 
 def test_what_an_older_version_took_in_unread_is_a_message() -> None:
-    from aion_core.agents.context import inbound_of
+    from aion_core.agents.inbound import inbound_of
 
     message, metadata = of("command", payload={})
     asked = Asked(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
@@ -149,6 +154,6 @@ def test_baggage_is_read_within_its_limits(baggage: str, carried: dict[str, str]
 
 
 def test_a_traceparent_is_one_or_none() -> None:
-    assert traceparent_of({uris.TRACEABILITY: {"traceparent": TRACEPARENT}}) == TRACEPARENT
+    assert traceparent_of({extensions.TRACEABILITY: {"traceparent": TRACEPARENT}}) == TRACEPARENT
     for other in ({}, {"traceparent": "x"}, {"traceparent": 5}, "text", None):
-        assert traceparent_of({uris.TRACEABILITY: other}) == ""
+        assert traceparent_of({extensions.TRACEABILITY: other}) == ""

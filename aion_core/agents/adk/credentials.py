@@ -10,7 +10,7 @@ from google.adk.auth import AuthConfig, AuthCredential
 from google.adk.auth.auth_tool import AuthToolArguments
 from pydantic import ValidationError
 
-from aion_core.agents.asked import Unfit
+from aion_core.agents.inbound import Unfit
 
 _WANTED = (
     "That is no credential. Send the token, or the key, as text; after signing in, the address that you were sent back "

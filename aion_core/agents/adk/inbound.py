@@ -3,7 +3,7 @@
 from google.genai import types as genai
 
 from aion_core.agents.adk.parts import content_parts
-from aion_core.agents.context import text_of
+from aion_core.agents.inbound import text_of
 from aion_core.ports import Asked
 
 

@@ -14,7 +14,7 @@ from google.genai import types as genai
 
 from aion_core.agents.adk import credentials
 from aion_core.agents.adk.parts import data_part
-from aion_core.agents.asked import Unfit, ids_of
+from aion_core.agents.inbound import Unfit, ids_of
 from aion_core.ports import Asked, Asks
 from aion_core.protocol.types import Message, Part, Role, TaskState
 from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id

@@ -17,7 +17,7 @@ from google.adk.tools.tool_context import ToolContext
 
 from aion_core.agents.adk.going_on import goes_on
 from aion_core.agents.adk.sink import running_place
-from aion_core.agents.internal_events import InternalEvents
+from aion_core.agents.outbound import InternalEvents
 
 
 @dataclass(frozen=True, slots=True)

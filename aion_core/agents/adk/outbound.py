@@ -9,12 +9,22 @@ from google.genai import types as genai
 from aion_core.agents.adk.envelope import outbox_in
 from aion_core.agents.adk.observed import Invoked
 from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, text_of
-from aion_core.agents.ending import INVOKED, last_words, rest_key, settled
-from aion_core.agents.floor import Floor
-from aion_core.agents.reaction import reaction_of
-from aion_core.agents.reply import Left
-from aion_core.agents.said import REPLY, SaidMessages
-from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
+from aion_core.agents.outbound import (
+    INVOKED,
+    REPLY,
+    BrokeOff,
+    ChunkSaid,
+    Floor,
+    IsTyping,
+    Left,
+    Reacted,
+    Replied,
+    SaidMessages,
+    last_words,
+    reaction_of,
+    rest_key,
+    settled,
+)
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Typing

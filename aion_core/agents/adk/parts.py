@@ -7,8 +7,8 @@ from typing import Any
 from google.genai import types as genai
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from aion_core.authoring.json_values import with_integers
-from aion_core.protocol.media_types import guessed_type
+from aion_core.authoring.json_forms import with_integers
+from aion_core.protocol.message_rules import guessed_type
 from aion_core.protocol.types import Part
 
 OCTETS = "application/octet-stream"

@@ -29,7 +29,7 @@ from aion_core.agents.adk.observed import Observer
 from aion_core.agents.adk.outbound import Outbound
 from aion_core.agents.adk.runner import TurnRunner
 from aion_core.agents.adk.sink import HandedSink
-from aion_core.agents.context import context_of, inbox_of
+from aion_core.agents.inbound import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import LeaseLost
 from aion_core.ports import Asked, Emission, Stepped

@@ -9,8 +9,7 @@ from a2a.server.agent_execution import RequestContext
 from a2a.server.context import ServerCallContext
 
 from aion_core.ports import ANONYMOUS, Asked, TaskKey, TaskStore
-from aion_core.protocol.extensions import REQUESTED_EXTENSIONS
-from aion_core.protocol.media_types import ACCEPTED_OUTPUT_MODES
+from aion_core.protocol.message_rules import ACCEPTED_OUTPUT_MODES, REQUESTED_EXTENSIONS
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from aion_core.tasks import projection
 

@@ -11,13 +11,11 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import Struct
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.ending import settled
 from aion_core.agents.executor.queue import What
-from aion_core.agents.reaction import reaction_of
-from aion_core.agents.sink import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
+from aion_core.agents.outbound import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, reaction_of, settled
 from aion_core.errors import AgentFailed
 from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
-from aion_core.protocol.extensions import without_reserved_metadata
+from aion_core.protocol.message_rules import without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
     Artifact,

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.executor.queue import RecordingQueue
-from aion_core.agents.sink import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
+from aion_core.agents.outbound import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
 from aion_core.authoring.context import Message, Thread
 from aion_core.ports import Asked
 from aion_core.protocol import types as a2a

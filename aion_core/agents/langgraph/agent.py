@@ -18,9 +18,9 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
-from aion_core.agents.asked import Unfit, asked_before
 from aion_core.agents.factory import PerTurn
 from aion_core.agents.guard import guarded_run
+from aion_core.agents.inbound import Unfit, asked_before
 from aion_core.agents.langgraph.inbound import with_envelopes
 from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound

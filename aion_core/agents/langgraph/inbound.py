@@ -9,7 +9,7 @@ from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 
-from aion_core.agents.context import inbox_of, text_of
+from aion_core.agents.inbound import inbox_of, text_of
 from aion_core.agents.langgraph.thread import INBOX, MESSAGES, OUTBOX, Graph
 from aion_core.ports import Asked
 

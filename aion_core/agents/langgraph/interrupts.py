@@ -10,7 +10,7 @@ from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
 from pydantic import ValidationError
 
-from aion_core.agents.asked import PAUSED, Unfit, ids_of
+from aion_core.agents.inbound import PAUSED, Unfit, ids_of
 from aion_core.ports import Asked, Asks
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id

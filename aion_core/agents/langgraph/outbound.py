@@ -13,13 +13,25 @@ from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.ending import INVOKED, last_words, rest_key, settled
-from aion_core.agents.floor import Floor
 from aion_core.agents.langgraph.thread import OUTBOX, Past, Streamed, as_messages, messages_of
-from aion_core.agents.reaction import reaction_of
-from aion_core.agents.reply import Left
-from aion_core.agents.said import REPLY, SaidMessages
-from aion_core.agents.sink import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
+from aion_core.agents.outbound import (
+    INVOKED,
+    REPLY,
+    TARGET,
+    BrokeOff,
+    ChunkSaid,
+    Floor,
+    IsTyping,
+    Left,
+    Reacted,
+    Replied,
+    SaidMessages,
+    history_of,
+    last_words,
+    reaction_of,
+    rest_key,
+    settled,
+)
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, hand, running_node

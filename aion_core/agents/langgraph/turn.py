@@ -23,17 +23,15 @@ from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
-from aion_core.agents.asked import ids_of
-from aion_core.agents.context import context_of
-from aion_core.agents.internal_events import InternalEvents
+from aion_core.agents.inbound import context_of, ids_of
 from aion_core.agents.langgraph.inbound import clears_outbox, graph_input
 from aion_core.agents.langgraph.interrupts import resumption
 from aion_core.agents.langgraph.outbound import HANDED, Outbound, StreamSink, is_internal
 from aion_core.agents.langgraph.thread import MESSAGES, NODES, Graph, Streamed, Thread, messages_of, values_of
-from aion_core.agents.sink import BrokeOff
+from aion_core.agents.outbound import BrokeOff, InternalEvents
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
-from aion_core.checkpointing.thread_ids import thread_id
+from aion_core.checkpointing.turn import thread_id
 from aion_core.errors import LeaseLost
 from aion_core.ports import Asked, Emission, Stepped
 from aion_core.protocol.types import Message

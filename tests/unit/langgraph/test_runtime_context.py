@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from aion.langgraph import AionContext, get_aion_context
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.protocol.aion.uris import DISTRIBUTION
+from aion_core.protocol.aion.extensions import DISTRIBUTION
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.service import http, parts, send
 

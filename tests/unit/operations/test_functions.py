@@ -22,7 +22,7 @@ from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Bell, ContextKey, Head, PushBell, PushConfig, Waiting
 from aion_core.ports.bells import body_of, push_body_of
-from aion_core.protocol.aion.uris import TRACEABILITY
+from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
 from aion_core.tasks import ingress

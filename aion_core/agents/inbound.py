@@ -1,18 +1,24 @@
-"""The turn as its author sees it, made of what was asked; the same for both frameworks."""
+"""Input of a turn, the same for every framework: its context, its inbox, and the question that its message answers."""
 
 import logging
 from typing import Any
 
-from aion_core.authoring.context import AgentIdentity, AionContext, Event, Message, ReplySink, Thread, User
-from aion_core.authoring.json_values import with_integers
+from google.protobuf.json_format import MessageToDict
+
+from aion_core.authoring.context import AgentIdentity, AionContext, Event, ReplySink, Thread, User
+from aion_core.authoring.context import Message as ThreadMessage
+from aion_core.authoring.json_forms import with_integers
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import Asked
-from aion_core.protocol.aion.inbound import Happened, Inbound, read
-from aion_core.protocol.aion.outbound import answer_to
-from aion_core.protocol.extensions import ALLOWED_SKILLS, without_reserved_keys
+from aion_core.protocol.aion.extensions import Happened, Inbound, answer_to, read
+from aion_core.protocol.message_rules import ALLOWED_SKILLS, without_reserved_keys
+from aion_core.protocol.types import Message, Role
+from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS
 
 logger = logging.getLogger(__name__)
+
+# ── Context and inbox ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 NETWORK, SENDER_ID = "aion:network", "aion:senderId"
 """The inbox's keys of the network that the request comes from, and of its sender there: the server's to set (R76)."""
@@ -34,7 +40,7 @@ def context_of(asked: Asked, sink: ReplySink, *, name: str = "") -> AionContext:
         routing=routing,
     )
     event = _event(inbound.event, asked)
-    said = Message(raw=asked.message, user=User(_sender(inbound) or asked.context.owner), thread=thread)
+    said = ThreadMessage(raw=asked.message, user=User(_sender(inbound) or asked.context.owner), thread=thread)
     return AionContext(
         inbox=_inbox(asked, inbound),
         thread=thread,
@@ -98,3 +104,30 @@ def _identity(asked: Asked, inbound: Inbound, name: str) -> AgentIdentity:
     if identity is None:
         return AgentIdentity(asked.context.agent, name)
     return AgentIdentity(identity.id, identity.display_name or identity.user_name or name)
+
+
+# ── Question that the message answers ─────────────────────────────────────────────────────────────────────────────────
+
+PAUSED = "pausedBefore"
+"""The metadata key of the nodes before which a graph was compiled to pause."""
+
+
+class Unfit(ValueError):
+    """The answer is none that the question takes; the sentence says what would be."""
+
+
+def asked_before(asked: Asked) -> Message | None:
+    """Return the question that the turn's message answers, None where it is a message by itself."""
+    said = asked.task.history
+    place = next((n for n, message in enumerate(said) if message.message_id == asked.message.message_id), 0)
+    before = said[place - 1] if place else None
+    if before is None or before.role != Role.ROLE_AGENT:
+        return None
+    return before if {INTERRUPT_ID, PAUSED} & before.metadata.fields.keys() else None
+
+
+def ids_of(question: Message | None) -> list[str]:
+    """Return the ids of what was asked, in its order."""
+    metadata = MessageToDict(question.metadata) if question is not None else {}
+    listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
+    return [str(each["id"]) for each in listed if each["id"]]

@@ -1,0 +1,305 @@
+"""Aion extensions: their URIs, what a request says by them, where its answer goes, and its trace context. Pure.
+
+request metadata   distribution, traceability
+message metadata   event: its type, its source, its id
+data parts         the event's payload, by the schema in the part's metadata
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeVar
+from urllib.parse import unquote
+
+from a2a.types.a2a_pb2 import AgentExtension
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.struct_pb2 import Struct
+from pydantic import ValidationError
+
+from aion_core.errors import InvalidMessage
+from aion_core.protocol.aion.payloads import (
+    CardActionEvent,
+    CommandEvent,
+    Distribution,
+    EventEnvelope,
+    EventPayload,
+    MessageAction,
+    MessageEvent,
+    Payload,
+    ReactionAction,
+    ReactionEvent,
+    SourceEvent,
+    Traceability,
+)
+from aion_core.protocol.types import Artifact, Message, Part
+
+# ── URIs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+EventKind = Literal["message", "reaction", "command", "card_action"]
+"""What a turn can be about (REQUIREMENTS section 3, AionContext)."""
+
+_AION = "https://docs.aion.to/a2a/extensions/aion"
+
+DISTRIBUTION = f"{_AION}/distribution/1.0.0"
+MESSAGING = f"{_AION}/distribution/messaging/1.0.0"
+CARDS = f"{_AION}/distribution/cards/1.0.0"
+EVENT = f"{_AION}/event/1.0.0"
+TRACEABILITY = f"{_AION}/traceability/1.0.0"
+
+EVENT_KINDS: dict[str, EventKind] = {
+    "to.aion.distribution.message.1.0.0": "message",
+    "to.aion.distribution.reaction.1.0.0": "reaction",
+    "to.aion.distribution.command.1.0.0": "command",
+    "to.aion.distribution.card-action.1.0.0": "card_action",
+}
+"""What an event is about, by its `type`."""
+
+PAYLOAD_SCHEMAS: dict[EventKind, str] = {
+    "message": f"{MESSAGING}#MessageEventPayload",
+    "reaction": f"{MESSAGING}#ReactionEventPayload",
+    "command": f"{MESSAGING}#CommandEventPayload",
+    "card_action": f"{CARDS}#CardActionEventPayload",
+}
+"""The schema that the data part with the event's payload names."""
+
+SOURCE_SCHEMA = f"{MESSAGING}#SourceSystemEventPayload"
+"""That of the data part with the event as the source network had it."""
+
+MESSAGE_ACTION_SCHEMA = f"{MESSAGING}#MessageActionPayload"
+REACTION_ACTION_SCHEMA = f"{MESSAGING}#ReactionActionPayload"
+"""Those of what a distribution is to do: send a message somewhere, react to one."""
+
+AION_EXTENSIONS = (
+    AgentExtension(uri=DISTRIBUTION, description="Reads through which distribution, and from whom, a request comes."),
+    AgentExtension(uri=EVENT, description="Takes events: a message's metadata name one, a data part is its payload."),
+    AgentExtension(uri=MESSAGING, description="Takes messages, reactions and commands, and says where answers go."),
+    AgentExtension(uri=CARDS, description="Takes the actions of cards."),
+    AgentExtension(uri=TRACEABILITY, description="Reads a W3C trace context."),
+)
+"""What a card says of them: each is optional, and there for every agent."""
+
+
+def older(uri: str) -> str:
+    """Return how the first clients wrote the URI; it is only read."""
+    return uri.replace("/a2a/extensions/", "/extensions/")
+
+
+# ── Request ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+P = TypeVar("P", bound=Payload)
+
+_PAYLOADS: dict[EventKind, type[EventPayload]] = {
+    "message": MessageEvent,
+    "reaction": ReactionEvent,
+    "command": CommandEvent,
+    "card_action": CardActionEvent,
+}
+_EVENT_SCHEMAS = (*PAYLOAD_SCHEMAS.values(), SOURCE_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event of one of the kinds that are known."""
+
+    kind: EventKind
+    envelope: EventEnvelope
+    payload: EventPayload | None
+    """None only for a message: that speaks for itself."""
+    source: SourceEvent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """What the extensions say of a request; None for each that says nothing."""
+
+    distribution: Distribution | None = None
+    event: Happened | None = None
+    trace: Traceability | None = None
+
+    @property
+    def sender_id(self) -> str | None:
+        """Who did what the request is about, in the source network."""
+        if self.event is not None and self.event.payload is not None:
+            return self.event.payload.user_id
+        return self.distribution.sender_id if self.distribution is not None else None
+
+    @property
+    def network(self) -> str | None:
+        """The network that the request comes from."""
+        return self.distribution.distribution.endpoint_type or None if self.distribution is not None else None
+
+
+def read(message: Message, request: Mapping[str, Any]) -> Inbound:
+    """Return what the extensions say; `request` is the request's metadata. No payload, or null, is none.
+
+    An event of a type that is not known is none: the message is then just a message. Raises InvalidMessage, which names
+    the field and no value, where a payload is not as its schema has it: an event that is left aside would be lost.
+    """
+    return Inbound(
+        distribution=_on_request(Distribution, DISTRIBUTION, message, request),
+        event=_event(message),
+        trace=_on_request(Traceability, TRACEABILITY, message, request),
+    )
+
+
+def schemas_of(part: Part) -> list[Any]:
+    """Return what the part's metadata say of its schema, under the event's URI, or that of who defines the schema."""
+    given = (_under(part.metadata, uri) for uri in (EVENT, MESSAGING, CARDS))
+    return [held.get("schema") for held in given if isinstance(held, dict)]
+
+
+def is_payload(part: Part) -> bool:
+    """Tell whether the part carries an event, rather than what the agent is to read."""
+    return part.WhichOneof("content") == "data" and any(schema in _EVENT_SCHEMAS for schema in schemas_of(part))
+
+
+def _on_request(model: type[P], uri: str, message: Message, request: Mapping[str, Any]) -> P | None:
+    for spelled in (uri, older(uri)):
+        if request.get(spelled) is not None:
+            return _parsed(model, request[spelled], f"metadata.{spelled}")
+        if (held := _under(message.metadata, spelled)) is not None:
+            return _parsed(model, held, f"message.metadata.{spelled}")
+    return None
+
+
+def _event(message: Message) -> Happened | None:
+    field = f"message.metadata.{EVENT}"
+    given = _under(message.metadata, EVENT)
+    if given is None:
+        return None
+    envelope = _parsed(EventEnvelope, given, field)
+    kind = EVENT_KINDS.get(envelope.type)
+    if kind is None:
+        return None
+    payload = next(_with_schema(message, PAYLOAD_SCHEMAS[kind], _PAYLOADS[kind]), None)
+    if payload is None and kind != "message":
+        schema = PAYLOAD_SCHEMAS[kind]
+        raise InvalidMessage(
+            f"{field} announces {envelope.type}, and no data part holds its payload: "
+            f'send one with the metadata {{"{EVENT}": {{"schema": "{schema}"}}}}.',
+            field="message.parts",
+        )
+    return Happened(kind, envelope, payload, next(_with_schema(message, SOURCE_SCHEMA, SourceEvent), None))
+
+
+def _with_schema(message: Message, schema: str, model: type[P]) -> Iterator[P]:
+    for index, part in enumerate(message.parts):
+        if part.WhichOneof("content") == "data" and schema in schemas_of(part):
+            yield _parsed(model, MessageToDict(part.data), f"message.parts[{index}].data")
+
+
+def _under(metadata: Struct, key: str) -> Any:
+    return MessageToDict(metadata.fields[key]) if key in metadata.fields else None
+
+
+def _parsed(model: type[P], given: Any, field: str) -> P:
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        _refuse(error, field)
+
+
+def _refuse(error: ValidationError, field: str) -> NoReturn:
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+    why = first["msg"].lower() if first["type"] == "missing" else f"{first['msg'][:1].lower()}{first['msg'][1:]}"
+    # The values stay out of it, and of the log: among them are the secrets of an environment.
+    raise InvalidMessage(f"{field}{path} cannot be used: {why}.", field=f"{field}{path}") from None
+
+
+# ── Answer ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def answer_to(inbound: Inbound) -> MessageAction | None:
+    """Return where an answer goes by itself: to where the event was, a direct message to its sender.
+
+    None where the request brought no event of a source network: the client knows where its answer goes.
+    """
+    payload = inbound.event.payload if inbound.event is not None else None
+    if payload is None:
+        return None
+    trajectory = payload.trajectory if isinstance(payload, MessageEvent) else "conversation"
+    return MessageAction(
+        trajectory=trajectory,
+        context_id=payload.context_id,
+        parent_context_id=payload.parent_context_id,
+        user_id=payload.user_id if trajectory == "direct-message" else None,
+        reply_to_message_id=payload.message_id if isinstance(payload, MessageEvent | ReactionEvent) else None,
+    )
+
+
+def conversation_at(context_id: str) -> MessageAction:
+    """Return where a message goes that is to stand in the conversation of this id in the source network."""
+    return MessageAction(trajectory="conversation", context_id=context_id)
+
+
+def send(message: Message, action: MessageAction) -> None:
+    """Have the message say where it goes, unless its author has it say so."""
+    if any(MESSAGE_ACTION_SCHEMA in schemas_of(part) for part in message.parts):
+        return
+    message.parts.append(_data(action, MESSAGE_ACTION_SCHEMA))
+    if MESSAGING not in message.extensions:
+        message.extensions.append(MESSAGING)
+
+
+def react(inbound: Inbound, key: str) -> Artifact | None:
+    """Return the reaction to the message that came in; None where that is not of a source network."""
+    payload = inbound.event.payload if inbound.event is not None else None
+    if not isinstance(payload, MessageEvent):
+        return None
+    action = ReactionAction(
+        context_id=payload.context_id, message_id=payload.message_id, reaction_key=key, operation="add"
+    )
+    artifact = Artifact(parts=[_data(action, REACTION_ACTION_SCHEMA)], extensions=[MESSAGING])
+    artifact.metadata.update(schema_named(REACTION_ACTION_SCHEMA))
+    return artifact
+
+
+def schema_named(schema: str) -> dict[str, Any]:
+    """Return the metadata that name a schema of the messaging extension."""
+    return {MESSAGING: {"schema": schema}}
+
+
+def _data(payload: Payload, schema: str) -> Part:
+    return ParseDict({"data": payload.as_json(), "metadata": schema_named(schema)}, Part())
+
+
+# ── Trace context ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_MAX_BAGGAGE, _MAX_ENTRIES = 8192, 64
+_MAX_STATE, _MAX_STATES = 512, 32
+
+
+def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the headers' W3C trace context and baggage as the traceability extension's payload; empty without any.
+
+    The names of the headers are in lower case, as ASGI has them. What is not well-formed is left aside, and is never a
+    reason to refuse a request. https://www.w3.org/TR/trace-context/, https://www.w3.org/TR/baggage/
+    """
+    traceparent = headers.get("traceparent", "").strip()
+    if not _TRACEPARENT.fullmatch(traceparent):
+        return {}
+    trace: dict[str, Any] = {"traceparent": traceparent}
+    state, baggage = headers.get("tracestate", ""), headers.get("baggage", "")
+    if (states := _pairs(state)) and len(state) <= _MAX_STATE and len(states) <= _MAX_STATES:
+        trace["tracestate"] = [{"key": key, "value": value} for key, value in states]
+    if (carried := _pairs(baggage)) and len(baggage) <= _MAX_BAGGAGE and len(carried) <= _MAX_ENTRIES:
+        # What follows a semicolon are an entry's properties.
+        trace["baggage"] = {key: unquote(value.partition(";")[0].strip()) for key, value in carried}
+    return trace
+
+
+def traceparent_of(request: Mapping[str, Any]) -> str:
+    """Return the `traceparent` in a request's metadata; "" where it has none that is well-formed."""
+    for uri in (TRACEABILITY, older(TRACEABILITY)):
+        payload = request.get(uri)
+        given = payload.get("traceparent") if isinstance(payload, Mapping) else None
+        if isinstance(given, str) and _TRACEPARENT.fullmatch(given):
+            return given
+    return ""
+
+
+def _pairs(header: str) -> list[tuple[str, str]]:
+    entries = (entry.partition("=") for entry in header.split(","))
+    return [(key.strip(), value.strip()) for key, _, value in entries if key.strip() and value.strip()]
