@@ -1,4 +1,4 @@
-"""Which events are told by push notifications, and how many may want to be told. Pure."""
+"""Filter of the events that push notifications are sent for, and the limit of configs. Pure."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -9,7 +9,7 @@ from aion_core.protocol.types import Event, TaskArtifactUpdateEvent, TaskStatusU
 
 
 def wants(events: PushEvents, event: Event) -> bool:
-    """Tell whether the event is one of these."""
+    """True if the event is one of these."""
     match event:
         case TaskStatusUpdateEvent():
             return True
@@ -20,12 +20,12 @@ def wants(events: PushEvents, event: Event) -> bool:
 
 
 def listened_to(head: Head, event: Event) -> bool:
-    """Tell whether somebody may want to be told of the event."""
+    """True if a subscriber may want the event."""
     return head.push_events is not None and wants(head.push_events, event)
 
 
 def listening(head: Head, config: PushConfig) -> Head:
-    """Return the head from which every commit knows that the config is told too."""
+    """Return the head with this subscriber too."""
     order = list(PushEvents)
     before = [head.push_events] if head.push_events is not None else []
     widest = max([config.events, *before], key=order.index)
@@ -33,12 +33,12 @@ def listening(head: Head, config: PushConfig) -> Head:
 
 
 def deserted(head: Head) -> Head:
-    """Return the head from which every commit knows that nobody is told any more."""
+    """Return the head without subscribers."""
     return replace(head, push_epoch=head.push_epoch + 1, push_events=None)
 
 
 def check_room(config_ids: Collection[str], config: PushConfig) -> None:
-    """Raise TooManyPushConfigs where the task that has these has no room for the config."""
+    """Raise TooManyPushConfigs if the task, which has these configs, has no room for another."""
     if config.id not in config_ids and len(config_ids) >= MAX_PUSH_CONFIGS:
         raise TooManyPushConfigs(
             f"The task has {MAX_PUSH_CONFIGS} push notification configs already. Delete one first, or replace it."
