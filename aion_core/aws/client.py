@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -66,36 +65,8 @@ _REASONS = {
 }
 
 
-class Refused(WriteRefused):
-    """A write's condition did not hold: the name of WriteRefused in the stores that do not use the table port yet."""
-
-    @property
-    def conflict(self) -> bool:
-        """The same as `is_conflict`."""
-        return self.is_conflict
-
-
 class Missing(Exception):
     """Nothing has this name."""
-
-
-TRIES = 8
-"""How often a write is tried against others that are under way on the same item."""
-
-TRIES_UNHEARD = 3
-"""How often a write is tried whose answer does not come; boto3 tries each of them twice."""
-
-
-async def let_others_write(attempt: int) -> None:
-    """Wait before a write is tried again that met another on the same item: full jitter, growing."""
-    await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311  # no secret
-
-
-async def try_unheard_again(attempt: int, unheard: StoreUnavailable) -> None:
-    """Wait before a write is tried again whose answer did not come; raises `unheard` where that was often enough."""
-    if attempt + 1 == TRIES_UNHEARD:
-        raise unheard
-    await let_others_write(attempt)
 
 
 class Calls:
@@ -167,14 +138,14 @@ def _error_of(operation: str, error: ClientError) -> Exception:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     text = f"{operation}: {code or status}"
     if code in _REASONS:
-        return Refused((_REASONS[code],))
+        return WriteRefused((_REASONS[code],))
     if code == "TransactionCanceledException":
         reasons = tuple(str(reason.get("Code", FINE)) for reason in error.response.get("CancellationReasons", ()))
         text = f"{text}: {', '.join(reasons)}"
         if _PASSING_REASONS & {*reasons}:
             return StoreUnavailable(text)
         is_refusal = {*reasons} <= _REFUSALS and {*reasons} != {FINE}
-        return Refused(reasons) if reasons and is_refusal else StoreError(text)
+        return WriteRefused(reasons) if reasons and is_refusal else StoreError(text)
     if code == "IdempotentParameterMismatchException":
         return TokenReused(text)
     if code in ("InvalidCiphertextException", "IncorrectKeyException"):

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from aion_core.aws.client import Calls, Refused
+from aion_core.aws.client import Calls
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.local.stack import client_of
-from aion_core.ports.table import TokenReused
+from aion_core.ports.table import TokenReused, WriteRefused
 from tests.support.answers import answers
 
 WRITE = {"Put": {"TableName": "Table", "Item": {"pk": {"S": "1"}}}}
@@ -18,8 +18,8 @@ CANCELED = "TransactionCanceledException"
 @pytest.mark.parametrize(
     ("status", "code", "reasons", "error"),
     [
-        (400, "ConditionalCheckFailedException", (), Refused),
-        (400, "TransactionConflictException", (), Refused),
+        (400, "ConditionalCheckFailedException", (), WriteRefused),
+        (400, "TransactionConflictException", (), WriteRefused),
         (400, "ThrottlingException", (), StoreUnavailable),
         (400, "ProvisionedThroughputExceededException", (), StoreUnavailable),
         (400, "ValidationException", (), StoreError),
@@ -27,8 +27,8 @@ CANCELED = "TransactionCanceledException"
         (500, "InternalServerError", (), StoreUnavailable),
         (500, "SomethingNew", (), StoreUnavailable),
         (503, "", (), StoreUnavailable),
-        (400, CANCELED, ("None", "ConditionalCheckFailed"), Refused),
-        (400, CANCELED, ("TransactionConflict", "None"), Refused),
+        (400, CANCELED, ("None", "ConditionalCheckFailed"), WriteRefused),
+        (400, CANCELED, ("TransactionConflict", "None"), WriteRefused),
         (400, CANCELED, ("ConditionalCheckFailed", "ValidationError"), StoreError),
         (400, CANCELED, ("ConditionalCheckFailed", "ThrottlingError"), StoreUnavailable),
         (400, "IdempotentParameterMismatchException", (), TokenReused),

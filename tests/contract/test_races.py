@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from aion_core.aws import keys
+from aion_core.aws.expressions import encoded_key
 from aion_core.errors import ContextBusy, LeaseLost, MoreAsked
 from aion_core.ports import MAX_WAITING, Begun, Busy, Held, Interrupted, Overdue, Waiting, WhenBusy
+from aion_core.stores import keys
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
@@ -233,7 +234,10 @@ async def test_a_turn_whose_task_is_deleted_meanwhile_is_not_begun(
     here: Conversation, stack: Stack, faults: Faults
 ) -> None:
     await here.waits("m-1")
-    where = {"TableName": stack.environment("ApiFunction")["AION_TABLE"], "Key": keys.head_key(here.key("t-m-1"))}
+    where = {
+        "TableName": stack.environment("ApiFunction")["AION_TABLE"],
+        "Key": encoded_key(keys.head_key(here.key("t-m-1"))),
+    }
 
     async def goes() -> None:
         stack.client("dynamodb").delete_item(**where)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from aion_core.aws import keys
+from aion_core.aws.expressions import encoded_key
 from aion_core.errors import LeaseLost
 from aion_core.ports import Begun, Cursor, Delta, DeltaBatch, Held, Interrupted, Numbered, Repeated, Waiting
+from aion_core.ports.table import Key
+from aion_core.stores import keys
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
@@ -29,18 +31,18 @@ class Rows:
         found = self._client.get_paginator("scan").paginate(TableName=self._table)
         return [item for page in found for item in page["Items"] if chat.context.owner in item["pk"]["S"].split("#")]
 
-    def expires(self, key: keys.Key) -> int:
-        item = self._client.get_item(TableName=self._table, Key=key)["Item"]
+    def expires(self, key: Key) -> int:
+        item = self._client.get_item(TableName=self._table, Key=encoded_key(key))["Item"]
         return int(item["expires"]["N"])
 
-    def delete(self, key: keys.Key) -> None:
-        self._client.delete_item(TableName=self._table, Key=key)
+    def delete(self, key: Key) -> None:
+        self._client.delete_item(TableName=self._table, Key=encoded_key(key))
 
     def delete_expired(self, chat: Conversation) -> None:
         """Do what DynamoDB does in its own time."""
         for item in self.of(chat):
             if int(item["expires"]["N"]) <= chat.clock.now().timestamp():
-                self.delete({"pk": item["pk"], "sk": item["sk"]})
+                self.delete(Key(item["pk"]["S"], item["sk"]["S"]))
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_boto_is_imported_by_its_adapters_only() -> None:
         ("handlers.sweep", {"langgraph", "google.adk", "fastapi", "mangum", "aws_lambda_powertools", "moto", "grpc"}),
         ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "fastapi", "httpx", "a2a"}),
         ("aion_core.tasks.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
-        ("aion_core.aws.task_store", {"fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.stores.task_store", {"fastapi", "langgraph", "a2a.server"}),
         ("aion_core.stores.checkpoints", {"google.adk"}),
         ("aion_core.stores.sessions", {"langgraph", "langchain_core"}),
         ("aion_core.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),

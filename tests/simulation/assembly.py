@@ -89,7 +89,9 @@ def assemble(process: "Process") -> Parts:
         TablePushConfigs(process.table, world.cipher, clock, retention=settings.retention),
         names=PUSH_OPERATIONS,
     )
-    tasks: Any = Operations(process, TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list"))
+    tasks: Any = Operations(
+        process, TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
+    )
     limits: Any = Operations(process, TableRateLimits(process.table, clock, retention=settings.retention))
     runner = TaskRunner(
         store,

@@ -15,6 +15,8 @@ INDEX = ("query_index",)
 BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
 TO_CLIENT = ("sse.write", "answer.write")
 QUEUE = ("bell.ring", "queue.receive", "queue.delete")
+NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
+"""Writes of items that no transaction writes, so that nothing conflicts with them."""
 WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke")
 """The kinds of side effect that are no request to the table; "invoke" is the start of an invocation."""
 
@@ -85,8 +87,7 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.BURST | Fault.SKEWED:
             return reads or writes
         case Fault.CONFLICT:
-            # No transaction writes stream deltas.
-            return writes and kind != "append_deltas.write"
+            return writes and kind not in NOT_IN_TRANSACTIONS
         case Fault.ANSWER_LOST | Fault.ARRIVES_LATE:
             return writes or kind in (*BLOB_WRITES, "bell.ring")
         case Fault.STALE:
@@ -140,6 +141,8 @@ WHY_NOT: Mapping[Fault, str] = {
 }
 """Why a fault has no meaning at the other kinds."""
 
+
+DEADLY = {fault.value for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_IN_FLIGHT, Fault.KILLED_SOON)}
 
 HARMLESS = frozenset(
     {

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from aion_core.ports import POST_SECONDS, Delivered, Gone, PushEvents
 from aion_core.protocol.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from tests.simulation import assembly
+from tests.simulation.facts import is_undisturbed
+from tests.simulation.faults import Fault
 from tests.simulation.history import Entry, Listening, Post
 from tests.simulation.receivers import fine
 
@@ -91,7 +93,7 @@ def i9_the_tries_of_an_event_have_one_id(world: "World") -> Iterator[str]:
 
 def i16c_who_listens_is_told_soon(world: "World") -> Iterator[str]:
     """Where nothing goes wrong, the bell is heard: nobody waits for a sweep."""
-    if world.history.faults or world.history.deaths or world.receiver is not fine:
+    if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
         return
     for listening in world.history.listenings:
         for entry in _due(world, listening):
@@ -121,3 +123,6 @@ def _wants(events: PushEvents, event: object) -> bool:
     if events is PushEvents.ALL or isinstance(event, TaskStatusUpdateEvent):
         return True
     return events is PushEvents.STATUS_AND_ARTIFACT and isinstance(event, TaskArtifactUpdateEvent)
+
+
+PUSH_CHECKS = (i8_who_listens_is_told, i9_the_tries_of_an_event_have_one_id, i16c_who_listens_is_told_soon)

@@ -371,7 +371,7 @@ async def forgotten(world: World) -> None:
     await ann.send("that one", "m-2", task=_id(task))
     await asyncio.sleep(world.choices.choice((1.0, 4000.0, 9000.0)))
     await asyncio.gather(ann.get(_id(task)), ann.list(), ann.cancel(_id(task)))
-    await ann.rest(_id(await ann.send("steps", "m-4")))
+    await asyncio.gather(ann.rest(_id(await ann.send("steps", "m-4"))), ann.send("asks twice", "m-1", wait=False))
 
 
 @scenario("many tasks", deployment=Deployment(snapshot_every=3))
@@ -395,7 +395,9 @@ async def idempotent(world: World) -> None:
     """34: the same request, sent again with its key, by which it is known; each time it names no context."""
     clients = [Client(world, name=f"ann-{number}") for number in range(3)]
     text = world.choices.choice(("steps", "quick"))
-    await asyncio.gather(*(client.send(text, "m-1", key="k-1", wait=number > 0) for number, client in enumerate(clients)))
+    await asyncio.gather(
+        *(client.send(text, "m-1", key="k-1", wait=number > 0) for number, client in enumerate(clients))
+    )
     await _pause(world, 0.1, 40.0)
     task = await clients[0].send(text, "m-1", key="k-1")
     await clients[0].rest(_id(task))
@@ -431,7 +433,8 @@ async def _reply(world: World) -> None:
     await _pause(world, 0.0, 1.0)
     again, other = Client(world, name="ann-2"), Client(world, name="ann-3")
     await asyncio.gather(
-        again.stream(text, "m-1") if world.choices.random() < 0.5 else again.send(text, "m-1"), other.send("quick", "m-2")
+        again.stream(text, "m-1") if world.choices.random() < 0.5 else again.send(text, "m-1"),
+        other.send("quick", "m-2"),
     )
     for key in list(world.history.log):
         await ann.rest(key.task_id)

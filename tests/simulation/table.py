@@ -32,7 +32,8 @@ class Operation:
     """When it was called."""
 
 
-OPERATION: ContextVar[Operation] = ContextVar("operation", default=Operation())
+OTHER = Operation()
+OPERATION: ContextVar[Operation] = ContextVar("operation", default=OTHER)
 """The call of a store that is being made."""
 
 

@@ -14,17 +14,20 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from aion_core.bootstrap import build_app
-from aion_core.ports import Head, Lease, ReplyAs
+from aion_core.ports import Head, Lease, Reply, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
 from aion_core.tasks import replies
 from aion_core.tasks.call import Call
 from aion_core.tasks.replies import QUICK_SECONDS
-from aion_core.tasks.run import Spoken
+from aion_core.tasks.run import Run, Spoken
 from aion_core.tasks.service import SETTLED_SECONDS
 from aion_core.tasks.time_up import TimeUp
+from aion_core.tasks.turn import TurnUnderWay
+from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation
 from tests.support.requests import request
 from tests.support.service import Parts, http, parts, send
 from tests.support.stores import MemoryTaskList, MemoryTaskStore
@@ -551,3 +554,21 @@ from langgraph.graph import START, MessagesState, StateGraph
 graph = StateGraph(MessagesState).add_node("say", lambda state: {"messages": [AIMessage("an answer")]})
 graph.add_edge(START, "say")
 """
+
+
+@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+async def test_turn_with_pending_input_does_not_end_as_message(reply: ReplyAs, clock: ManualClock) -> None:
+    """A message waits for the task, which goes on: a reader must not wait for a Message that never comes."""
+    chat = Conversation(MemoryTaskStore(clock), clock)
+    begun = await chat.starts()
+    log = await chat.store.log(begun.head.key)
+    assert log is not None
+    run = Run(log.events)
+    turn = TurnUnderWay(begun, run, chat.store, clock, None, reply=reply)
+    await chat.queues("t-m-1", "m-2")
+    await turn.end(Reply(says("answer")), go_on=False)
+    assert not run.ends_as_message
+    event = run.log[-1].event
+    assert isinstance(event, TaskStatusUpdateEvent)
+    assert event.status.state == TaskState.TASK_STATE_WORKING
+    assert not event.HasField("metadata")

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from a2a.utils.errors import InvalidParamsError
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from aion_core.protocol.types import Message, Part
 from aion_core.web.middleware import RestsBeforeItReturns
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
+from aion_core.web.sse import Frames, jsonrpc_v1
 from tests.support.agents.scripted import Held
 from tests.support.service import Parts, http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -209,3 +211,10 @@ async def test_an_agent_that_replies_nothing_completes_without_a_message() -> No
         answer = await client.post("/", json=send())
     assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert "message" not in answer.json()["result"]["task"]["status"]
+
+
+def test_error_frame_is_one_line_for_clients_that_split_by_unicode() -> None:
+    """An error may quote what was sent; `str.splitlines` ends a line at U+2028."""
+    frame = Frames(jsonrpc_v1(1)).error(InvalidParamsError(ODD)).decode()
+    assert len(frame.splitlines()) == 3, "its event, its data and the empty line"
+    assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == ODD

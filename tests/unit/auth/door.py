@@ -9,8 +9,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aion_core.auth.declaration import Requirement, Scheme, Security
 from aion_core.auth.verifiers import build_guards
-from aion_core.memory.api_keys import MemoryApiKeys
+from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock
+from aion_core.stores.api_keys import TableApiKeys
 from aion_core.web.middleware import Authentication
 from aion_core.web.request_context import CALLER
 from tests.support.asgi import ask
@@ -27,7 +28,7 @@ class Door:
         **schemes: Scheme,
     ):
         """`users`: the users of HTTP Basic, or what reads them."""
-        self.keys = MemoryApiKeys(clock)
+        self.keys = TableApiKeys(MemoryTable(clock), clock)
         asked = require or tuple({name: frozenset[str]()} for name in schemes)
         security = Security(schemes, asked)
         read = users if callable(users) else lambda: dict(users or {})

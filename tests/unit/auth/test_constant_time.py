@@ -19,7 +19,8 @@ from aion_core.auth.api_keys import ApiKeyVerifier, make_key
 from aion_core.auth.declaration import ApiKey, Basic
 from aion_core.auth.presented import Presented
 from aion_core.aws.client import Calls
-from aion_core.memory.api_keys import MemoryApiKeys
+from aion_core.memory.table import MemoryTable
+from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
 from tests.support.timing import Work, told_apart
@@ -45,7 +46,7 @@ def wrong_keys(text: str) -> tuple[str, str]:
 
 async def verifying(clock: ManualClock) -> tuple[Work, Work]:
     """The work of refusing each of the two."""
-    keys = MemoryApiKeys(clock)
+    keys = TableApiKeys(MemoryTable(clock), clock)
     made = make_key("alice", now=clock.now())
     await keys.add(made.record)
     verifier = ApiKeyVerifier(ApiKey(), keys)

@@ -12,9 +12,9 @@ from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError, StoreUnavailable
-from aion_core.memory.limits import MemoryRateLimits
 from aion_core.ports import RateLimits
 from aion_core.settings import Settings
+from aion_core.stores.limits import TableRateLimits
 from tests.support.asgi import ask
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
@@ -125,9 +125,9 @@ async def test_nothing_is_counted_that_is_not_limited(
     def counts(*_: Any, **__: Any) -> Any:
         raise AssertionError("a request is counted")
 
-    monkeypatch.setattr(MemoryRateLimits, "take", counts)
+    monkeypatch.setattr(TableRateLimits, "take", counts)
     if "streams" not in said:
-        monkeypatch.setattr(MemoryRateLimits, "__init__", counts)
+        monkeypatch.setattr(TableRateLimits, "__init__", counts)
     app = limited(tmp_path, issuer, said)
     alice = asking(app, issuer, "alice")
     for _ in range(50):
@@ -142,7 +142,7 @@ async def test_when_nothing_can_be_counted_nobody_is_served_and_nothing_is_said_
     async def down(self: RateLimits, owner: str, *, per_minute: int) -> float:
         raise StoreUnavailable("the-table-has-a-name: throttled")
 
-    monkeypatch.setattr(MemoryRateLimits, "take", down)
+    monkeypatch.setattr(TableRateLimits, "take", down)
     alice = asking(limited(tmp_path, issuer, "{requests_per_minute: 2}"), issuer, "alice")
     answer = await alice("GET", "/tasks")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
@@ -165,14 +165,14 @@ async def test_a_stream_too_many_is_refused_before_it_begins(
 ) -> None:
     """R97: 88: of a task, or of a caller; when one ends there is room again."""
     opened = asyncio.Semaphore(0)
-    real = MemoryRateLimits.open_stream
+    real = TableRateLimits.open_stream
 
-    async def open_stream(self: MemoryRateLimits, *given: Any) -> bool:
+    async def open_stream(self: TableRateLimits, *given: Any) -> bool:
         allowed = await real(self, *given)
         opened.release()
         return allowed
 
-    monkeypatch.setattr(MemoryRateLimits, "open_stream", open_stream)
+    monkeypatch.setattr(TableRateLimits, "open_stream", open_stream)
     app = limited(tmp_path, issuer, f"{{{limit}: 2}}")
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
 

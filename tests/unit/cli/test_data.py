@@ -16,7 +16,7 @@ from aion_core.auth.declaration import AwsIam
 from aion_core.auth.iam import IamVerifier
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
-from aion_core.aws import keys, owned, shape
+from aion_core.aws.expressions import encoded_key
 from aion_core.bootstrap.operator import build_keys
 from aion_core.cli.data import Progress
 from aion_core.cli.subjects import OWN_ISSUERS, declared_in, owners_of
@@ -24,6 +24,8 @@ from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
+from aion_core.ports import schema as shape
+from aion_core.stores import keys, owned
 from aion_core.web.request_context import owner_in
 from tests.support import operating
 from tests.support.clock import ManualClock
@@ -166,7 +168,7 @@ def test_owner_who_still_writes_is_reported(
     def is_written_to(*arguments: Any, **options: Any) -> Any:
         """A client after whose deletions a request of the owner is counted."""
         client = whole(*arguments, **options)
-        request = {**keys.requests_key(owner), "full_at": {"N": "1"}}
+        request = {**encoded_key(keys.requests_key(owner)), "full_at": {"N": "1"}}
         client.meta.events.register(
             "after-call.dynamodb.BatchWriteItem",
             lambda **_: stack.client("dynamodb").put_item(TableName=table, Item=request),

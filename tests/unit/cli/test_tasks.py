@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
-from aion_core.aws import keys
+from aion_core.aws.expressions import encoded_key
 from aion_core.dev.place import DataFolder, Running
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
+from aion_core.stores import keys
 from aion_core.web.request_context import owner_in
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
@@ -208,7 +209,7 @@ def test_what_a_cancel_records_is_kept_as_long_as_the_deployment_keeps_tasks(
     run = operating.runs(operating.environ_of(moto))
     assert run("tasks", "cancel", "t-m-1", "--owner", chat.context.owner, "--yes", "--stack", name).exit_code == 0
     item = moto.client("dynamodb").get_item(
-        TableName=moto.physical_id("Table"), Key=keys.event_key(chat.key("t-m-1"), 3)
+        TableName=moto.physical_id("Table"), Key=encoded_key(keys.event_key(chat.key("t-m-1"), 3))
     )["Item"]
     days = (int(item["expires"]["N"]) - chat.clock.now().timestamp()) / 86400
     assert 364 < days < 366

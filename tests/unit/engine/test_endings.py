@@ -370,3 +370,22 @@ async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> No
     for task_id in ("", "t"):
         again = Message(message_id="m-2", role=Role.ROLE_USER, task_id=task_id, parts=[Part(text="yes")])
         assert ingress.is_in(task, again)
+
+
+@pytest.mark.parametrize(("left", "answered"), [(50, ["one"]), (3600, ["one", "two"])])
+async def test_next_turn_begins_only_with_time_for_it(left: float, answered: list[str]) -> None:
+    """No wake-up message arrives: whoever ends the first turn goes on with the second, or leaves it."""
+    clock = ManualClock()
+    agent = free(Held())
+    agent.go.clear()
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
+    made.bells.close()
+    first_call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=left)))
+    first = asyncio.create_task(made.service.send(first_call, request("one")))
+    await agent.spoke.wait()
+    await made.service.send(Call("owner", "test"), request("two", message_id="m-2", return_immediately=True))
+    agent.go.set()
+    await first
+    for work in list(first_call.work):
+        await work
+    assert agent.asked == answered

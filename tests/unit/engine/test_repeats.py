@@ -1,16 +1,20 @@
 """A request that comes again is one request, also where no context tells it: by the client's Idempotency-Key."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import MessageIdReused
-from aion_core.ports import Interrupted
+from aion_core.ports import Asked, Asks, ContextKey, Emission, Interrupted
+from aion_core.ports.table import Delete
+from aion_core.protocol.types import Message, Part, Role, Task, TaskState
+from aion_core.stores import keys
+from aion_core.tasks import ingress
 from aion_core.tasks.call import Call
-from tests.support.agents.scripted import Asking, Held
+from tests.support.agents.scripted import Asking, Held, says
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -87,3 +91,51 @@ async def test_a_repeat_is_answered_by_its_own_task_though_it_was_on_its_way_to_
     one, other = copies
     assert one.id == other.id != asks.id
     assert [message.message_id for message in other.history if message.message_id == "m-2"] == ["m-2"]
+
+
+class Insists(Asking):
+    """Asks again, whatever the answer."""
+
+    def __init__(self) -> None:
+        self.answers: list[str] = []
+
+    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        self.answers.append(asked.message.message_id)
+        yield Asks(says("really?"))
+
+
+async def test_repeated_follow_up_is_found_in_its_task_after_its_key_expired() -> None:
+    """The task outlives the key of the message: each event moves the end of its retention."""
+    clock, agent = SystemClock(), Insists()
+    store = MemoryTaskStore(clock)
+    made, call = parts(agent, store, clock), Call("owner", "test")
+    task = await made.service.send(call, request())
+    answer = request("yes", message_id="m-2", context_id="", task_id=task.id)
+    await made.service.send(call, answer)
+    await store.table.write(Delete(keys.message_key(ContextKey("owner", "test", "c"), "m-2")))
+    again = await made.service.send(call, answer)
+    assert agent.answers == ["m-1", "m-2"]
+    assert again.id == task.id
+    assert isinstance(again, Task)
+    assert again.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+    with pytest.raises(MessageIdReused):
+        await made.service.send(call, request("no", message_id="m-2", context_id="", task_id=task.id))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"parts": [Part(text="other")]},
+        {"role": Role.ROLE_AGENT},
+        {"task_id": "t-2"},
+        {"reference_task_ids": ["t-2"]},
+        {"extensions": ["https://x.test/extension"]},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_content_hash_differs_by(other: dict[str, Any]) -> None:
+    """D17: a message of the same id and another content is no repeat."""
+    content: dict[str, Any] = {"message_id": "m-1", "role": Role.ROLE_USER, "task_id": "t-1", "parts": [Part(text="a")]}
+    message = Message(**content)
+    assert ingress.content_hash(message) == ingress.content_hash(Message(**content, metadata={"trace": "1"}))
+    assert ingress.content_hash(message) != ingress.content_hash(Message(**{**content, **other}))

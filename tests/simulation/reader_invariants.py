@@ -1,0 +1,262 @@
+"""What must hold of what clients receive: streams, answers and replies."""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from aion_core.errors import StoreUnavailable
+from aion_core.ports import Delta, ReplyAs, TaskKey
+from aion_core.protocol.types import Message, Task, TaskStatusUpdateEvent
+from aion_core.tasks import projection
+from aion_core.tasks.run import Resumed
+from tests.simulation.agents import text_of
+from tests.simulation.facts import ENDS, is_undisturbed
+from tests.simulation.faults import DEADLY, Fault
+from tests.simulation.history import Entry, Hearing, plain
+from tests.support.streams import faults_of_text
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+BEHIND_SECONDS, SOON_SECONDS = 30.0, 4.0
+
+
+def i6_a_reader_hears_every_event_once(world: "World") -> Iterator[str]:
+    for hearing in world.history.hearings:
+        if not hearing.heard or isinstance(hearing.heard[0][2], Message):
+            continue
+        entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id))
+        who = f"{hearing.client}, from {hearing.at:.3f} s and {hearing.cursor!r},"
+        if entries is None:
+            yield f"{who} heard of {hearing.task_id}, which nobody recorded."
+            continue
+        yield from (f"{who} {sentence}" for sentence in _heard_wrongly(hearing, entries))
+
+
+def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
+    """What is wrong with what was heard on one connection."""
+    place = (0, 0, 0)
+    if isinstance(hearing.heard[0][2], Resumed):
+        place = _place(hearing.cursor, len(entries))
+        if not place[0]:
+            yield "was let in at a place that is none of the task's."
+    elif _place(hearing.cursor, sum(entry.at <= hearing.at for entry in entries))[0]:
+        yield "came back, and was not let in where it had stood."
+    generation = place[0]
+    for number, (at, id_, what) in enumerate(hearing.heard):
+        if not id_:
+            continue
+        if isinstance(what, Delta):
+            if int(id_.split(".")[0]) != generation:
+                yield f"heard the chunk {id_} after event {generation}."
+            continue
+        said = int(id_)
+        if said > len(entries) or entries[said - 1].at > at:
+            yield f"heard event {id_} before it was recorded."
+            return
+        if number == 0 and isinstance(what, Task) and (not generation or said != generation + 1):
+            if plain(what) != plain(projection.fold(entry.numbered for entry in entries[:said])):
+                yield f"was given a task at {id_} that is not what its events add up to."
+        elif said != generation + 1:
+            yield f"heard event {id_} after {generation}."
+        elif plain(what) != entries[said - 1].bytes:
+            yield f"heard another event {id_} than was recorded."
+        generation = said
+    first = next((id_ for _, id_, what in hearing.heard if id_ and not isinstance(what, Delta)), None)
+    if place[0] and first is not None and int(first) != place[0] + 1:
+        yield f"came back and heard {first} first."
+
+
+def i6d_the_text_shown_is_true(world: "World") -> Iterator[str]:
+    """A reader's text is a prefix of the true one, or starts anew with `append: false`, over all its connections."""
+    for key, received in _chains(world):
+        given = {id_: what for id_, what in received if isinstance(what, Delta)}
+        streamed = {id_: world.history.streamed.get((key, id_), what) for id_, what in given.items()}
+        yield from faults_of_text(received, streamed.__getitem__)
+
+
+def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[str]:
+    for hearing in world.history.hearings:
+        entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id), [])
+        if hearing.how != "clean" or not hearing.heard:
+            continue
+        numbers = [int(id_) for _, id_, what in hearing.heard if id_ and not isinstance(what, Delta)]
+        last = max(numbers, default=_place(hearing.cursor, len(entries))[0])
+        ended = [entry for entry in entries if entry.at <= hearing.heard[-1][0]]
+        if entries and last < len(ended) and entries[last - 1].state in ENDS:
+            yield f"{hearing.client} heard {last} as the last of {len(entries)} events."
+
+
+def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
+    """Where nothing has happened to whoever speaks, a reader hears each chunk of what it hears the end of."""
+    if world.history.deaths or any(
+        fault != Fault.SLOW and (not kind.startswith(("queue", "sse", "bell")) or fault in DEADLY)
+        for _, fault, kind, _ in world.history.faults
+    ):
+        return
+    for hearing in world.history.hearings:
+        expected, closed, of = 0, True, ""
+        for _, id_, what in hearing.heard:
+            if isinstance(what, Delta):
+                group, number = id_.rsplit(".", 1)
+                if group != of:
+                    expected = 0 if of or not hearing.cursor else int(number)
+                    of = group
+                if int(number) != expected:
+                    yield f"{hearing.client} heard the chunk {id_} where {expected} was the next."
+                expected, closed = int(number) + 1, what.last
+            elif id_:
+                if not closed and not isinstance(what, Task):
+                    yield f"{hearing.client} heard event {id_} before the text in front of it had ended."
+                expected, closed, of = 0, True, of or id_
+
+
+def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
+    """What a client is answered is the fold of the log as it was while it asked."""
+    for asking in world.history.askings:
+        if not isinstance(asking.answer, Task) or asking.answered is None:
+            continue
+        key = TaskKey(asking.owner, asking.answer.id)
+        entries = world.history.log.get(key, [])
+        # As it was at some moment between the question and the answer.
+        first = max(1, sum(entry.at < asking.at for entry in entries))
+        last = sum(entry.at <= asking.answered for entry in entries)
+        said = plain(asking.answer)
+        if not any(
+            said == plain(projection.fold(entry.numbered for entry in entries[:length]))
+            for length in range(last, first - 1, -1)
+        ):
+            yield f"{asking.client} was answered ({asking.what}) with a task that {key.task_id} was not just then."
+
+
+def i19_what_is_said_is_said_as_it_was(world: "World") -> Iterator[str]:
+    """Words and things stand in the log as the agent gave them; a stream that was not disturbed has every chunk."""
+    for key, entries in world.history.log.items():
+        for entry in entries:
+            event, said = entry.numbered.event, entry.numbered.key
+            word = said and isinstance(event, TaskStatusUpdateEvent) and not event.HasField("metadata")
+            if word and text_of(event.status.message).rstrip(".") != f"word {said}":
+                yield f"{key.task_id} has {text_of(event.status.message)!r} for {said}."
+    if world.history.faults or world.history.deaths:
+        return
+    for hearing in world.history.hearings:
+        fences = {hold.fence for hold in world.history.holds if hold.task_id == hearing.task_id}
+        whole = hearing.heard and hearing.heard[0][1] == "1" and hearing.how == "clean" and len(fences) == 1
+        if whole and _ended(hearing):
+            text = "".join(what.text for _, _, what in hearing.heard if isinstance(what, Delta))
+            spoken = world.history.spoken.get((hearing.task_id, *fences), "")
+            if text != spoken:
+                yield f"{hearing.client} heard {text[:40]!r}, and {spoken[:40]!r} was spoken."
+
+
+def i23_a_reply_is_a_message_or_a_task(world: "World") -> Iterator[str]:
+    """A message by reply mode answers the message alone, and is the same each time; a stream says something."""
+    replies: dict[tuple[str, str, str], set[bytes]] = {}
+    for asking in world.history.askings:
+        if isinstance(asking.answer, Message):
+            replies.setdefault((asking.owner, asking.context, asking.message_id), set()).add(
+                asking.answer.SerializeToString(deterministic=True)
+            )
+            if world.deployment.reply is ReplyAs.TASK and not world.release:
+                yield f"{asking.client} was answered by a message."
+            if asking.answer.task_id:
+                yield f"{asking.client} was answered by a message of {asking.answer.task_id}."
+    for (owner, _, message_id), answers in replies.items():
+        if len(answers) > 1:
+            yield f"{message_id} of {owner} was answered by {len(answers)} different messages."
+    for hearing in world.history.hearings:
+        messages = [what for _, _, what in hearing.heard if isinstance(what, Message)]
+        if messages and len(hearing.heard) > 1:
+            yield f"{hearing.client} received a message beside {len(hearing.heard) - 1} others."
+
+
+def _ended(hearing: Hearing) -> bool:
+    last = hearing.heard[-1][2]
+    return isinstance(last, TaskStatusUpdateEvent) and last.status.state in ENDS
+
+
+def _place(cursor: str, newest: int) -> tuple[int, int, int]:
+    """Where a reader with this Last-Event-ID stands; (0, 0, 0) where it is none of this task's."""
+    steps = cursor.split(".")
+    if len(steps) not in (1, 3) or not all(step.isdecimal() for step in steps) or not 0 < int(steps[0]) <= newest:
+        return (0, 0, 0)
+    return (int(steps[0]), int(steps[1]), int(steps[2]) + 1) if len(steps) == 3 else (int(steps[0]), 0, 0)
+
+
+def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
+    """A reader that comes back receives every stored chunk between two events, if nothing goes wrong."""
+    if not is_undisturbed(world):
+        return
+    for key, received in _chains(world):
+        events = [id_ for id_, what in received if id_ and not isinstance(what, Delta)]
+        for before, after in pairwise(events):
+            if int(after) != int(before) + 1:
+                continue
+            given = {id_ for id_, what in received if isinstance(what, Delta) and id_.startswith(f"{before}.")}
+            stored = {id_ for task, id_ in world.history.streamed if task == key and id_.startswith(f"{before}.")}
+            if given != stored and events.index(before):
+                yield f"A reader of {key.task_id} was not given {sorted(stored - given)[:5]} after event {before}."
+
+
+def i28_a_reader_outlives_single_failures(world: "World") -> Iterator[str]:
+    """A stream that has begun does not end by an error for a few requests that failed, long after each other."""
+    times = sorted(at for at, fault, kind, _ in world.history.faults if fault == Fault.THROTTLED.value)
+    if world.unavailable_until or any(later - earlier < 30.0 for earlier, later in pairwise(times)):
+        return
+    for asking in world.history.askings:
+        heard = any(
+            hearing.heard and hearing.at == asking.at and hearing.client == asking.client
+            for hearing in world.history.hearings
+        )
+        if heard and isinstance(asking.answer, StoreUnavailable):
+            yield f"The stream of {asking.client} ended by {asking.answer!r}."
+
+
+def i31_a_reader_is_not_far_behind(world: "World") -> Iterator[str]:
+    """An event is received soon after it is recorded, whatever the clock of the reader's process says."""
+    if not is_undisturbed(world, Fault.SKEWED, Fault.CONFLICT, Fault.STALE, Fault.HALF_MADE):
+        return
+    for hearing in world.history.hearings:
+        entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id), [])
+        for at, id_, what in hearing.heard:
+            if id_ and not isinstance(what, Delta) and int(id_) <= len(entries):
+                behind = at - max(hearing.at, entries[int(id_) - 1].at)
+                if behind > BEHIND_SECONDS:
+                    yield f"{hearing.client} received event {id_} {behind:.0f} s late."
+
+
+def i30_a_stream_says_something_soon(world: "World") -> Iterator[str]:
+    """By `reply: auto` a client waits a second for a message, and then receives its task."""
+    if world.deployment.reply is not ReplyAs.AUTO or not is_undisturbed(world):
+        return
+    for hearing in world.history.hearings:
+        if hearing.heard and hearing.heard[0][0] > hearing.at + SOON_SECONDS:
+            yield f"{hearing.client} received nothing for {hearing.heard[0][0] - hearing.at:.1f} s."
+
+
+def _chains(world: "World") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]]:
+    """Yield the readers: the task of each, and everything it received over all the connections that it came back on."""
+    continued = {id(hearing.after) for hearing in world.history.hearings if hearing.after is not None}
+    for last in world.history.hearings:
+        chain = [last]
+        while chain[0].after is not None:
+            chain.insert(0, chain[0].after)
+        # A reader without a first connection has made its cursor up.
+        if id(last) not in continued and not chain[0].cursor:
+            received = [(id_, what) for hearing in chain for _, id_, what in hearing.heard]
+            yield TaskKey(last.owner, last.task_id), received
+
+
+READER_CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
+    i6_a_reader_hears_every_event_once,
+    i6d_the_text_shown_is_true,
+    i6b_a_reader_who_is_told_the_end_has_heard_all,
+    i6c_no_chunk_is_missing,
+    i17_an_answer_is_the_log_at_some_moment,
+    i19_what_is_said_is_said_as_it_was,
+    i23_a_reply_is_a_message_or_a_task,
+    i6e_no_stored_chunk_is_left_out,
+    i28_a_reader_outlives_single_failures,
+    i31_a_reader_is_not_far_behind,
+    i30_a_stream_says_something_soon,
+)

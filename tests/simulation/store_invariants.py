@@ -1,0 +1,163 @@
+"""What must hold of the long life of what is stored: refusals, lists, limits, keys, expiry, retries."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from aion_core.errors import (
+    ClientError,
+    ContextBusy,
+    StoreCorrupt,
+    TaskFinished,
+    TaskNotCancelable,
+    TaskNotFound,
+    TooManyRequests,
+)
+from aion_core.ports import TaskKey, WhenBusy
+from aion_core.protocol.types import Task
+from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened
+from tests.simulation.faults import Fault
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+TRIED_AGAIN = {fault.value for fault in (Fault.ANSWER_LOST, Fault.CONFLICT, Fault.THROTTLED, Fault.THROTTLED_REASON)}
+WRITES_OF_TURNS = (
+    "append.transact",
+    "finish.transact",
+    "begin.transact",
+    "create.transact",
+    "renew.write_blocking",
+    "holds.get_blocking",
+)
+SLACK_SECONDS = 700.0
+"""How much later than it is noted a task may expire: it is a retry's time that counts, by a clock that may be wrong."""
+
+
+def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
+    for asking in world.history.askings:
+        error, key = asking.answer, TaskKey(asking.owner, asking.task_id)
+        if not isinstance(error, ClientError) or asking.answered is None:
+            continue
+        entries = world.history.log.get(key)
+        ends = expires_after(world, key) or 0.0
+        # A message makes a task's life longer only if it does so by a good part of it.
+        slack = world.deployment.retention.total_seconds() / 2
+        then = [entry.state for entry in entries or () if entry.at <= asking.answered]
+        match error:
+            case TaskNotFound():
+                just = entries is None or (world.forgets and asking.answered > ends - slack)
+            case TooManyRequests():
+                just = world.deployment.open_tasks is not None
+            case TaskFinished() | TaskNotCancelable():
+                just = bool(then) and then[-1] in ENDS
+            case ContextBusy() if asking.what in ("send", "stream"):
+                # By the agent's policy; or two answers to one question, one of which was first.
+                asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
+                just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
+            case _:
+                just = False
+        if not just:
+            yield f"{asking.client} was refused ({asking.what} {asking.message_id} {asking.task_id}): {error!r}"
+
+
+def i21_a_list_holds_the_owners_tasks(world: "World") -> Iterator[str]:
+    """Each task once, the newest first; all of them once everything is at rest and the index has caught up."""
+    stale = happened(world, Fault.STALE)
+    for asking in world.history.askings:
+        if not asking.what.startswith("list") or not isinstance(asking.answer, list):
+            continue
+        ids = [task.id for task in asking.answer]
+        own = {key.task_id for key in world.history.log if key.owner == asking.owner}
+        own = {key.task_id for key in world.history.log if key.task_id in own and _is_in(world, key, asking.context)}
+        if len(set(ids)) != len(ids) and not stale:
+            yield f"{asking.client} was listed a task twice: {ids}."
+        if not set(ids) <= own:
+            yield f"{asking.client} was listed what is not its own: {set(ids) - own}."
+        if asking.what == "list all" and not stale and own - set(ids) - world.history.unreadable:
+            yield f"{asking.client} was not listed {own - set(ids)}."
+
+
+def i22_no_more_tasks_are_open_than_may_be(world: "World") -> Iterator[str]:
+    most = world.deployment.open_tasks
+    if most is None or world.history.troubled:
+        return
+    starts = [(entries[0].at, key) for key, entries in world.history.log.items() if entries]
+    for at, key in starts:
+        open_ = [
+            other
+            for begun, other in starts
+            if other.owner == key.owner
+            and begun <= at
+            and not any(entry.at <= at and entry.state in ENDS for entry in world.history.log[other])
+        ]
+        if len(open_) > most:
+            yield f"{key.owner} had {len(open_)} open tasks at {at:.3f} s, {most} were allowed."
+
+
+def i24_an_idempotency_key_names_one_task(world: "World") -> Iterator[str]:
+    tasks: dict[tuple[str, str], set[str]] = {}
+    for asking in world.history.askings:
+        if asking.key and isinstance(asking.answer, Task):
+            tasks.setdefault((asking.owner, asking.key), set()).add(asking.answer.id)
+    for (owner, key), ids in tasks.items():
+        if len(ids) > 1:
+            yield f"The key {key} of {owner} made {sorted(ids)}."
+
+
+def i25_an_agent_recalls_its_context(world: "World") -> Iterator[str]:
+    for context, message_id, ids in world.history.recalled:
+        own = {
+            message.message_id
+            for key in world.history.log
+            if world.history.context_of[key] == context and (task := folded(world, key)) is not None
+            for message in (*task.history, task.status.message)
+        }
+        if len(set(ids)) != len(ids):
+            yield f"The agent recalled a message twice when it answered {message_id}: {ids}."
+        if not set(ids) <= own:
+            yield f"The agent recalled messages of another context when it answered {message_id}: {set(ids) - own}."
+        if message_id not in ids:
+            yield f"The agent did not recall {message_id}, which it answered."
+
+
+def i26_a_record_is_unreadable_only_if_it_was_destroyed(world: "World") -> Iterator[str]:
+    if world.history.unreadable:
+        return
+    for answer in [asking.answer for asking in world.history.askings]:
+        if isinstance(answer, StoreCorrupt):
+            yield f"A client was answered by {answer!r}."
+
+
+def _is_in(world: "World", key: TaskKey, context: str) -> bool:
+    return not context or world.history.context_of[key].context_id == context
+
+
+def i27_a_write_that_is_tried_again_costs_no_turn(world: "World") -> Iterator[str]:
+    """One request that is refused, or whose answer is lost, is made again: nobody has to take the turn over."""
+    faults = world.history.faults
+    single = [(fault, kind) for _, fault, kind, _ in faults if fault in TRIED_AGAIN and kind in WRITES_OF_TURNS]
+    if world.history.deaths or not 0 < len(faults) <= 2 or len(single) < len(faults):
+        return
+    for hold in world.history.holds:
+        if hold.tries > 1:
+            yield f"{hold.turn} was begun {hold.tries} times, for {single}."
+
+
+def i32_an_expired_task_is_gone(world: "World") -> Iterator[str]:
+    for asking in world.history.askings:
+        if isinstance(asking.answer, Task) and asking.what == "get":
+            ends = expires_after(world, TaskKey(asking.owner, asking.answer.id))
+            if ends is not None and asking.at > ends + SLACK_SECONDS:
+                yield f"{asking.answer.id} was answered at {asking.at:.0f} s; it had expired at {ends:.0f} s."
+
+
+STORE_CHECKS: tuple[Callable[["World"], Iterator[str]], ...] = (
+    i20_who_is_refused_has_given_cause,
+    i21_a_list_holds_the_owners_tasks,
+    i22_no_more_tasks_are_open_than_may_be,
+    i24_an_idempotency_key_names_one_task,
+    i25_an_agent_recalls_its_context,
+    i26_a_record_is_unreadable_only_if_it_was_destroyed,
+    i27_a_write_that_is_tried_again_costs_no_turn,
+    i32_an_expired_task_is_gone,
+)

@@ -1,0 +1,50 @@
+"""Open tasks of a caller: those that run, those that are being created, and those that are over."""
+
+import pytest
+
+from aion_core.errors import TooManyRequests
+from aion_core.memory.table import MemoryTable
+from aion_core.ports import NewTask
+from aion_core.stores.limits import TableRateLimits
+from aion_core.tasks.limits import BEING_CREATED
+from aion_core.tasks.quotas import OpenTasks
+from tests.support.clock import ManualClock
+from tests.support.conversation import Conversation, of
+from tests.support.stores import MemoryTaskStore
+
+
+@pytest.fixture
+def chat(clock: ManualClock) -> Conversation:
+    return Conversation(MemoryTaskStore(clock), clock)
+
+
+@pytest.fixture
+def tasks(chat: Conversation, clock: ManualClock) -> OpenTasks:
+    return OpenTasks(TableRateLimits(MemoryTable(clock), clock), chat.store, clock, most=1)
+
+
+def new(chat: Conversation, number: int) -> NewTask:
+    """A task of a context of its own."""
+    return of(chat, context_id=f"c-{number}").message(f"m-{number}")
+
+
+async def test_task_being_created_counts_as_open(chat: Conversation, tasks: OpenTasks) -> None:
+    """Messages that are sent at once must not pass the limit together."""
+    await tasks.admit("caller", new(chat, 1))
+    with pytest.raises(TooManyRequests):
+        await tasks.admit("caller", new(chat, 2))
+    chat.clock.move(BEING_CREATED.total_seconds() - 1)
+    with pytest.raises(TooManyRequests):
+        await tasks.admit("caller", new(chat, 2))
+    chat.clock.move(2)
+    await tasks.admit("caller", new(chat, 2))
+
+
+async def test_running_task_counts_until_it_ends(chat: Conversation, tasks: OpenTasks) -> None:
+    await tasks.admit("caller", chat.message("m-1"))
+    begun = await chat.starts("m-1")
+    chat.clock.move(2 * BEING_CREATED.total_seconds())
+    with pytest.raises(TooManyRequests):
+        await tasks.admit("caller", new(chat, 2))
+    await chat.ends(begun)
+    await tasks.admit("caller", new(chat, 2))
