@@ -28,12 +28,6 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
-def moving_clock() -> ManualClock:
-    """A clock that moves 1 ms at each look: two reads of it never agree."""
-    return ManualClock(step=0.001)
-
-
 FIRST = (
     "tests/simulation/test_simulation.py",
     "tests/house/test_house.py",

@@ -20,7 +20,7 @@ from aion_core.tasks.service import TaskService
 from aion_core.tasks.worker import Worker
 
 if TYPE_CHECKING:
-    from aion_core.aws.erasure import Erasure
+    from aion_core.stores.erasure import Erasure
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ def build_erasure(settings: Settings) -> "Erasure":
     """Return what deletes owners from a deployment; the settings may name its table and bucket only."""
     from aion_core.aws.client import WORKERS, Calls
     from aion_core.aws.dynamodb_table import DynamoDBTable
-    from aion_core.aws.erasure import Erasure
+    from aion_core.aws.object_versions import S3ObjectVersions
+    from aion_core.stores.erasure import Erasure
 
     executor = ThreadPoolExecutor(WORKERS)
     return Erasure(
         DynamoDBTable(Calls("dynamodb", executor), name=settings.table),
-        Calls("s3", executor),
+        S3ObjectVersions(Calls("s3", executor), bucket=settings.bucket),
         SystemClock(),
-        bucket=settings.bucket,
         owner_of_key=owner_of_key,
         retention=timedelta(days=settings.retention_days),
     )

@@ -1,4 +1,4 @@
-"""Thread id and fence of a turn, and the record of its emissions before each write of a saver."""
+"""A turn's thread id, the fence of its writes, and the record of its emissions before each of them."""
 
 import asyncio
 import hashlib

@@ -1,16 +1,22 @@
 """Reads of living items: consistent, in pages, without those whose TTL has passed."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from datetime import datetime
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager
 
+from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock
 from aion_core.ports.schema import DUE, ENDS
 from aion_core.ports.table import LAST, Index, Item, Key, Table
+from aion_core.tasks.contexts import milliseconds
 
 
-def milliseconds(at: datetime) -> int:
-    """Return the time as whole milliseconds since 1970."""
-    return int(at.timestamp() * 1000)
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Raise StoreCorrupt, with this name of the item, where its attributes are not as they have to be."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise StoreCorrupt(f"{what} cannot be read.") from error
 
 
 class Reads:

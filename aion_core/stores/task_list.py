@@ -13,8 +13,8 @@ from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
 from aion_core.ports.table import Absent, Equals, Item, MoreThan, Page, Put, Table, WriteRefused, both
 from aion_core.protocol.types import TaskState
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads, milliseconds
-from aion_core.tasks.contexts import VERSION
+from aion_core.stores.reads import Reads
+from aion_core.tasks.contexts import VERSION, milliseconds
 
 READ = 1000
 """Most entries that a query reads if the filter leaves out some of them: about 300 KB."""

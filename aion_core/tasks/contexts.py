@@ -137,9 +137,14 @@ def task_of(context: ContextKey, turn: Turn) -> TaskKey:
     return TaskKey(context.owner, turn.task_id)
 
 
-def moment(milliseconds: int) -> datetime:
+def milliseconds(at: datetime) -> int:
+    """Return the time as whole milliseconds since 1970."""
+    return int(at.timestamp() * 1000)
+
+
+def moment(since_1970: int) -> datetime:
     """Return the time that so many milliseconds since 1970 are."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return datetime.fromtimestamp(since_1970 / 1000, UTC)
 
 
 def turn_to_begin(record: ContextRecord, now: int) -> Turn | Held | None:

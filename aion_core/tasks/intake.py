@@ -27,7 +27,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task
-from aion_core.tasks import ingress, lifecycle, projection, questions
+from aion_core.tasks import admission, lifecycle, projection, questions
 from aion_core.tasks.call import Call, head_of, log_of
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
@@ -88,7 +88,7 @@ class Intake:
         if message.task_id:
             return await self._continue(call, request, message.task_id, listen, at_once=at_once)
         context = ContextKey(call.owner, call.agent, message.context_id or str(uuid7()))
-        new = ingress.new_task(
+        new = admission.new_task(
             message,
             context,
             task_id=str(uuid7()),
@@ -122,12 +122,12 @@ class Intake:
             outcome = await self._store.create(new, holder=_holder(at_once), when_busy=when_busy)
             match outcome:
                 case Begun():
-                    run = Run(ingress.first_log(new), listen=listen)
+                    run = Run(admission.first_log(new), listen=listen)
                     call.go(self._worker.run(outcome, run, call.time_up))
                     return Accepted(new.key, run)
                 case Waiting():
                     await self._see_to(call, outcome, at_once=at_once)
-                    return Accepted(new.key, task=projection.fold(ingress.first_log(new)))
+                    return Accepted(new.key, task=projection.fold(admission.first_log(new)))
                 case Repeated():
                     return self._repeated(call, context, outcome.task_id, at_once=at_once)
                 case Interrupted():
@@ -166,16 +166,16 @@ class Intake:
                 field="message.contextId",
             )
         task = projection.fold(log.events)
-        known = await self._store.known(context, message.message_id, ingress.content_hash(message))
+        known = await self._store.known(context, message.message_id, admission.content_hash(message))
         if known is not None:
             # Perhaps of another task: a copy that came first may have found nobody asking any more, and made its own.
             return self._repeated(call, context, known.task_id, at_once=at_once)
-        if ingress.is_in(task, message):
+        if admission.is_in(task, message):
             return self._repeated(call, context, task.id, at_once=at_once)
         if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
             raise _NothingAsked
         questions.check_answer(task, message)
-        follow_up = ingress.follow_up(
+        follow_up = admission.follow_up(
             message,
             log.head,
             task,
@@ -234,7 +234,7 @@ class Intake:
                     f"The task is {lifecycle.state_name(head.state)}: there is nothing left to cancel."
                 )
             try:
-                ended = await self._store.cancel(head, ingress.canceled(head, self._clock.now(), reason))
+                ended = await self._store.cancel(head, admission.canceled(head, self._clock.now(), reason))
             except LeaseLost:
                 continue
             if ended.waiting:

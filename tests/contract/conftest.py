@@ -51,6 +51,12 @@ def stack(request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
 
 
 @pytest.fixture
+def clock(request: pytest.FixtureRequest) -> ManualClock:
+    """A clock that moves 1 ms at each look, so that two tries of a write never read the same time."""
+    return ManualClock(step=0.0 if request.node.get_closest_marker("exact_times") else 0.001)
+
+
+@pytest.fixture
 def adapter(request: pytest.FixtureRequest, emptied: set[str]) -> Stack | None:
     """The stack on which the port's adapter runs; None where it needs none."""
     return None if request.param in engines.LOCAL else _on(request.param, request, emptied)

@@ -26,7 +26,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import ingress, lifecycle, projection
+from aion_core.tasks import admission, lifecycle, projection
 from tests.support.savers import Savers, fence_of
 
 WORKING = TaskState.TASK_STATE_WORKING
@@ -54,10 +54,10 @@ class Conversation:
     def of(cls, begun: Begun, text: str = "hi") -> "Conversation":
         message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
         context, clock = begun.lease.context, SystemClock()
-        new = ingress.new_task(
+        new = admission.new_task(
             message, context, task_id="t-1", turn_id=str(uuid7()), at=clock.now(), context_is_new=False
         )
-        return cls(begun, list(ingress.first_log(new)), replace(new.turn, tries=1), message)
+        return cls(begun, list(admission.first_log(new)), replace(new.turn, tries=1), message)
 
     @property
     def task(self) -> Task:

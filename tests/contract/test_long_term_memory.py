@@ -55,6 +55,7 @@ async def keys_of(memory: LongTermMemory, scope: MemoryScope, prefix: Namespace 
 # ── The port ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.exact_times
 async def test_written_item_is_read_back(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
     await memory.write(scope, MemoryWrite(NS, "color", '{"is":"blue"}'))
     item = await memory.get(scope, NS, "color")
@@ -63,6 +64,7 @@ async def test_written_item_is_read_back(memory: LongTermMemory, scope: MemorySc
     assert await memory.get(scope, ("facts", "color"), "color") is None
 
 
+@pytest.mark.exact_times
 async def test_second_write_replaces_and_keeps_creation(
     memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
 ) -> None:
@@ -329,6 +331,7 @@ async def test_batch_reads_before_it_writes(store: BaseStore) -> None:
     assert made.value == {"n": 3}
 
 
+@pytest.mark.exact_times
 async def test_store_works_by_its_methods(store: BaseStore, clock: ManualClock) -> None:
     made = clock.now()
     await store.aput(NS, "k", {"n": 1})

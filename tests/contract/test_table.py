@@ -54,11 +54,6 @@ FAR = 10**10
 
 
 @pytest.fixture
-def clock(moving_clock: ManualClock) -> ManualClock:
-    return moving_clock
-
-
-@pytest.fixture
 def part() -> str:
     """A partition that no other test has."""
     return f"TEST#{next(_partitions)}"

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+from aion_core.memory.records import Listeners
 
 from aion_core.memory import task_store as memory
-from aion_core.memory.records import Listeners
 from aion_core.push import schedule, tries
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.patience import Patience
@@ -296,7 +296,7 @@ BUGS = [
     bug(
         "does not let an event be due to who listens",
         "I8",
-        Edit(MemoryTaskStore, "_let_be_due", "if pushed.listened_to(self._tasks[key].head, event):", "if False:"),
+        Edit(MemoryTaskStore, "_let_be_due", "if heads.listened_to(self._tasks[key].head, event):", "if False:"),
         scenarios=TOLD,
         aims=LOST_BELLS,
     ),

@@ -557,7 +557,7 @@ graph.add_edge(START, "say")
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_turn_with_pending_input_does_not_end_as_message(reply: ReplyAs, clock: ManualClock) -> None:
+async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
     """A message waits for the task, which goes on: a reader must not wait for a Message that never comes."""
     chat = Conversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()

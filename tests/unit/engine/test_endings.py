@@ -32,7 +32,7 @@ from aion_core.ports import (
     TaskKey,
 )
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import ingress, lifecycle, subscription
+from aion_core.tasks import admission, lifecycle, subscription
 from aion_core.tasks.call import Call
 from aion_core.tasks.run import Run
 from aion_core.tasks.shared_reads import SharedReads
@@ -369,7 +369,7 @@ async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> No
     task = Task(id="t", context_id="c", history=[taken])
     for task_id in ("", "t"):
         again = Message(message_id="m-2", role=Role.ROLE_USER, task_id=task_id, parts=[Part(text="yes")])
-        assert ingress.is_in(task, again)
+        assert admission.is_in(task, again)
 
 
 @pytest.mark.parametrize(("left", "answered"), [(50, ["one"]), (3600, ["one", "two"])])
