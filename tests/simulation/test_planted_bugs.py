@@ -319,7 +319,7 @@ BUGS = [
     bug(
         "sets no timer for an event that a subscriber wants",
         "I8",
-        Edit(transitions, "new_event", "notifies=heads.listened_to(head, event)", "notifies=False"),
+        Edit(heads, "new_event", "notifies=listened_to(head, event)", "notifies=False"),
         scenarios=TOLD,
         aims=LOST_BELLS,
     ),
