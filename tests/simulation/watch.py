@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Lease, PushConfig, TaskKey
 from aion_core.ports.schema import DUE
 from aion_core.ports.table import Check, Delete, Item, Key
@@ -125,7 +126,11 @@ class Watch:
         self._history.context_of[task] = head.context
         if head.generation <= len(entries):
             return
-        log = at_once(self._world.log.every_event(task, after=len(entries)))
+        try:
+            log = at_once(self._world.log.every_event(task, after=len(entries)))
+        except StoreCorrupt as error:
+            self._history.surprises.append(f"I26: {task.task_id} cannot be read after a commit: {error}")
+            return
         state = entries[-1].state if entries else None
         for numbered in log.events:
             status = getattr(numbered.event, "status", None)
