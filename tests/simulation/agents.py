@@ -56,6 +56,7 @@ PROGRAMS: dict[str, Program] = {
         ((("say",), ("effect",)), (("ask",),), (("effect",), ("emit",))),
     ),
     "asks twice": Program(((("ask",),), (("effect",), ("say",)), (("ask", "auth"),), (("say",),))),
+    "asks often": Program(tuple((("ask",),) for _ in range(5))),
     "raises": Program(((("say",), ("effect",)), (("raise",),)), fails=True),
     "hangs": Program(((("say",),), (("hang",),)), fails=True),
     "says nothing": Program(((("effect",),),), ending="nothing"),

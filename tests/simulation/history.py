@@ -187,7 +187,7 @@ class History:
         """Note that the context has expired and was deleted: its fences begin again."""
         for hold in self.holds:
             if hold.context == context:
-                hold.context = replace(context, context_id=f"{context.context_id} (expired)")
+                hold.context = replace(context, context_id=f"{context.context_id} (expired, {len(self.holds)})")
 
     def holds_still(self, context: ContextKey, fence: int) -> bool:
         """Whether this is the newest lease of the context, and nobody has given it back or taken it away."""

@@ -9,7 +9,7 @@ from aion_core.ports import TaskKey
 from aion_core.protocol.types import Message, Task, TaskState
 from aion_core.tasks import projection
 from tests.simulation.agents import PROGRAMS, answer_to, text_of
-from tests.simulation.facts import ASKS, ENDS, folded, happened, texts_of
+from tests.simulation.facts import ASKS, ENDS, folded, happened, has_expired, texts_of
 from tests.simulation.faults import DEADLY, Fault
 from tests.simulation.history import plain, users_messages
 from tests.simulation.loop import at_once
@@ -128,7 +128,7 @@ def i10_one_lives_in_a_context(world: "World") -> Iterator[str]:
             if key.task_id == hold.task_id or world.history.context_of[key] != hold.context:
                 continue
             before = [entry for entry in entries if entry.at < hold.at]
-            if before and before[-1].state in ASKS:
+            if before and before[-1].state in ASKS and not has_expired(world, key, hold.at):
                 yield f"The turn {hold.turn} was begun while {key.task_id} waited for its answer."
     slack = 1200.0 if world.skewed else 10.5
     by_context: dict[object, list[object]] = {}

@@ -44,7 +44,8 @@ def i8_who_listens_is_told(world: "World") -> Iterator[str]:
         # Who stood still with its right to post may post late; nobody is given that right any more. But whoever's clock is
         # ahead takes it for run out while the other is still being told.
         slack = POST_SECONDS if world.skewed else 0.0
-        if heard and any(post.claimed > heard[0] + slack for post in posts):
+        # Nor can it be noted while the table takes no requests.
+        if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
             yield f"{who} said that it was gone, and was told of more."
         if gone:
             continue

@@ -14,7 +14,7 @@ from aion_core.errors import (
 )
 from aion_core.ports import TaskKey, WhenBusy
 from aion_core.protocol.types import Task
-from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened, texts_of
+from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened, has_expired, texts_of
 from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
@@ -39,13 +39,10 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
         if not isinstance(error, ClientError) or asking.answered is None:
             continue
         entries = world.history.log.get(key)
-        ends = expires_after(world, key) or 0.0
-        # A message makes a task's life longer only if it does so by a good part of it.
-        slack = world.deployment.retention.total_seconds() / 2
         then = [entry.state for entry in entries or () if entry.at <= asking.answered]
         match error:
             case TaskNotFound():
-                just = entries is None or (world.forgets and asking.answered > ends - slack)
+                just = entries is None or has_expired(world, key, asking.answered)
             case TooManyRequests():
                 just = world.deployment.open_tasks is not None
             case TaskFinished() | TaskNotCancelable():

@@ -208,9 +208,11 @@ class World:
         self.trace("deploy", f"release {self.release}: {changes}")
 
     def expire(self) -> None:
-        """Delete some of the expired items, one by one, as TTL does."""
+        """Delete one or two of the expired items now and then, as TTL does."""
+        if self.choices.random() > 0.2:
+            return
         expired = self.table.expired(SimClock(self.loop, tick=0.0).now())
-        for key in self.choices.sample(expired, min(len(expired), self.choices.randint(1, 5))):
+        for key in self.choices.sample(expired, min(len(expired), self.choices.randint(1, 2))):
             self.table.delete_expired(SimClock(self.loop, tick=0.0).now(), [key])
             self.watch.follow(key, None)
             if key.partition.startswith("CONTEXT#"):
