@@ -12,7 +12,8 @@ from aion_core.ports.table import LAST, SORT, Change, Delete, Equals, Item, Tabl
 from aion_core.stores import keys
 from aion_core.stores.fenced import FencedWrites
 from aion_core.stores.reads import Reads
-from aion_core.stores.ttl import VERSION, Ttl
+from aion_core.stores.ttl import Ttl
+from aion_core.tasks.contexts import VERSION
 
 FIRST_PAGE, LARGEST_PAGE = 32, 256
 """Page sizes of a search: LangGraph asks for ten by default, a filter may look through all."""

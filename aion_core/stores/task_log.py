@@ -15,6 +15,7 @@ from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TASKS
 from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Item, Key, Put, Update, either
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState, stream_response, unwrap
 from aion_core.stores import keys
+from aion_core.stores.payloads import LARGE_BYTES
 from aion_core.stores.reads import Reads, readable
 from aion_core.tasks import heads
 from aion_core.tasks.contexts import VERSION, Times, milliseconds
@@ -22,9 +23,6 @@ from aion_core.tasks.heads import NewEvent, head_of
 from aion_core.tasks.transitions import QueuedMessage
 
 logger = logging.getLogger(__name__)
-
-LARGE_BYTES = 32 * 1024
-"""Payloads from this size on are blobs: S3 is cheaper than the write units of an item."""
 
 FIRST_PAGE, LARGEST_PAGE = 120, 1000
 """Rows of a log in a query, newest first: a snapshot is not far."""

@@ -5,9 +5,7 @@ from datetime import timedelta
 from aion_core.ports import Clock
 from aion_core.ports.schema import ENDS
 from aion_core.ports.table import Item
-
-VERSION = 2
-"""The version of the layout of items, in their attribute `v`; this code reads it and the version before it."""
+from aion_core.tasks.contexts import VERSION
 
 
 class Ttl:

@@ -27,7 +27,9 @@ def asked() -> Asked:
     """A turn, as a runner hands it on."""
     context = ContextKey("owner", "bench", "context")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="talk")])
-    new = admission.new_task(message, context, task_id="t-1", turn_id="turn-1", at=datetime.now(UTC), context_is_new=True)
+    new = admission.new_task(
+        message, context, task_id="t-1", turn_id="turn-1", at=datetime.now(UTC), context_is_new=True
+    )
     return Asked(context, Turn("turn-1", "t-1", 1), 1, projection.fold(admission.first_log(new)), message)
 
 

@@ -33,6 +33,8 @@ class Bug:
     """Where it is looked for; everywhere if empty."""
     aims: tuple[Aim, ...] = ()
     """Faults that bring it to light, each tried by itself, where chance seldom would."""
+    together: tuple[Aim, ...] = ()
+    """Faults that bring it to light together."""
 
 
 def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 LEASE_SECONDS = 30.0
+NEXT_TURN_SECONDS = 45.0
+"""A process that ends sooner than this leaves the next turn to another one."""
 LEAVES_LEASE = ("create", "begin")
 """Operations that take a context whose lease has run out; every other one ends the lease that it replaces."""
 
@@ -86,7 +88,9 @@ class Watch:
                 hold.over = at
         if turn is not None and is_held and all(hold.fence != fence for hold in holds):
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
-            until = at + LEASE_SECONDS
+            until, left = at + LEASE_SECONDS, process.remaining()
+            if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
+                self._history.surprises.append(f"I16: {process.name} began another turn {left:.0f} s before its end.")
             self._history.holds.append(
                 Hold(at, process.name, context, turn["id"], turn["task_id"], fence, turn["tries"], until)
             )

@@ -70,7 +70,8 @@ class Desk:
         at = self.clock.now() + timedelta(seconds=number)
         task_id = f"task-{number:03d}"
         await self.store.create(
-            admission.new_task(message, context, task_id=task_id, turn_id="turn", at=at, context_is_new=True), holder="h"
+            admission.new_task(message, context, task_id=task_id, turn_id="turn", at=at, context_is_new=True),
+            holder="h",
         )
         return task_id
 

@@ -508,7 +508,7 @@ async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> Non
     made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))
     first = asyncio.create_task(made.service.send(caller(), request("slow")))
     await agent.began.wait()
-    (task_id,) = [head.key.task_id for head in store.heads()]
+    (task_id,) = [key.task_id for key in store.task_keys()]
     second = asyncio.create_task(made.service.send(caller(), request("more", message_id="m-2", task_id=task_id)))
     await asyncio.sleep(0.01)
     agent.go.set()

@@ -60,7 +60,7 @@ async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> No
 
     sending = asyncio.create_task(made.service.send(call, request()))
     await asyncio.sleep(0.01)
-    (key,) = made.store._tasks  # type: ignore[attr-defined]
+    (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     watching = asyncio.create_task(watch(key.task_id))
     await let_time_pass(clock, sending)
     assert (await sending).status.state == TaskState.TASK_STATE_WORKING, "after blocking_wait"
@@ -140,7 +140,7 @@ async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to
 
     first = asyncio.create_task(listen(""))
     await asyncio.sleep(0.01)
-    (key,) = made.store._tasks  # type: ignore[attr-defined]
+    (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     await let_time_pass(clock, first)
     assert 0 < len(ids) < 30
     rounds = 1

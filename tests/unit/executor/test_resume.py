@@ -44,7 +44,7 @@ async def lost_and_found(clock: ManualClock, made: Served, *dying: Dying) -> Tas
         await asyncio.sleep(0.01)
         clock.move(31)
     await made.parts.worker.answer(Bell(CONTEXT))
-    (key,) = made.store._tasks
+    (key,) = made.store.task_keys()
     return await made.parts.service.get(call, key.task_id)
 
 

@@ -270,7 +270,7 @@ async def test_node_of_cancelled_turn_writes_nothing_into_the_next() -> None:
     call = Call("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("slow", context_id="c-1")))
     await asyncio.wait_for(began.wait(), 10)
-    [key] = made.store._tasks  # type: ignore[attr-defined]
+    [key] = made.store.task_keys()  # type: ignore[attr-defined]
     await made.service.cancel(call, key.task_id)
     await asyncio.wait_for(sending, 10)
     for message_id in ("m-2", "m-3"):
