@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from aion_core.errors import StoreCorrupt
 from aion_core.ports import TaskKey
 from aion_core.protocol.types import Message, Task, TaskState
 from aion_core.tasks import projection
@@ -86,9 +87,14 @@ def i4_the_end_is_the_end(world: "World") -> Iterator[str]:
         ends = [entry.numbered.generation for entry in entries if entry.state in ENDS]
         if ends and ends[0] != entries[-1].numbered.generation:
             yield f"{key.task_id} ended with event {ends[0]}, and went on to {entries[-1].numbered.generation}."
-        log = None if key.task_id in world.history.unreadable else at_once(world.log.log(key))
+        try:
+            log = at_once(world.log.log(key))
+        except StoreCorrupt as error:
+            if key.task_id not in world.history.unreadable:
+                yield f"{key.task_id} cannot be read: {error}"
+            continue
         if log is None:
-            if key.task_id not in world.history.unreadable and not world.forgets:
+            if not world.forgets:
                 yield f"{key.task_id} is gone."
             continue
         kept = [plain(numbered.event) for numbered in log.events]

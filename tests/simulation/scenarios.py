@@ -10,8 +10,9 @@ from aion_core.errors import TooManyRequests
 from aion_core.ports import AnswerAs, PushConfig, PushEvents, ReplyAs, WhenBusy
 from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
+from tests.simulation.deployment import Deployment
 from tests.simulation.receivers import RECEIVERS
-from tests.simulation.world import Deployment, World
+from tests.simulation.world import World
 
 Story = Callable[[World], Awaitable[Any]]
 

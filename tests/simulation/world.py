@@ -5,17 +5,17 @@ import logging
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
 
-from aion_core.errors import AionError, StoreUnavailable
+from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import AnswerAs, Asked, Bell, ContextKey, PushBell, ReplyAs, TaskKey, WhenBusy
+from aion_core.ports import Asked, Bell, ContextKey, PushBell, TaskKey
 from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
 from aion_core.stores.reads import Reads
@@ -23,8 +23,9 @@ from aion_core.stores.task_log import TaskLog
 from aion_core.tasks.call import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
-from tests.simulation.connections import Broken, Connection
+from tests.simulation.deployment import Deployment
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
+from tests.simulation.front import Front
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask
 from tests.simulation.processes import INVOCATION_SECONDS, Process
@@ -38,22 +39,6 @@ MARGIN_SECONDS = 5.0
 """The runtime loop stops the app this long before the deadline."""
 MOST_SECONDS = 2 * 3600.0
 """Everything is at rest within this time after the clients have left: a message may be received five times by then."""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Settings of a deployment, which a story may change while turns run."""
-
-    when_busy: WhenBusy = WhenBusy.ENQUEUE
-    reply: ReplyAs = ReplyAs.TASK
-    answer: AnswerAs = AnswerAs.MESSAGE
-    watch_seconds: float = 1.0
-    """Pause between two lease checks; longer where hours pass and nobody cancels."""
-    snapshot_every: int = 100
-    """Number of events after which the end of a turn stores a snapshot."""
-    retention: timedelta = timedelta(days=30)
-    open_tasks: int | None = None
-    """Limit of open tasks of an owner."""
 
 
 class World:
@@ -80,6 +65,7 @@ class World:
         self.receiver: Receiver = fine
         """The webhook of the clients."""
         self.queue = BellQueue(self.outside, self.random, self._deliver)
+        self.front = Front(self)
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []
@@ -253,9 +239,10 @@ class World:
         self.processes.append(process)
         return process
 
-    def _begin(
+    def begin(
         self, process: Process, work: Callable[[Call], Coroutine[Any, Any, Any]], owner: str = "nobody"
     ) -> SimTask:
+        """Begin an invocation of the process, which does this."""
         aim = self.plan.at("invoke")
         # Now and then a function may take a minute only, and hands on what takes longer.
         seconds, really = self.random.choice((*(INVOCATION_SECONDS,) * 14, 70.0)), None
@@ -294,7 +281,7 @@ class World:
             if self.forgets:
                 self.expire()
             process = self.process("sweep")
-            self._begin(process, lambda _, by=process: self._guarded(by, assembly.sweep(by)))
+            self.begin(process, lambda _, by=process: self._guarded(by, assembly.sweep(by)))
 
     async def _guarded(self, process: Process, work: Awaitable[Any]) -> None:
         try:
@@ -360,7 +347,7 @@ class World:
                 self.outside(aim.amount, self.queue.put, letter.bell)
         self.trace("queue", f"delivers {letter.bell} to {process.name}")
         fails = fault is Fault.HANDLER_FAILS
-        self._begin(process, lambda _: self._hear(process, letter, fails=fails))
+        self.begin(process, lambda _: self._hear(process, letter, fails=fails))
 
     async def _hear(self, process: Process, letter: Letter, *, fails: bool) -> None:
         try:
@@ -373,86 +360,6 @@ class World:
             self.history.surprises.append(f"{process.name} raised {error!r}")
             return
         await process.effect("queue.delete", lambda: self.queue.delete(letter))
-
-    # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def ask(self, owner: str, operation: Callable[[Any, Call], Awaitable[Any]], *, of: str = "service") -> Connection:
-        """Send a request to some environment of the API; its answer comes on the connection."""
-        process, connection = self._connect()
-        self._begin(process, lambda call: self._answer(process, connection, operation, call, of), owner)
-        return connection
-
-    def listen(self, owner: str, operation: Callable[[Any, Call], Any], *, slow: float = 0.0) -> Connection:
-        """Send a request whose answer is a stream."""
-        process, connection = self._connect()
-        connection.slow = slow
-        self._begin(process, lambda call: self._stream(process, connection, operation, call), owner)
-        return connection
-
-    def _connect(self) -> tuple[Process, Connection]:
-        process = self.process("api")
-        connection = Connection(process.name)
-        process.at_death(connection.breaks)
-        return process, connection
-
-    async def _answer(
-        self,
-        process: Process,
-        connection: Connection,
-        operation: Callable[[Any, Call], Awaitable[Any]],
-        call: Call,
-        of: str,
-    ) -> None:
-        answer: Any
-        try:
-            answer = await operation(getattr(process.parts, of), call)
-        except AionError as refused:
-            answer = refused
-        except asyncio.CancelledError:
-            connection.breaks()
-            raise
-        except Exception as error:
-            self.history.surprises.append(f"A request was answered by {error!r}")
-            answer = Broken("internal error")
-        if process.buffered:
-            # Behind this front the answer leaves only when the call returns: what still runs is handed on.
-            call.time_up.now.set()
-            while call.work:
-                await asyncio.wait(set(call.work))
-        await process.effect("answer.write", lambda: self._writes(connection, answer))
-
-    async def _stream(
-        self, process: Process, connection: Connection, operation: Callable[[Any, Call], Any], call: Call
-    ) -> None:
-        try:
-            async with aclosing(operation(process.parts.service, call)) as batches:
-                async for batch in batches:
-                    await process.effect("sse.write", lambda said=batch: self._speaks(connection, said))
-                    await connection.room()
-            connection.ends()
-        except AionError as refused:
-            connection.ends(refused)
-        except ConnectionError:
-            pass  # the client has left: the work goes on
-        except asyncio.CancelledError:
-            connection.breaks()
-            raise
-        except Exception as error:
-            self.history.surprises.append(f"A stream ended by {error!r}")
-            connection.ends(Broken("internal error"))
-
-    def _writes(self, connection: Connection, answer: Any) -> None:
-        if self.aim is not None and self.aim.fault is Fault.CLIENT_LEAVES:
-            connection.breaks()
-        else:
-            connection.answers(answer)
-
-    def _speaks(self, connection: Connection, batch: Any) -> None:
-        if self.aim is not None and self.aim.fault is Fault.CLIENT_SLOW:
-            connection.slow = self.aim.amount
-        if self.aim is not None and self.aim.fault is Fault.CLIENT_LEAVES:
-            connection.leave()
-        connection.write(self.loop.time(), batch)
 
     # ── What is recorded ──────────────────────────────────────────────────────────────────────────────────────────────
 
