@@ -6,6 +6,7 @@ from functools import cache
 from random import Random
 
 from tests.simulation import faults
+from tests.simulation import long_life as _registers_its_scenarios  # noqa: F401
 from tests.simulation.faults import Aim, Fault, Plan, applies
 from tests.simulation.invariants import violations
 from tests.simulation.scenarios import SCENARIOS, Scenario

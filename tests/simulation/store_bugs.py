@@ -81,7 +81,7 @@ STORE_BUGS = [
     ),
     bug(
         "reads what has expired",
-        "I32",
+        "I32 I16",
         Edit(Reads, "lives", "return ENDS not in item or", "return True or"),
         scenarios=FORGOTTEN,
     ),

@@ -1,11 +1,7 @@
 """The world of one schedule: the table, the queue, the time, the processes, and the record of what happens."""
 
 import asyncio
-import logging
-import sys
-import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -27,7 +23,7 @@ from tests.simulation.deployment import Deployment
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
 from tests.simulation.front import Front
 from tests.simulation.history import Did, History, Post
-from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask
+from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import BellQueue, Letter
 from tests.simulation.receivers import Answer, Receiver, fine
@@ -45,13 +41,13 @@ class World:
     """One schedule: a seed, a plan of faults, and its history."""
 
     def __init__(
-        self, seed: int, plan: Plan | None = None, *, deployment: Deployment = Deployment(), tracing: bool = False
+        self, seed: int, plan: Plan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
     ) -> None:
         # Three sources, so that a fault does not change what the clients do, nor they the order in which things run.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.plan = plan or Plan()
-        self.deployment, self.release = deployment, 0
+        self.deployment, self.release = deployment or Deployment(), 0
         self.page_items = self.choices.choice((None, None, None, 3))
         self.tokens: dict[str, float] = {}
         """The tokens of the transactions that were made, and when."""
@@ -86,7 +82,7 @@ class World:
     def run(self, scenario: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
         """Let the scenario's clients act, then wait until nothing is left to do."""
         self.loop.set_exception_handler(self._surprise)
-        with _no_logging(self.tracing), assembly.deterministic(self):
+        with no_logging(self.tracing), assembly.deterministic(self):
             try:
                 self.loop.run_until_complete(self._live(scenario))
             except (Deadlock, Runaway) as stuck:
@@ -442,19 +438,3 @@ class World:
             if message.message_id in names
         }
         return sum(PROGRAMS[text].seconds() for text in texts if text in PROGRAMS)
-
-
-@contextmanager
-def _no_logging(tracing: bool) -> Iterator[None]:
-    """Keep the engine's log out of the way: what goes wrong here goes wrong on purpose."""
-    before = logging.root.manager.disable
-    logging.disable(logging.NOTSET if tracing else logging.CRITICAL)
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        with warnings.catch_warnings():
-            # What was about to begin when the schedule was over never does.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            yield
-    finally:
-        logging.disable(before)
-        sys.unraisablehook = hook
