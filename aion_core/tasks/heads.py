@@ -31,12 +31,13 @@ def head_of(key: TaskKey, item: Item) -> Head:
         raise StoreCorrupt("The head of a task cannot be read.") from error
 
 
-def _in(states: frozenset[TaskState]) -> Condition:
+def state_in(states: frozenset[TaskState]) -> Condition:
+    """Return the condition that the task is in one of these states."""
     return OneOf("state", tuple(sorted(TaskState.Name(state) for state in states)))
 
 
-IS_RUNNING = _in(lifecycle.RUNNING)
-HAS_NOT_ENDED = _in(lifecycle.RUNNING | lifecycle.INTERRUPTED)
+IS_RUNNING = state_in(lifecycle.RUNNING)
+HAS_NOT_ENDED = state_in(lifecycle.RUNNING | lifecycle.INTERRUPTED)
 
 
 def subscribers_as_read(head: Head) -> Condition:
@@ -44,7 +45,7 @@ def subscribers_as_read(head: Head) -> Condition:
     return either(Absent("push_epoch"), Equals("push_epoch", head.push_epoch))
 
 
-def as_read(head: Head, *, fence: bool = True) -> Condition:
+def as_read(head: Head, *, fence: bool) -> Condition:
     """Return the condition that the task has not gone on since the head was read; nor its lease, with `fence`."""
     mine = (Equals("fence", head.fence),) if fence else ()
     return both(Equals("generation", head.generation), *mine, subscribers_as_read(head))
