@@ -17,9 +17,8 @@ from aion_core.clock import SystemClock
 from aion_core.ports import Agent, Bell, Clock, Limits, PushBell
 from aion_core.settings import Settings
 from aion_core.tasks.history import ContextHistory
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.sweep import Sweep
-from aion_core.tasks.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from aion_core.ports import Clock, MemoryItem, MemoryScope, MemoryWrite, Namespa
 from aion_core.ports.schema import ENDS
 from aion_core.ports.table import LAST, SORT, Change, Delete, Equals, Item, Table, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.fenced import FencedWrites
-from aion_core.stores.reads import Reads
-from aion_core.stores.ttl import Ttl
+from aion_core.stores.reads import Reads, Ttl
+from aion_core.stores.retries import FencedWrites
 from aion_core.tasks.contexts import VERSION
 
 FIRST_PAGE, LARGEST_PAGE = 32, 256

@@ -1,13 +1,14 @@
-"""Reads of living items: consistent, in pages, without those whose TTL has passed."""
+"""Reads of living items: consistent, in pages, without those whose TTL has passed; and the TTL of written ones."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock
 from aion_core.ports.schema import DUE, ENDS
 from aion_core.ports.table import LAST, Index, Item, Key, Table
-from aion_core.tasks.contexts import milliseconds
+from aion_core.tasks.contexts import VERSION, milliseconds
 
 
 @contextmanager
@@ -80,3 +81,26 @@ class Reads:
     def lives(self, item: Item) -> bool:
         """True unless the item's TTL has passed: DynamoDB deletes expired items late, and one by one."""
         return ENDS not in item or int(item[ENDS]) > self._clock.now().timestamp()
+
+
+class Ttl:
+    """The retention of one deployment, at this clock's time."""
+
+    def __init__(self, clock: Clock, retention: timedelta = timedelta()) -> None:
+        self._clock, self._retention = clock, retention
+
+    def now(self) -> int:
+        """Return the time: an item has expired if its TTL is at most this."""
+        return self.after(timedelta())
+
+    def after(self, life: timedelta) -> int:
+        """Return the TTL of an item that is written now and lives that long."""
+        return int((self._clock.now() + life).timestamp())
+
+    def end(self, retentions: float = 1) -> int:
+        """Return the TTL of an item that is written now and is kept for one retention, or for so many."""
+        return self.after(retentions * self._retention)
+
+    def attributes(self, retentions: float = 1) -> Item:
+        """Return the attributes that every item with a TTL has: its version and its TTL."""
+        return {"v": VERSION, ENDS: self.end(retentions)}

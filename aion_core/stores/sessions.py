@@ -49,11 +49,9 @@ from aion_core.sessions.service import Revision, SessionKey, SessionRecord, Stor
 from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import event_bytes, event_of, mapping_of, value_bytes
 from aion_core.stores import keys
-from aion_core.stores.fenced import FencedWrites
-from aion_core.stores.reads import Reads
-from aion_core.stores.retries import jitter
+from aion_core.stores.reads import Reads, Ttl
+from aion_core.stores.retries import FencedWrites, jitter
 from aion_core.stores.session_items import EncryptedItems, SharedState
-from aion_core.stores.ttl import Ttl
 
 VALUES_AT_ONCE = 80
 """Values of shared state in one transaction: it may have 100 items, and 4 MB."""

@@ -32,7 +32,7 @@ from aion_core.tasks.call import Call, head_of, log_of
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.run import Listen, Run
-from aion_core.tasks.worker import Worker
+from aion_core.tasks.runner import Worker
 
 logger = logging.getLogger(__name__)
 

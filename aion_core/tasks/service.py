@@ -12,8 +12,8 @@ from aion_core.tasks.call import Call, log_of
 from aion_core.tasks.intake import Accepted, Intake
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.run import Listen, Resumed, Spoken
+from aion_core.tasks.runner import Worker
 from aion_core.tasks.shared_reads import SharedReads
-from aion_core.tasks.worker import Worker
 
 SETTLED_SECONDS = 1.0
 """How much longer a reader of the log waits, by `reply: auto`, than the turn has: what it records is read later."""

@@ -30,8 +30,7 @@ from aion_core.stores.erasure import Erasure
 from aion_core.stores.owned import STORES
 from aion_core.stores.survey import LEFTOVERS
 from aion_core.tasks.run import Run
-from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.worker import Worker
+from aion_core.tasks.runner import TaskRunner, Worker
 from tests.contract.test_late_worker import frozen
 from tests.support import operating
 from tests.support.clock import ManualClock

@@ -22,9 +22,8 @@ from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
 from aion_core.tasks.call import Call
 from aion_core.tasks.run import Run
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
-from aion_core.tasks.worker import Worker
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request

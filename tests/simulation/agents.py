@@ -10,7 +10,7 @@ from aion_core.ports import Asked, Asks, Chunk, ContextKey, Emission, Emitted, N
 from aion_core.ports.table import Key, Put
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.stores import keys
-from aion_core.stores.fenced import FencedWrites
+from aion_core.stores.retries import FencedWrites
 from tests.simulation.table import operation
 
 if TYPE_CHECKING:

@@ -39,9 +39,8 @@ from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
-from aion_core.tasks.worker import Worker
 from aion_core.web.app import Served, build_app
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
