@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from aion_core.aws.client import Calls
 from aion_core.errors import ConfigurationError

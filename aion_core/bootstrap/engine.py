@@ -81,12 +81,14 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
     background = Background(sweep.once, clock)
 
     async def run_turn(bell: Bell) -> None:
-        labels = {"context_id": bell.context.context_id, "agent": bell.context.agent}
-        with log.request(str(uuid4()), **labels):
+        # For the line about a failure, too, which is written outside of the block.
+        log.note(context_id=bell.context.context_id, agent=bell.context.agent)
+        with log.request(str(uuid4())):
             await operations.flushed(worker.answer(bell, time_up=background.time_up))
 
     async def deliver(bell: PushBell) -> None:
-        with log.request(str(uuid4()), task_id=bell.task.task_id):
+        log.note(task_id=bell.task.task_id)
+        with log.request(str(uuid4())):
             await operations.flushed(delivery.answer(bell))
 
     turns, deliveries = cast("LocalQueue[Bell]", stores.bells), cast("LocalQueue[PushBell]", stores.push.bells)
