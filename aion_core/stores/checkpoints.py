@@ -39,8 +39,7 @@ from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import THREADS
 from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update
 from aion_core.stores import keys
-from aion_core.stores.payloads import Payload, Payloads
-from aion_core.stores.reads import Reads, Ttl
+from aion_core.stores.items import Payload, Payloads, Reads, Ttl
 from aion_core.stores.retries import FencedWrites
 
 WRITES_A_PAGE = 100

@@ -10,7 +10,7 @@ from aion_core.ports import Clock, MemoryItem, MemoryScope, MemoryWrite, Namespa
 from aion_core.ports.schema import ENDS
 from aion_core.ports.table import LAST, SORT, Change, Delete, Equals, Item, Table, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads, Ttl
+from aion_core.stores.items import Reads, Ttl
 from aion_core.stores.retries import FencedWrites
 from aion_core.tasks.contexts import VERSION
 

@@ -49,7 +49,7 @@ from aion_core.sessions.service import Revision, SessionKey, SessionRecord, Stor
 from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import event_bytes, event_of, mapping_of, value_bytes
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads, Ttl
+from aion_core.stores.items import Reads, Ttl
 from aion_core.stores.retries import FencedWrites, jitter
 from aion_core.stores.session_items import EncryptedItems, SharedState
 

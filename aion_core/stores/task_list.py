@@ -13,7 +13,7 @@ from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
 from aion_core.ports.table import Absent, Equals, Item, MoreThan, Page, Put, Table, WriteRefused, both
 from aion_core.protocol.types import TaskState
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads
+from aion_core.stores.items import Reads
 from aion_core.tasks.contexts import VERSION, milliseconds
 
 READ = 1000

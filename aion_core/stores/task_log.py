@@ -15,8 +15,7 @@ from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TASKS
 from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Item, Key, Put, Update, either
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState, stream_response, unwrap
 from aion_core.stores import keys
-from aion_core.stores.payloads import LARGE_BYTES
-from aion_core.stores.reads import Reads, readable
+from aion_core.stores.items import LARGE_BYTES, Reads, readable
 from aion_core.tasks import heads
 from aion_core.tasks.contexts import VERSION, Times, milliseconds
 from aion_core.tasks.heads import NewEvent, head_of

@@ -39,11 +39,10 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import DRAIN_SECONDS, TimeUp, margins
-from aion_core.tasks.counted import CountedTurn
 from aion_core.tasks.heartbeat import Heartbeat, KeepLease
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.run import Run
-from aion_core.tasks.turn import TurnUnderWay
+from aion_core.tasks.turn import CountedTurn, TurnUnderWay
 
 logger = logging.getLogger(__name__)
 

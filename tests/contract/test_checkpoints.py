@@ -25,6 +25,7 @@ from aion_core.checkpointing.turn import Fence
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Begun, ContextKey
 from aion_core.stores import keys, retries
+from aion_core.tasks.contexts import VERSION
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line, Savers, begin, fence_of, memory_savers, taken_over

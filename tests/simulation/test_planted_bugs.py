@@ -9,8 +9,8 @@ from aion_core.push.delivery import PushDelivery
 from aion_core.push.patience import Patience
 from aion_core.push.tries import Tries
 from aion_core.stores import task_store
+from aion_core.stores.items import Reads
 from aion_core.stores.push_configs import TablePushConfigs
-from aion_core.stores.reads import Reads
 from aion_core.stores.retries import FencedWrites
 from aion_core.stores.task_log import TaskLog
 from aion_core.stores.task_store import TableTaskStore
@@ -18,12 +18,11 @@ from aion_core.tasks import admission, contexts, deliveries, heads, lifecycle, s
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.heartbeat import LeaseRenewal
 from aion_core.tasks.history import ContextHistory
-from aion_core.tasks.intake import Intake
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner, Worker
-from aion_core.tasks.service import TaskService
+from aion_core.tasks.service import Intake, TaskService
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.sweep import Sweep
 from aion_core.tasks.turn import TurnUnderWay
