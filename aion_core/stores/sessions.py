@@ -31,8 +31,10 @@ from aion_core.ports.table import (
     SORT,
     Absent,
     AtMost,
+    Both,
     Change,
     Delete,
+    Either,
     Equals,
     Exists,
     Item,
@@ -42,8 +44,6 @@ from aion_core.ports.table import (
     Update,
     Write,
     WriteRefused,
-    both,
-    either,
 )
 from aion_core.sessions.service import Revision, SessionKey, SessionRecord, StoredSessions, not_found, stale
 from aion_core.sessions.state import Scoped
@@ -193,7 +193,7 @@ class TableSessions(StoredSessions):
             BY_AGENT.sort: keys.listing_at(int(record.updated * 1000), thread),
         }
         # DynamoDB deletes expired items late: a new session may replace one.
-        return Put(keys.session_head_key(thread), item, only_if=either(Absent(), AtMost(ENDS, now)))
+        return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(ENDS, now))))
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
         """Return the update of the head to one more event, if the session is as it was read."""
@@ -202,7 +202,7 @@ class TableSessions(StoredSessions):
             values["state_revision"] = known.number + 1
         if thread in self._renewed:
             values["renewed"] = self._renewed[thread]
-        is_as_read = both(Equals("made", known.made), Equals("revision", known.number))
+        is_as_read = Both((Equals("made", known.made), Equals("revision", known.number)))
         return Update(keys.session_head_key(thread), Change(values, only_if=is_as_read))
 
     async def _put_state(self, thread: str, revision: Revision, state: dict[str, Any]) -> Write:
