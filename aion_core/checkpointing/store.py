@@ -2,9 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -51,13 +52,17 @@ class OwnersStore(BaseStore):
 
     supports_ttl = True
 
-    def __init__(self, memory: LongTermMemory, scope: MemoryScope) -> None:
-        """To be made on the event loop that the graph runs on."""
-        self._memory, self._scope = memory, scope
+    def __init__(self, memory: Callable[[], LongTermMemory], scope: MemoryScope) -> None:
+        """To be made on the event loop that the graph runs on; `memory` is called at the first operation."""
+        self._make_memory, self._scope = memory, scope
         self._loop = asyncio.get_running_loop()
         # To DynamoDB, two transactions that check one fence are a conflict.
         self._one_at_a_time = asyncio.Lock()
         self._one_thread_at_a_time = threading.Lock()
+
+    @cached_property
+    def _memory(self) -> LongTermMemory:
+        return self._make_memory()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """See `abatch`; raises asyncio.InvalidStateError in the event loop's thread, as LangGraph's async stores do."""

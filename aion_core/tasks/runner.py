@@ -19,18 +19,15 @@ from aion_core.ports import (
     Bells,
     Chunk,
     Clock,
-    ContextKey,
     Emission,
     Ending,
     Held,
-    History,
     Metrics,
     Paused,
     Reply,
     ReplyAs,
     SpanKind,
     Stepped,
-    TaskKey,
     TaskStore,
     Traces,
     Typing,
@@ -40,6 +37,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import DRAIN_SECONDS, TimeUp, margins
 from aion_core.tasks.heartbeat import Heartbeat, KeepLease
+from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.run import Run
 from aion_core.tasks.turn import CountedTurn, TurnUnderWay
@@ -78,7 +76,7 @@ class TaskRunner:
         lease_seconds: float = 30.0,
         max_tries: int = MAX_TRIES,
         reveal_errors: bool = False,
-        history: Callable[[TaskKey, ContextKey], History] | None = None,
+        history: ContextHistory | None = None,
         keep_lease: KeepLease = Heartbeat,
         replies: Mapping[str, ReplyAs] | None = None,
         answers: Mapping[str, AnswerAs] | None = None,

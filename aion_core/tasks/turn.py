@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
@@ -16,11 +16,9 @@ from aion_core.ports import (
     Begun,
     Chunk,
     Clock,
-    ContextKey,
     Delta,
     Emitted,
     Ended,
-    History,
     Metric,
     Metrics,
     Noted,
@@ -28,7 +26,6 @@ from aion_core.ports import (
     Reply,
     ReplyAs,
     Said,
-    TaskKey,
     TaskStore,
     Turn,
 )
@@ -47,6 +44,7 @@ from aion_core.protocol.types import (
 )
 from aion_core.tasks import answers, lifecycle, projection, replies
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
+from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.run import Run
 
 COMPLETE, CUT = "complete_message", "interrupted"
@@ -65,7 +63,7 @@ class TurnUnderWay:
         run: Run,
         store: TaskStore,
         clock: Clock,
-        history: Callable[[TaskKey, ContextKey], History] | None,
+        history: ContextHistory | None,
         *,
         reply: ReplyAs = ReplyAs.TASK,
         answer: AnswerAs = AnswerAs.MESSAGE,
@@ -92,7 +90,7 @@ class TurnUnderWay:
         self.ended: Ended | None = None
         """How the turn ended, once that is recorded."""
         self.drain = asyncio.Event()
-        self._history = history(self.key, self.lease.context) if history else None
+        self._history = partial(history.read, self.key, self.lease.context) if history else None
         self._keys = {entry.key for entry in run.log if entry.key}
 
     @property
@@ -233,7 +231,8 @@ class TurnUnderWay:
         return message if self._answer_as is AnswerAs.BOTH else None
 
     def _ends_as_message(self, ending: Reply | Asks, event: TaskStatusUpdateEvent) -> bool:
-        if self._reply_as is ReplyAs.AUTO and self._run.told_of_task():
+        told = self._reply_as is ReplyAs.AUTO and self._run.told_of_task()
+        if self._reply_as is ReplyAs.TASK or told:
             return False
         return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._run.log)
 

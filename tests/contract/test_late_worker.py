@@ -15,7 +15,7 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.checkpointing.turn import Fence, thread_id
+from aion_core.checkpointing.turn import thread_id
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import TaskState
@@ -83,9 +83,7 @@ async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> N
     def agent(worker: str) -> LangGraphAgent:
         return LangGraphAgent(
             graphs.graph(worker),
-            lambda asked, before_put, types: savers.saver(
-                fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
-            ),
+            savers.saver,
         )
 
     def worker(name: str) -> Worker:

@@ -97,7 +97,7 @@ def assemble(process: "Process") -> Parts:
         clock,
         bells,
         keep_lease=partial(SimHeartbeat, process),
-        history=ContextHistory(store, tasks).of,
+        history=ContextHistory(store, tasks),
         replies={AGENT: settings.reply},
         answers={AGENT: settings.answer},
         metrics=metrics,

@@ -617,7 +617,7 @@ BUGS = [
         "I25",
         Edit(
             ContextHistory,
-            "of",
+            "read",
             "TaskFilter(context.owner, context.agent, context.context_id)",
             "TaskFilter(context.owner, context.agent)",
         ),
