@@ -36,8 +36,8 @@ def build_adapters(
 
     def adk(found: Found, config: AgentConfig) -> Agent:
         from aion_core.agents.adk.agent import AdkAgent
-        from aion_core.checkpointing.turn import Fence
         from aion_core.stores.artifacts import BlobArtifacts
+        from aion_core.stores.retries import Fence
         from aion_core.stores.sessions import TableSessions
 
         if cipher is None:

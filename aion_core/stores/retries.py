@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 from uuid_utils.compat import uuid7
 
-from aion_core.checkpointing.turn import Fence
 from aion_core.errors import LeaseLost, StoreUnavailable
+from aion_core.ports import ContextKey
 from aion_core.ports.table import Check, Equals, Table, TokenReused, Write, WriteRefused
 from aion_core.stores import keys
 
@@ -75,6 +75,14 @@ async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
     else:
         # A transaction costs twice the write units.
         await table.write(first)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The condition of a turn's writes: the context's fence is still the number that its holder was given."""
+
+    context: ContextKey
+    number: int
 
 
 class FencedWrites:

@@ -23,7 +23,6 @@ from typing import Any
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
 
-from aion_core.checkpointing.turn import Fence
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cipher, Clock
 from aion_core.ports.schema import BY_AGENT, ENDS, RETENTIONS, SESSIONS
@@ -50,7 +49,7 @@ from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import event_bytes, event_of, mapping_of, value_bytes
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, Ttl
-from aion_core.stores.retries import FencedWrites, jitter
+from aion_core.stores.retries import Fence, FencedWrites, jitter
 from aion_core.stores.session_items import EncryptedItems, SharedState
 
 VALUES_AT_ONCE = 80

@@ -20,11 +20,11 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from aion_core.checkpointing.serializer import Unserializable
-from aion_core.checkpointing.turn import Fence
+from aion_core.checkpointing.persistence import Unserializable
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Begun, ContextKey
 from aion_core.stores import keys, retries
+from aion_core.stores.retries import Fence
 from aion_core.tasks.contexts import VERSION
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

@@ -15,10 +15,10 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.checkpointing.turn import thread_id
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import TaskState
+from aion_core.stores.keys import thread_id
 from aion_core.tasks import projection
 from aion_core.tasks.call import Call
 from aion_core.tasks.run import Run

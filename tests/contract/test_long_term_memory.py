@@ -17,7 +17,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.store import OwnersStore, StoreRefused
+from aion_core.checkpointing.persistence import OwnersStore, StoreRefused
 from aion_core.errors import LeaseLost
 from aion_core.ports import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
 from aion_core.stores import long_term_memory

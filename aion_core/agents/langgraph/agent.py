@@ -19,13 +19,20 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
 from aion_core.agents.factory import PerTurn
-from aion_core.agents.guard import guarded_run
 from aion_core.agents.inbound import Unfit, asked_before
-from aion_core.agents.langgraph.inbound import with_envelopes
 from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound
-from aion_core.agents.langgraph.thread import REDEPLOYED, Graph, has_nodes, messages_of, node_names, with_finished
+from aion_core.agents.langgraph.thread import (
+    REDEPLOYED,
+    Graph,
+    has_nodes,
+    messages_of,
+    node_names,
+    with_envelopes,
+    with_finished,
+)
 from aion_core.agents.langgraph.turn import Given, GraphTurn, Memories, Savers, config_of
+from aion_core.agents.loader import guarded_run
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import Asked, Emission, Paused, Reply, Said

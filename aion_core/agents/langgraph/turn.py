@@ -24,18 +24,28 @@ from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.inbound import context_of, ids_of
-from aion_core.agents.langgraph.inbound import clears_outbox, graph_input
 from aion_core.agents.langgraph.interrupts import resumption
 from aion_core.agents.langgraph.outbound import HANDED, Outbound, StreamSink, is_internal
-from aion_core.agents.langgraph.thread import MESSAGES, NODES, Graph, Streamed, Thread, messages_of, values_of
+from aion_core.agents.langgraph.thread import (
+    MESSAGES,
+    NODES,
+    Graph,
+    Streamed,
+    Thread,
+    clears_outbox,
+    graph_input,
+    messages_of,
+    values_of,
+)
 from aion_core.agents.outbound import BrokeOff, InternalEvents
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
-from aion_core.checkpointing.store import OwnersStore
-from aion_core.checkpointing.turn import BeforePut, Fence, thread_id
+from aion_core.checkpointing.persistence import BeforePut, OwnersStore
 from aion_core.errors import LeaseLost
 from aion_core.ports import Asked, Emission, LongTermMemory, MemoryScope, Stepped
 from aion_core.protocol.types import Message
+from aion_core.stores.keys import thread_id
+from aion_core.stores.retries import Fence
 
 logger = logging.getLogger(__name__)
 
