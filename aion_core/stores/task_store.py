@@ -41,17 +41,7 @@ from aion_core.ports import (
     Waiting,
     WhenBusy,
 )
-from aion_core.ports.table import (
-    Change,
-    Check,
-    Delete,
-    Key,
-    Put,
-    Table,
-    Update,
-    Write,
-    WriteRefused,
-)
+from aion_core.ports.table import Change, Check, Delete, Key, Put, Table, Update, Write, WriteRefused
 from aion_core.protocol.types import Event, Task
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
@@ -152,8 +142,7 @@ class TableTaskStore:
         task = TaskKey(context.owner, record.interrupted or "")
         if not transitions.is_over(await self._log.head(task)):
             return None
-        dropped = transitions.dropped(record, task.task_id, times)
-        return Plan(None, [self._context_update(context, dropped)], again=True)
+        return Plan(None, [self._context_update(context, transitions.dropped(record, task.task_id, times))], again=True)
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
@@ -170,10 +159,10 @@ class TableTaskStore:
             is_full = not takes and admission.is_full(record)
             another_runs = admission.another_runs(follow_up, record)
             if attempt or rejects or is_full or another_runs:
-                known = await self._known([message_key])
-                head = await self._log.head(before.key)
-                if known is not None and known.task_id == before.key.task_id and head is not None:
-                    mine = admission.followed_before(follow_up, record, head, holder)
+                # The record of the message last: if it is missing, an earlier attempt that arrives later is refused.
+                head, known = await self._log.head(before.key), await self._known([message_key])
+                if known is not None and known.task_id == before.key.task_id:
+                    mine = await self._followed_before(follow_up, holder)
                     if mine is not None:
                         return Plan(mine)
                 if known is not None:
@@ -208,6 +197,11 @@ class TableTaskStore:
         if isinstance(outcome, Begun | Waiting):
             await self._notifier.committed(outcome.head)
         return outcome
+
+    async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> Begun | Waiting | None:
+        before = follow_up.head
+        record, head = await self._context(before.context, self._times()), await self._log.head(before.key)
+        return admission.followed_before(follow_up, record, head, holder) if head is not None else None
 
     async def _registered(self, follow_up: FollowUp) -> list[Write]:
         """Return the write of the message's push config, if it has one."""
@@ -282,9 +276,8 @@ class TableTaskStore:
 
     def renew(self, lease: Lease) -> bool:
         """See `ports.TaskStore.renew`."""
-        change = contexts.renewed(lease, self._times())
         try:
-            self._table.write_blocking(Update(keys.context_key(lease.context), change))
+            self._table.write_blocking(Update(keys.context_key(lease.context), contexts.renewed(lease, self._times())))
         except WriteRefused as refused:
             return refused.is_conflict
         return True
@@ -303,9 +296,11 @@ class TableTaskStore:
             appended = transitions.appended(lease, known, event, key=key)
             row = appended.events[0]
             if attempt:
+                # The row last: if it is missing, an earlier attempt that arrives later is refused.
+                now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
                     return Plan(appended.outcome)
-                known = transitions.still_mine(known, await self._log.head(known.key))
+                known = transitions.still_mine(known, now)
                 appended = transitions.appended(lease, known, event, key=key)
             return Plan(appended.outcome, await self._writes(lease.context, appended, self._times()))
 
@@ -326,12 +321,10 @@ class TableTaskStore:
             if attempt or not ending.rests:
                 record = await self._context(lease.context, times)
                 if attempt:
+                    now = await self._log.head(head.key)
                     if await self._log.holds(head.key, ending.after.generation, ending.token):
-                        running = task_of(lease.context, record.running) if record.running is not None else None
-                        next_head = await self._log.head(running) if running is not None else None
-                        return Plan(transitions.finished_before(ending, record, next_head))
-                    now = transitions.still_mine(ending.head, await self._log.head(head.key))
-                    ending = replace(ending, head=now)
+                        return Plan(await self._finished_before(ending))
+                    ending = replace(ending, head=transitions.still_mine(ending.head, now))
                 finished = await self._finished(ending, record, times)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
@@ -344,6 +337,11 @@ class TableTaskStore:
             await self._notifier.begun(ended.next)
         return ended
 
+    async def _finished_before(self, ending: Ending) -> Ended:
+        record = await self._context(ending.lease.context, self._times())
+        next_head = await self._log.head(task_of(ending.lease.context, record.running)) if record.running else None
+        return transitions.finished_before(ending, record, next_head)
+
     async def _finished(self, ending: Ending, record: ContextRecord, times: Times) -> Transition[Ended]:
         turn = transitions.next_turn(ending, record)
         if turn is None or ending.requires_input:
@@ -351,7 +349,7 @@ class TableTaskStore:
         task = task_of(ending.lease.context, turn)
         next_head, queued = None, None
         if ending.go_on:
-            next_head = await self._log.head(task)
+            next_head = None if task == ending.head.key else await self._log.head(task)
             queued = None if turn.asked else await self._log.queued(task, turn.id)
         return transitions.finished(ending, record, turn, next_head, queued, times=times)
 
@@ -387,6 +385,7 @@ class TableTaskStore:
             if attempt:
                 now = await self._log.head(head.key)
                 if await self._log.holds(head.key, head.generation + 1, token):
+                    record, now = await self._context(head.context, times), await self._log.head(head.key)
                     return Plan(transitions.canceled_before(head, now, event, record))
                 if now != head:
                     raise admission.no_longer_asked()
@@ -416,8 +415,7 @@ class TableTaskStore:
 
     async def overdue(self, *, limit: int) -> Sequence[Overdue]:
         """See `ports.TaskStore.overdue`."""
-        expired = await self._timers.expired(limit)
-        return [Overdue(keys.context_of(timer.key), timer.at) for timer in expired[:limit]]
+        return [Overdue(keys.context_of(key), at) for at, key in (await self._timers.expired(limit))[:limit]]
 
     async def claim(self, overdue: Overdue) -> bool:
         """See `ports.TaskStore.claim`."""
