@@ -131,15 +131,24 @@ class Placeholders:
                 return f"{self.name(name)} IN ({', '.join(map(self.value, values))})"
             case ShorterThan(name, length):
                 short = self.name(name)
-                return f"(attribute_not_exists({short}) OR size({short}) < {self.value(length)})"
+                return f"attribute_not_exists({short}) OR size({short}) < {self.value(length)}"
             case NotEmpty(name):
                 # The size of an absent attribute is an error to emulators.
                 short = self.name(name)
-                return f"(attribute_exists({short}) AND size({short}) > {self.value(0)})"
+                return f"attribute_exists({short}) AND size({short}) > {self.value(0)}"
+            case Both(()) | Either(()):
+                return "()"  # refused
+            case Both((only,)) | Either((only,)):
+                return self.condition(only)
             case Both(conditions):
-                return f"({' AND '.join(map(self.condition, conditions))})"
+                return " AND ".join(map(self._conjunct, conditions))
             case Either(conditions):
-                return f"({' OR '.join(map(self.condition, conditions))})"
+                return " OR ".join(map(self.condition, conditions))
+
+    def _conjunct(self, condition: Condition) -> str:
+        """Return the condition's expression in parentheses if it needs them: DynamoDB refuses redundant ones."""
+        expression = self.condition(condition)
+        return f"({expression})" if _is_disjunction(condition) else expression
 
     def change(self, change: Change) -> str:
         """Return the change's update expression, "" for a change of nothing."""
@@ -162,6 +171,15 @@ class Placeholders:
             "DELETE": [f"{name(each)} {value(members)}" for each, members in change.remove_members.items()],
         }
         return " ".join(f"{keyword} {', '.join(parts)}" for keyword, parts in clauses.items() if parts)
+
+
+def _is_disjunction(condition: Condition) -> bool:
+    match condition:
+        case Both((only,)) | Either((only,)):
+            return _is_disjunction(only)
+        case ShorterThan() | Either():
+            return True
+    return False
 
 
 def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
