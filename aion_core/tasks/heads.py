@@ -129,8 +129,6 @@ class Transition(Generic[T]):
     events: tuple[NewEvent, ...] = ()
     taken_in: tuple[TaskKey, str] | None = None
     """The task and turn whose waiting message is in the log now."""
-    again: bool = False
-    """True if this only clears the way: read and decide once more."""
 
 
 def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:

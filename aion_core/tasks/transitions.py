@@ -53,7 +53,7 @@ def is_over(head: Head | None) -> bool:
 
 def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
     """Remove a task that is over, which would block its context."""
-    return Transition(None, contexts.removed(task_id, record, record.fence + 1, times), again=True)
+    return Transition(None, contexts.removed(task_id, record, record.fence + 1, times))
 
 
 def begun(
