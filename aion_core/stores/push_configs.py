@@ -87,7 +87,9 @@ class PushItems:
     async def open(self, task: TaskKey, item: Item) -> PushConfig:
         """Return the config that the item holds; raises StoreCorrupt."""
         config_id = keys.push_config_of(item["sk"])
-        opened = await self._with_cipher().open(item["sealed"], about=_about(task, config_id))
+        with readable("A push config"):
+            sealed = item["sealed"]
+        opened = await self._with_cipher().open(sealed, about=_about(task, config_id))
         with readable("A push config"):
             fields = json.loads(opened)
             return PushConfig(
