@@ -199,7 +199,7 @@ STORE_BUGS = [
         "I25",
         Edit(
             ContextHistory,
-            "of",
+            "read",
             "TaskFilter(context.owner, context.agent, context.context_id)",
             "TaskFilter(context.owner, context.agent)",
         ),
