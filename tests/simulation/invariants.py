@@ -69,9 +69,10 @@ def i2_a_message_is_taken_once(world: "World") -> Iterator[str]:
     turns: dict[tuple[str, str, str], set[str]] = {}
     for did in world.history.agent:
         if did.what == "given":
-            turns.setdefault((did.context.owner, did.context.context_id, did.message_id), set()).add(did.turn)
+            place = did.task_id if world.forgets else did.context.context_id
+            turns.setdefault((did.context.owner, place, did.message_id), set()).add(did.turn)
     for (_, _, message), of_it in turns.items():
-        if len(of_it) > 1 and not world.forgets:
+        if len(of_it) > 1:
             yield f"{message} was answered in {len(of_it)} turns."
 
 

@@ -184,8 +184,10 @@ def _place(cursor: str, newest: int) -> tuple[int, int, int]:
 
 
 def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
-    """A reader that comes back receives every stored chunk between two events, if nothing goes wrong."""
-    if not is_undisturbed(world):
+    """A reader that comes back receives every stored chunk between two events, if no request of its own fails."""
+    if not is_undisturbed(
+        world, Fault.CONFLICT, Fault.SKEWED, Fault.STALE, Fault.SEEN_AGAIN, Fault.POISONED, Fault.LOST
+    ):
         return
     for key, received in _chains(world):
         events = [id_ for id_, what in received if id_ and not isinstance(what, Delta)]
