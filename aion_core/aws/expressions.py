@@ -169,16 +169,16 @@ def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
     placeholders = Placeholders()
     parameters: dict[str, Any] = {"TableName": table}
     match write:
-        case Put(key, item):
+        case Put(key, item, only_if):
             kind, parameters["Item"] = "Put", encoded_key(key) | encoded_item(item)
         case Update(key, change):
-            kind, parameters["Key"] = "Update", encoded_key(key)
+            kind, parameters["Key"], only_if = "Update", encoded_key(key), change.only_if
             if expression := placeholders.change(change):
                 parameters["UpdateExpression"] = expression
-        case Delete(key):
+        case Delete(key, only_if):
             kind, parameters["Key"] = "Delete", encoded_key(key)
-        case Check(key):
+        case Check(key, only_if):
             kind, parameters["Key"] = "ConditionCheck", encoded_key(key)
-    if write.only_if is not None:
-        parameters["ConditionExpression"] = placeholders.condition(write.only_if)
+    if only_if is not None:
+        parameters["ConditionExpression"] = placeholders.condition(only_if)
     return kind, parameters | placeholders.parameters()

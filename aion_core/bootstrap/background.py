@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from aion_core.ports import Clock
-from aion_core.tasks.time_up import TimeUp
+from aion_core.tasks.call import TimeUp
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,8 @@ from aion_core.clock import SystemClock
 from aion_core.ports import Agent, Bell, Clock, Limits, PushBell
 from aion_core.settings import Settings
 from aion_core.tasks.history import ContextHistory
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.sweep import Sweep
-from aion_core.tasks.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +46,19 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
     stores = build_stores(settings, clock)
     agents = build_agents(configs, declared.folder, stores.adapters(), declared.roots)
 
-    def agent_of(agent_id: str) -> Agent:
+    def refreshed(agent_id: str) -> Agent:
         environment.refresh_if_due()
         return agents[agent_id]
 
     runner = TaskRunner(
         stores.tasks,
-        agent_of,
+        refreshed if environment.has_secrets else agents.__getitem__,
         clock,
         stores.bells,
         lease_seconds=settings.lease_seconds,
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
-        history=ContextHistory(stores.tasks, stores.task_list).of,
+        history=ContextHistory(stores.tasks, stores.task_list),
         replies={agent_id: config.reply for agent_id, config in configs.items()},
         answers={agent_id: config.answer for agent_id, config in configs.items()},
         metrics=operations.metrics,

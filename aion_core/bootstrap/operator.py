@@ -16,9 +16,8 @@ from aion_core.stores.api_keys import TableApiKeys
 from aion_core.stores.inspection import Inspection
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
-from aion_core.tasks.worker import Worker
 
 if TYPE_CHECKING:
     from aion_core.stores.erasure import Erasure

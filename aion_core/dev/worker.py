@@ -176,7 +176,7 @@ class _Worker:
         import uvicorn
 
         from aion_core.dev.requests import RequestLines
-        from aion_core.tasks.time_up import TimeUp
+        from aion_core.tasks.call import TimeUp
         from aion_core.web.middleware import LoopbackOnly
         from aion_core.web.request_context import TIME_UP
 
@@ -298,7 +298,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
     """
     from aion_core import log
     from aion_core.bootstrap import bell_of
-    from aion_core.tasks.time_up import TimeUp
+    from aion_core.tasks.call import TimeUp
     from handlers import run_task
 
     async def on_loop(record: Any, lambda_context: Any) -> None:

@@ -18,7 +18,7 @@ from typing import TypeVar
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock
 from aion_core.ports.erasure import ErasableTable, ObjectVersions
-from aion_core.ports.table import Absent, AtMost, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused, both
+from aion_core.ports.table import Absent, AtMost, Both, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused
 from aion_core.stores import keys, owned
 from aion_core.stores.retries import TRIES, jitter
 from aion_core.stores.survey import LEFTOVERS, Found, KeyOwner, Progress, Survey, patiently
@@ -127,7 +127,7 @@ class Erasure:
             writes = [no_head, Delete(key)]
         else:
             has_expired = AtMost("expires", int(self._clock.now().timestamp()))
-            writes = [Delete(key, only_if=both(Exists(), has_expired))]
+            writes = [Delete(key, only_if=Both((Exists(), has_expired)))]
         try:
             await patiently(partial(self._table.transact, writes))
         except WriteRefused:

@@ -24,7 +24,7 @@ from aion_core.ports import (
 from aion_core.ports.table import Change, Delete, Exists, Item, Put, Table, Update, WriteRefused
 from aion_core.push import schedule
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads, readable
+from aion_core.stores.items import Reads, readable
 from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter
 from aion_core.stores.timers import PUSHES, TimerIndex, times_of
 from aion_core.tasks import deliveries, heads, timers

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from aion_core.checkpointing.turn import thread_id
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
 from aion_core.ports.erasure import ObjectVersion, ObjectVersions
 from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Page, Table
 from aion_core.stores import keys, owned
+from aion_core.stores.keys import thread_id
 from aion_core.stores.owned import FOLDERS, Folder, NamedBy
 from aion_core.stores.retries import TRIES, jitter
 from aion_core.tasks.contexts import turn_of

@@ -12,11 +12,10 @@ from typing import Any
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, ContextKey, Cursor, Delta, DeltaBatch, FollowUp, Head, Log, Numbered, TaskKey
 from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TASKS
-from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Item, Key, Put, Update, either
+from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Either, Item, Key, Put, Update
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState, stream_response, unwrap
 from aion_core.stores import keys
-from aion_core.stores.payloads import LARGE_BYTES
-from aion_core.stores.reads import Reads, readable
+from aion_core.stores.items import LARGE_BYTES, Reads, readable
 from aion_core.stores.retries import TRIES, jitter
 from aion_core.tasks import heads
 from aion_core.tasks.contexts import VERSION, Times, milliseconds
@@ -278,7 +277,7 @@ def place_of(batch: DeltaBatch) -> Cursor:
 def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
     """Return the write of the record of a message, once in its life."""
     # DynamoDB deletes late: an expired record of a message may be replaced.
-    only_if = either(Absent(), AtMost("expires", times.seconds))
+    only_if = Either((Absent(), AtMost("expires", times.seconds)))
     return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
 
 

@@ -54,8 +54,8 @@ from aion_core.ports.table import (
 )
 from aion_core.protocol.types import Event, Task
 from aion_core.stores import keys
+from aion_core.stores.items import Reads, readable
 from aion_core.stores.push_configs import PushItems
-from aion_core.stores.reads import Reads, readable
 from aion_core.stores.retries import Plan, commit
 from aion_core.stores.task_log import TaskLog, context_update, head_item, listing_at, message_keys_of, message_row
 from aion_core.stores.timers import TimerIndex

@@ -10,7 +10,7 @@ from aion_core.errors import StoreError
 from aion_core.ports import Clock
 from aion_core.ports.table import Item, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads
+from aion_core.stores.items import Reads
 from aion_core.tasks import timers
 from aion_core.tasks.contexts import Times, milliseconds, moment
 

@@ -23,15 +23,15 @@ from aion_core.ports import MAX_WAITING, ContextKey, Held, Lease, TaskKey, Turn
 from aion_core.ports.table import (
     Absent,
     AtMost,
+    Both,
     Change,
     Condition,
+    Either,
     Equals,
     Exists,
     Item,
     NotEmpty,
     ShorterThan,
-    both,
-    either,
 )
 
 CLAIM_TERMS = 2
@@ -201,12 +201,12 @@ NOTHING_RUNS = Absent("running")
 NO_INPUT_REQUIRED = Absent("interrupted")
 NOTHING_WAITS = ShorterThan("waiting", 1)
 HAS_ROOM = ShorterThan("waiting", MAX_WAITING)
-IS_BUSY = either(Exists("running"), NotEmpty("waiting"))
+IS_BUSY = Either((Exists("running"), NotEmpty("waiting")))
 NOBODY_HOLDS = ("holder", "until", "running")
 
-MAY_WAIT = both(HAS_ROOM, NO_INPUT_REQUIRED)
-MAY_WAIT_BEHIND_OTHERS = both(HAS_ROOM, NO_INPUT_REQUIRED, IS_BUSY)
-MAY_WAIT_ALONE = both(NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS)
+MAY_WAIT = Both((HAS_ROOM, NO_INPUT_REQUIRED))
+MAY_WAIT_BEHIND_OTHERS = Both((HAS_ROOM, NO_INPUT_REQUIRED, IS_BUSY))
+MAY_WAIT_ALONE = Both((NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS))
 
 
 def fence_is(fence: int) -> Condition:
@@ -215,7 +215,7 @@ def fence_is(fence: int) -> Condition:
 
 
 def _is_mine(lease: Lease) -> Condition:
-    return both(fence_is(lease.fence), Equals("holder", lease.holder))
+    return Both((fence_is(lease.fence), Equals("holder", lease.holder)))
 
 
 def _queue_as_read(record: ContextRecord) -> Condition:
@@ -224,7 +224,7 @@ def _queue_as_read(record: ContextRecord) -> Condition:
 
 
 def _has_expired(record: ContextRecord, times: Times) -> Condition:
-    return both(fence_is(record.fence), AtMost("expires", times.seconds))
+    return Both((fence_is(record.fence), AtMost("expires", times.seconds)))
 
 
 # ── A turn runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -248,7 +248,7 @@ def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
         return Change(values, only_if=Absent())
     if record.expired:
         return Change(values, remove=("waiting", "interrupted"), only_if=_has_expired(record, times))
-    free = both(fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS)
+    free = Both((fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS))
     return Change(values, only_if=free)
 
 
@@ -258,7 +258,7 @@ def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Cha
     return Change(
         _leased(lease, times, expires=times.expires),
         remove=("interrupted",),
-        only_if=both(fence_is(record.fence), NOTHING_RUNS, asks),
+        only_if=Both((fence_is(record.fence), NOTHING_RUNS, asks)),
     )
 
 
@@ -267,13 +267,13 @@ def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
     return Change(
         _leased(lease, times, line=record.line + 1),
         drop_first=("waiting",),
-        only_if=both(fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, _queue_as_read(record)),
+        only_if=Both((fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, _queue_as_read(record))),
     )
 
 
 def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Run the turn again whose holder is gone: it has not renewed its lease since that was read."""
-    return Change(_leased(lease, times), only_if=both(fence_is(record.fence), Equals("until", record.until)))
+    return Change(_leased(lease, times), only_if=Both((fence_is(record.fence), Equals("until", record.until))))
 
 
 def acquired_interrupting(lease: Lease, record: ContextRecord, times: Times) -> Change:
@@ -312,7 +312,7 @@ def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
 
 def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *, answers: bool) -> Change:
     """Put the turn before all that wait: the answer to the task that requires input, or one that interrupts its task."""
-    expected = both(NOTHING_RUNS, Equals("interrupted", turn.task_id)) if answers else Exists("running")
+    expected = Both((NOTHING_RUNS, Equals("interrupted", turn.task_id))) if answers else Exists("running")
     return Change(
         {
             "waiting": [turn_value(each) for each in (turn, *record.waiting)],
@@ -322,7 +322,7 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
             "expires": times.expires,
         },
         remove=("interrupted", *NOBODY_HOLDS),
-        only_if=both(fence_is(record.fence), _queue_as_read(record), expected),
+        only_if=Both((fence_is(record.fence), _queue_as_read(record), expected)),
     )
 
 
@@ -331,7 +331,7 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
 
 def released(lease: Lease) -> Change:
     """Free the context: the turn is over, and nothing waits."""
-    return Change(remove=(*NOBODY_HOLDS, "due_at"), only_if=both(fence_is(lease.fence), NOTHING_WAITS))
+    return Change(remove=(*NOBODY_HOLDS, "due_at"), only_if=Both((fence_is(lease.fence), NOTHING_WAITS)))
 
 
 def released_for_input(lease: Lease) -> Change:
@@ -344,7 +344,7 @@ def left(record: ContextRecord, times: Times) -> Change:
     return Change(
         {"due_at": times.lease_until},
         remove=NOBODY_HOLDS,
-        only_if=both(fence_is(record.fence), _queue_as_read(record)),
+        only_if=Both((fence_is(record.fence), _queue_as_read(record))),
     )
 
 
@@ -353,7 +353,7 @@ def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
     return Change(
         _leased(lease, times, line=record.line + 1),
         drop_first=("waiting",),
-        only_if=both(fence_is(record.fence), _queue_as_read(record)),
+        only_if=Both((fence_is(record.fence), _queue_as_read(record))),
     )
 
 
@@ -383,4 +383,4 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
         values["due_at"] = times.lease_until
     elif not another_runs:
         remove = (*remove, "due_at")
-    return Change(values, remove=remove, only_if=both(fence_is(record.fence), _queue_as_read(record)))
+    return Change(values, remove=remove, only_if=Both((fence_is(record.fence), _queue_as_read(record))))

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from aion_core.errors import StoreCorrupt, TooManyPushConfigs
 from aion_core.ports import MAX_PUSH_CONFIGS, ContextKey, Head, PushConfig, PushEvents, TaskKey
-from aion_core.ports.table import Absent, Change, Condition, Equals, Exists, Item, OneOf, both, either
+from aion_core.ports.table import Absent, Both, Change, Condition, Either, Equals, Exists, Item, OneOf
 from aion_core.protocol.types import Event, Message, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle
 
@@ -31,23 +31,24 @@ def head_of(key: TaskKey, item: Item) -> Head:
         raise StoreCorrupt("The head of a task cannot be read.") from error
 
 
-def _in(states: frozenset[TaskState]) -> Condition:
+def state_in(states: frozenset[TaskState]) -> Condition:
+    """Return the condition that the task is in one of these states."""
     return OneOf("state", tuple(sorted(TaskState.Name(state) for state in states)))
 
 
-IS_RUNNING = _in(lifecycle.RUNNING)
-HAS_NOT_ENDED = _in(lifecycle.RUNNING | lifecycle.INTERRUPTED)
+IS_RUNNING = state_in(lifecycle.RUNNING)
+HAS_NOT_ENDED = state_in(lifecycle.RUNNING | lifecycle.INTERRUPTED)
 
 
 def subscribers_as_read(head: Head) -> Condition:
     """Return the condition that nobody has subscribed since the head was read: a commit has to know all subscribers."""
-    return either(Absent("push_epoch"), Equals("push_epoch", head.push_epoch))
+    return Either((Absent("push_epoch"), Equals("push_epoch", head.push_epoch)))
 
 
-def as_read(head: Head, *, fence: bool = True) -> Condition:
+def as_read(head: Head, *, fence: bool) -> Condition:
     """Return the condition that the task has not gone on since the head was read; nor its lease, with `fence`."""
     mine = (Equals("fence", head.fence),) if fence else ()
-    return both(Equals("generation", head.generation), *mine, subscribers_as_read(head))
+    return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))
 
 
 def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = True) -> Change:
@@ -80,7 +81,7 @@ def subscribers(head: Head) -> dict[str, str | int]:
 def subscribed(head: Head, after: Head, *, while_running: bool = False) -> Change:
     """Note a subscriber, of a task that exists, or, `while_running`, has not come to an end or an interrupt."""
     exists = IS_RUNNING if while_running else Exists()
-    return Change(subscribers(after), only_if=both(exists, subscribers_as_read(head)))
+    return Change(subscribers(after), only_if=Both((exists, subscribers_as_read(head))))
 
 
 def without_subscribers(head: Head, after: Head) -> Change:

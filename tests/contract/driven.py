@@ -13,7 +13,6 @@ from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.ports import Asked, Asks, Begun, Chunk, Emission, Emitted, Noted, Numbered, Paused, Reply, Said, Turn
 from aion_core.protocol.types import (
@@ -68,9 +67,6 @@ class Conversation:
     ) -> Reply | Asks | Paused:
         """Let a new agent, in a process of its own so to speak, take the turn as far as it goes."""
 
-        def saver(asked: Asked, before_put: Any, types: Any) -> Any:
-            return savers.saver(fence=Fence(asked.context, asked.fence), before_put=before_put, types=types)
-
         asked = Asked(
             self.begun.lease.context,
             self.turn,
@@ -81,7 +77,7 @@ class Conversation:
             drain=drain or asyncio.Event(),
         )
         ending: Reply | Asks | Paused | None = None
-        async for emission in LangGraphAgent(graph, saver).run(asked):
+        async for emission in LangGraphAgent(graph, savers.saver).run(asked):
             assert ending is None, "an agent says nothing after its end"
             if isinstance(emission, Chunk):
                 self.chunks.append(emission)

@@ -21,7 +21,6 @@ from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.aws.object_versions import S3ObjectVersions
 from aion_core.bootstrap.operator import owner_of_key
-from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports.table import Put
@@ -30,8 +29,7 @@ from aion_core.stores.erasure import Erasure
 from aion_core.stores.owned import STORES
 from aion_core.stores.survey import LEFTOVERS
 from aion_core.tasks.run import Run
-from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.worker import Worker
+from aion_core.tasks.runner import TaskRunner, Worker
 from tests.contract.test_late_worker import frozen
 from tests.support import operating
 from tests.support.clock import ManualClock
@@ -210,9 +208,7 @@ async def test_late_worker_writes_nothing_that_stays(stack: Stack, erasure: Maki
     graph = StateGraph(MessagesState).add_node(wait).add_edge(START, "wait").compile()
     agent = LangGraphAgent(
         graph,
-        lambda asked, before_put, types: savers.saver(
-            fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
-        ),
+        savers.saver,
     )
     bells = MemoryBells(clock)
     runner = TaskRunner(savers.tasks, {"echo": agent}.__getitem__, clock, bells, keep_lease=frozen)

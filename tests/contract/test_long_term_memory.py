@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.store import OwnersStore, StoreRefused
+from aion_core.checkpointing.persistence import OwnersStore, StoreRefused
 from aion_core.errors import LeaseLost
 from aion_core.ports import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
 from aion_core.stores import long_term_memory
@@ -252,7 +253,7 @@ async def test_forget_deletes_everything_of_one_owner(memory: LongTermMemory, cl
 
 @pytest.fixture
 async def store(memory: LongTermMemory, scope: MemoryScope) -> OwnersStore:
-    return OwnersStore(memory, scope)
+    return OwnersStore(lambda: memory, scope)
 
 
 PEOPLE: list[tuple[Namespace, str, dict[str, Any]]] = [
@@ -431,7 +432,8 @@ async def test_store_refuses_labels_that_langgraph_refuses(store: BaseStore) -> 
 async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     store = OwnersStore(
-        memories.memory(fence=fence_of(begun)), MemoryScope(begun.lease.context.owner, begun.lease.context.agent)
+        partial(memories.memory, fence=fence_of(begun)),
+        MemoryScope(begun.lease.context.owner, begun.lease.context.agent),
     )
     await asyncio.gather(*(store.aput(NS, f"k{n:02d}", {"n": n}) for n in range(30)))
     assert [hit.value["n"] for hit in await store.asearch(NS, limit=50)] == [*range(30)]
@@ -440,7 +442,8 @@ async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, cloc
 async def test_puts_of_many_threads_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     store = OwnersStore(
-        memories.memory(fence=fence_of(begun)), MemoryScope(begun.lease.context.owner, begun.lease.context.agent)
+        partial(memories.memory, fence=fence_of(begun)),
+        MemoryScope(begun.lease.context.owner, begun.lease.context.agent),
     )
     await asyncio.gather(*(asyncio.to_thread(store.put, NS, f"k{n:02d}", {"n": n}) for n in range(20)))
     assert [hit.value["n"] for hit in await store.asearch(NS, limit=50)] == [*range(20)]

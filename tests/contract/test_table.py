@@ -11,9 +11,11 @@ from aion_core.ports.table import (
     CONDITION_FAILED,
     Absent,
     AtMost,
+    Both,
     Change,
     Condition,
     Delete,
+    Either,
     Equals,
     Exists,
     Key,
@@ -25,8 +27,6 @@ from aion_core.ports.table import (
     Table,
     Update,
     WriteRefused,
-    both,
-    either,
 )
 from tests.support.tables import DEVIATIONS, KB, VALUES, attributes, skip_deviation
 
@@ -127,12 +127,12 @@ CONDITIONS: list[Any] = [
     (NotEmpty("set"), True, False),
     (NotEmpty("e"), False, False),
     (NotEmpty("other"), False, False),
-    (both(Exists("n"), Equals("s", "x")), True, False),
-    (both(Exists("n"), Equals("s", "y")), False, False),
-    (either(Exists("other"), Equals("s", "x")), True, False),
-    (either(Exists("other"), Equals("s", "y")), False, False),
-    (both(either(Absent("n"), AtMost("n", 5)), Absent("other")), True, True),
-    (either(both(Absent(), Absent("n")), both(Exists(), Equals("n", 6))), False, True),
+    (Both((Exists("n"), Equals("s", "x"))), True, False),
+    (Both((Exists("n"), Equals("s", "y"))), False, False),
+    (Either((Exists("other"), Equals("s", "x"))), True, False),
+    (Either((Exists("other"), Equals("s", "y"))), False, False),
+    (Both((Either((Absent("n"), AtMost("n", 5))), Absent("other"))), True, True),
+    (Either((Both((Absent(), Absent("n"))), Both((Exists(), Equals("n", 6))))), False, True),
 ]
 
 
@@ -154,7 +154,7 @@ async def test_condition_is_evaluated(
         assert ("written" in written) == expected
 
 
-@pytest.mark.parametrize("condition", [both(*()), either(), OneOf("s", ())], ids=repr)
+@pytest.mark.parametrize("condition", [Both(()), Either(()), OneOf("s", ())], ids=repr)
 async def test_empty_condition_is_refused(table: Table, key: Key, condition: Condition) -> None:
     await table.write(Put(key, A))
     with pytest.raises(StoreError):

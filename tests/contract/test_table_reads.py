@@ -8,6 +8,7 @@ from aion_core.errors import StoreError
 from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, DUE, ENDS, STATE
 from aion_core.ports.table import (
     LAST,
+    Both,
     Change,
     Condition,
     Delete,
@@ -19,7 +20,6 @@ from aion_core.ports.table import (
     Put,
     Table,
     Update,
-    both,
 )
 from tests.support.clock import ManualClock
 from tests.support.tables import FAR, KB, VALUES, all_pages, items_of
@@ -201,7 +201,7 @@ async def test_filter_of_index_applies_after_limit(table: Table, part: str) -> N
 
     assert await counts(Equals(STATE, "DONE"), count_only=False) == [(1, 1), (1, 1), (1, 1)]
     assert await counts(Equals(STATE, "DONE"), count_only=True) == [(1, 0), (1, 0), (1, 0)]
-    assert await counts(both(OneOf(STATE, ("DONE",)), MoreThan(ENDS, FAR + 1)), count_only=False) == [
+    assert await counts(Both((OneOf(STATE, ("DONE",)), MoreThan(ENDS, FAR + 1))), count_only=False) == [
         (0, 0),
         (1, 1),
         (1, 1),

@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aion_core.checkpointing.turn import Fence
 from aion_core.ports import Asked, Asks, Chunk, ContextKey, Emission, Emitted, Noted, Paused, Reply, Said, Stepped
 from aion_core.ports.table import Key, Put
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.stores import keys
-from aion_core.stores.fenced import FencedWrites
+from aion_core.stores.retries import Fence, FencedWrites
 from tests.simulation.table import operation
 
 if TYPE_CHECKING:

@@ -5,18 +5,16 @@ from aion_core.push.delivery import PushDelivery
 from aion_core.push.patience import Patience
 from aion_core.push.tries import Tries
 from aion_core.stores import task_log
-from aion_core.stores.fenced import FencedWrites
 from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.stores.retries import FencedWrites
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import contexts, deliveries, heads, lifecycle, subscription, timers, transitions
 from aion_core.tasks.deltas import DeltaWriter
-from aion_core.tasks.intake import Intake
 from aion_core.tasks.notifications import CommitNotifier
-from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.service import TaskService
+from aion_core.tasks.runner import TaskRunner, Worker
+from aion_core.tasks.service import Intake, TaskService
 from aion_core.tasks.sweep import Sweep
 from aion_core.tasks.turn import TurnUnderWay
-from aion_core.tasks.worker import Worker
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit
 

@@ -23,7 +23,9 @@ async def large(world: World) -> None:
     await ann.list(what="list all")
 
 
-@scenario("kept for an hour", main=False, deployment=Deployment(retention=timedelta(hours=1), watch_seconds=5.0))
+@scenario(
+    "kept for an hour", weight=1, main=False, deployment=Deployment(retention=timedelta(hours=1), watch_seconds=5.0)
+)
 async def forgotten(world: World) -> None:
     """20: a task outlives its first messages by later ones; then it expires, and its items go late and one by one."""
     ann = Client(world)

@@ -1,17 +1,17 @@
 """Mistakes in the stores and their rules, and those that the tests of before have missed."""
 
 from aion_core.stores import retries, task_log
-from aion_core.stores.reads import Reads
+from aion_core.stores.items import Reads
 from aion_core.stores.task_log import TaskLog
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import admission, heads, limits, subscription, timers, transitions
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.heartbeat import LeaseRenewal
 from aion_core.tasks.history import ContextHistory
-from aion_core.tasks.intake import Intake
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.service import Intake
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.turn import TurnUnderWay
 from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_BELLS, aims, bug
@@ -199,7 +199,7 @@ STORE_BUGS = [
         "I25",
         Edit(
             ContextHistory,
-            "of",
+            "read",
             "TaskFilter(context.owner, context.agent, context.context_id)",
             "TaskFilter(context.owner, context.agent)",
         ),

@@ -14,7 +14,7 @@ from aion_core.memory.table import MemoryTable
 from aion_core.ports import Asked, Bell, ContextKey, PushBell, TaskKey
 from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads
+from aion_core.stores.items import Reads
 from aion_core.stores.task_log import TaskLog
 from aion_core.tasks.call import Call
 from tests.simulation import assembly

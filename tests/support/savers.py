@@ -10,12 +10,12 @@ from botocore.exceptions import EndpointConnectionError
 
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.checkpointing.turn import Fence
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.ports import Begun, Blobs, Clock, ContextKey, TaskStore
 from aion_core.ports.table import Table
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.stores.checkpoints import TableSaver
+from aion_core.stores.retries import Fence
 from aion_core.tasks import admission
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

@@ -18,11 +18,10 @@ from aion_core.ports import Head, Lease, Reply, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
 from aion_core.tasks import replies
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import Call, TimeUp
 from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.run import Run, Spoken
 from aion_core.tasks.service import SETTLED_SECONDS
-from aion_core.tasks.time_up import TimeUp
 from aion_core.tasks.turn import TurnUnderWay
 from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller

@@ -14,10 +14,12 @@ from aion_core.ports import PushEvents
 from aion_core.ports.table import (
     Absent,
     AtMost,
+    Both,
     Change,
     Check,
     Condition,
     Delete,
+    Either,
     Equals,
     Exists,
     Key,
@@ -27,8 +29,6 @@ from aion_core.ports.table import (
     Put,
     ShorterThan,
     Update,
-    both,
-    either,
 )
 
 KEY = Key("p", "s")
@@ -110,9 +110,9 @@ def test_decoding_refuses_other_types(attribute: dict[str, Any]) -> None:
         (OneOf("a", ("x", "y")), "#0 IN (:0, :1)", ("x", "y")),
         (ShorterThan("a", 3), "(attribute_not_exists(#0) OR size(#0) < :0)", (3,)),
         (NotEmpty("a"), "(attribute_exists(#0) AND size(#0) > :0)", (0,)),
-        (both(Exists("a"), Equals("b", 1)), "(attribute_exists(#0) AND #1 = :0)", (1,)),
+        (Both((Exists("a"), Equals("b", 1))), "(attribute_exists(#0) AND #1 = :0)", (1,)),
         (
-            both(either(Absent("a"), AtMost("a", 1)), Equals("a", "x")),
+            Both((Either((Absent("a"), AtMost("a", 1))), Equals("a", "x"))),
             "((attribute_not_exists(#0) OR #0 <= :0) AND #0 = :1)",
             (1, "x"),
         ),

@@ -33,11 +33,10 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, subscription
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import Call, TimeUp
 from aion_core.tasks.run import Run
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.sweep import Sweep
-from aion_core.tasks.time_up import TimeUp
 from tests.support.agents.scripted import Held, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request

@@ -9,10 +9,9 @@ import pytest
 from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import Call, TimeUp, margins
 from aion_core.tasks.run import Spoken
 from aion_core.tasks.shared_reads import SharedReads
-from aion_core.tasks.time_up import TimeUp, margins
 from tests.support.agents.scripted import Held, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request

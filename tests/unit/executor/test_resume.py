@@ -9,8 +9,7 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.ports import AfterCrash, Bell, ContextKey
 from aion_core.protocol.types import Role, Task, TaskState
-from aion_core.tasks.call import Call
-from aion_core.tasks.time_up import TimeUp
+from aion_core.tasks.call import Call, TimeUp
 from tests.support.clock import ManualClock
 from tests.support.executors import Doing, Execute, Served, said, served, text
 from tests.support.requests import request

@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.store import OwnersStore
+from aion_core.checkpointing.persistence import OwnersStore
 from aion_core.tasks.call import Call
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.requests import request

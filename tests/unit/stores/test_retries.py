@@ -1,0 +1,149 @@
+"""Retries of a transaction: what is planned anew, under which token, and when it is given up."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from aion_core.errors import StoreUnavailable
+from aion_core.memory.table import Call, Faults, MemoryTable
+from aion_core.ports.table import CONFLICT, FINE, Absent, Change, Check, Exists, Key, Put, Update, Write
+from aion_core.stores import retries
+from aion_core.stores.retries import Plan, commit
+from tests.simulation.loop import SimLoop
+from tests.support.clock import ManualClock
+
+T = TypeVar("T")
+A, B = Key("p", "a"), Key("p", "b")
+BOTH = (Put(A, {"n": 1}), Put(B, {"n": 1}))
+
+
+class Planned(Faults):
+    """Faults of the first calls, in order: one of `fine`, `conflict`, `throttled` and `lost` for each."""
+
+    def __init__(self, *faults: str) -> None:
+        self._faults = list(faults)
+        self.calls: list[Call] = []
+
+    def before(self, call: Call) -> None:
+        if call.operation in {"write", "transact"}:
+            self.calls.append(call)
+            if self._now() == "throttled":
+                raise StoreUnavailable("throttled")
+
+    def after(self, call: Call) -> None:
+        if call.operation in {"write", "transact"} and self._now() == "lost":
+            raise StoreUnavailable("lost")
+
+    def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
+        return [CONFLICT if self._now() == "conflict" else FINE for _ in writes]
+
+    def _now(self) -> str:
+        place = len(self.calls) - 1
+        return self._faults[place] if place < len(self._faults) else "fine"
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
+    """The result, and the seconds that passed; nobody waits for them."""
+    loop = SimLoop(Random(0))
+    try:
+        return loop.run_until_complete(coroutine), loop.time()
+    finally:
+        loop.close()
+
+
+def planning(*plans: Plan[str]) -> tuple[Callable[[int], Awaitable[Plan[str]]], list[int]]:
+    """A planner that returns these plans, then the last of them; and the attempts for which it was called."""
+    attempts: list[int] = []
+
+    async def plan(attempt: int) -> Plan[str]:
+        attempts.append(attempt)
+        return plans[min(len(attempts), len(plans)) - 1]
+
+    return plan, attempts
+
+
+def committed(faults: Planned, *plans: Plan[str]) -> tuple[str, list[int], MemoryTable]:
+    table = MemoryTable(ManualClock(), faults=faults)
+    plan, attempts = planning(*plans)
+    return run(commit(table, plan, busy="busy"))[0], attempts, table
+
+
+@pytest.mark.parametrize(
+    ("writes", "operation"),
+    [(BOTH, "transact"), (BOTH[:1], "write"), ((Check(A, Absent()),), "transact"), ((), "")],
+    ids=["two", "one", "check", "none"],
+)
+def test_planned_writes_are_made(writes: Sequence[Write], operation: str) -> None:
+    """A single write is no transaction, which would cost twice as much."""
+    faults = Planned()
+    outcome, attempts, _ = committed(faults, Plan("done", writes))
+    assert (outcome, attempts) == ("done", [0])
+    assert [call.operation for call in faults.calls] == ([operation] if operation else [])
+
+
+def test_refused_writes_are_planned_anew() -> None:
+    faults = Planned()
+    refused = Plan("never", [Put(A, {}, Exists()), BOTH[1]])
+    outcome, attempts, table = committed(faults, refused, refused, Plan("done", BOTH))
+    assert (outcome, attempts) == ("done", [0, 1, 2])
+    assert run(table.get(B))[0] == {"pk": "p", "sk": "b", "n": 1}
+
+
+def test_writes_that_clear_the_way_are_followed_by_another_plan() -> None:
+    outcome, attempts, _ = committed(Planned(), Plan("never", BOTH[:1], again=True), Plan("done", BOTH[1:]))
+    assert (outcome, attempts) == ("done", [0, 1])
+
+
+def test_clearing_the_way_does_not_wait() -> None:
+    plan, _ = planning(Plan("never", BOTH[:1], again=True), Plan("done"))
+    assert run(commit(MemoryTable(ManualClock()), plan, busy="busy")) == ("done", 0.0)
+
+
+def adding(number: int) -> list[Write]:
+    return [Update(A, Change(add={"n": number})), Update(B, Change(add={"n": 1}))]
+
+
+@pytest.mark.parametrize(("second", "counted"), [(adding(1), 1), (adding(2), 3)], ids=["same writes", "other writes"])
+def test_token_is_that_of_its_writes(second: list[Write], counted: int) -> None:
+    """After a lost answer the same writes are not made twice; others have a token of their own."""
+    _, attempts, table = committed(Planned("lost"), Plan("first", adding(1)), Plan("second", second))
+    assert attempts == [0, 1]
+    item, _ = run(table.get(A))
+    assert item is not None
+    assert item["n"] == counted
+
+
+@pytest.mark.parametrize("fault", ["throttled", "lost"])
+def test_third_lost_answer_is_raised(fault: str) -> None:
+    faults = Planned(*[fault] * 9)
+    with pytest.raises(StoreUnavailable, match=fault):
+        committed(faults, Plan("never", BOTH))
+    assert len(faults.calls) == 3
+
+
+def test_two_lost_answers_are_not_raised() -> None:
+    faults = Planned("throttled", "conflict", "throttled", "conflict")
+    assert committed(faults, Plan("done", BOTH))[1] == [0, 1, 2, 3, 4]
+
+
+def test_eighth_refusal_is_raised() -> None:
+    faults = Planned(*["conflict"] * 9)
+    with pytest.raises(StoreUnavailable, match=r"^busy$"):
+        committed(faults, Plan("never", BOTH))
+    assert len(faults.calls) == 8
+    assert committed(Planned(*["conflict"] * 7), Plan("done", BOTH))[1] == [*range(8)]
+
+
+def test_refusal_waits_before_next_attempt() -> None:
+    plan, _ = planning(Plan("done", BOTH))
+    _, seconds = run(commit(MemoryTable(ManualClock(), faults=Planned("conflict")), plan, busy="busy"))
+    assert 0 < seconds < 0.02
+
+
+@pytest.mark.parametrize(("attempt", "most"), [(0, 0.02), (1, 0.04), (3, 0.16)])
+def test_jitter_is_full_and_grows(attempt: int, most: float) -> None:
+    waits = [run(retries.jitter(attempt))[1] for _ in range(100)]
+    assert min(waits) < most / 4
+    assert most / 2 < max(waits) <= most

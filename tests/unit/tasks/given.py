@@ -1,0 +1,87 @@
+"""Keys, times, turns and conditions for tests of the decisions."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from aion_core.ports import ContextKey, Head, Lease, TaskKey, Turn
+from aion_core.ports.table import Both, Change, Condition, Either, Item, Key
+from aion_core.ports.table_semantics import applied, holds
+from aion_core.protocol.types import TaskState, TaskStatusUpdateEvent
+from aion_core.tasks import lifecycle
+from aion_core.tasks.contexts import Times
+
+CONTEXT = ContextKey("owner", "agent", "c")
+TASK = TaskKey("owner", "t-1")
+TIMES = Times(now=1_900_000_000_500, lease=30_000, retention=3600)
+SECONDS = 1_900_000_000
+EXPIRES = SECONDS + 3600
+LEASE_UNTIL = 1_900_000_030_500
+TTL = {"v": 2, "expires": EXPIRES}
+LIVING, EXPIRED = SECONDS + 1, SECONDS
+"""The TTL of an item that is in force still, and of one that is not."""
+AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
+
+KEY = Key("p", "s")
+KEY_ATTRIBUTES = {"pk": KEY.partition, "sk": KEY.sort}
+
+Items = Mapping[str, Item | None]
+"""Items by the name of their state; None is an absent item."""
+
+
+def turn(number: int = 1, **more: Any) -> Turn:
+    """A turn of the task `t-number`."""
+    return replace(Turn(f"u-{number}", f"t-{number}", asked=1), **more)
+
+
+def lease(number: int = 1, *, holder: str = "me", fence: int = 3, **more: Any) -> Lease:
+    return Lease(CONTEXT, turn(number, **more), holder, fence)
+
+
+def head(**more: Any) -> Head:
+    """A task that works, after two events."""
+    return replace(Head(TASK, CONTEXT, TaskState.TASK_STATE_WORKING, AT, generation=2, fence=3), **more)
+
+
+def accepted_in(change: Change, items: Items) -> set[str]:
+    """The names of the states in which the change is made."""
+    return _holding(change.only_if, items)
+
+
+def made(change: Change, item: Item | None) -> Item:
+    """The attributes of the item as the change leaves it."""
+    return {name: value for name, value in applied(change, KEY, item).items() if name not in KEY_ATTRIBUTES}
+
+
+def needless(condition: Condition | None, items: Items) -> list[Condition]:
+    """The parts of the condition without which it would hold in the same states."""
+    holding = _holding(condition, items)
+    return [part for part, rest in _without(condition or Both(())) if _holding(rest, items) == holding]
+
+
+def _holding(condition: Condition | None, items: Items) -> set[str]:
+    return {
+        name
+        for name, item in items.items()
+        if holds(condition, {**item, **KEY_ATTRIBUTES} if item is not None else None)
+    }
+
+
+def _without(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
+    """Yield each part of the condition, and the condition as it is without it."""
+    yield condition, Both(())
+    match condition:
+        case Both(parts) | Either(parts):
+            for place, part in enumerate(parts):
+                others = parts[:place] + parts[place + 1 :]
+                if isinstance(condition, Either):
+                    yield part, Either(others)
+                for left_out, rest in _without(part):
+                    yield left_out, type(condition)((*others, rest))
+
+
+def status(state: str = "WORKING", *, seconds: int = 1) -> TaskStatusUpdateEvent:
+    """A status update of the task, so many seconds after its head's."""
+    at = lifecycle.status_at(TaskState.Value(f"TASK_STATE_{state}"), AT + timedelta(seconds=seconds))
+    return TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at)

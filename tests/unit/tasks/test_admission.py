@@ -1,0 +1,269 @@
+"""The admission of a message: which turn runs or waits, and what is written for it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aion_core.errors import MessageIdReused
+from aion_core.ports import (
+    Begun,
+    Busy,
+    FollowUp,
+    Head,
+    Interrupted,
+    NewTask,
+    PushConfig,
+    PushEvents,
+    Repeated,
+    Waiting,
+    WhenBusy,
+)
+from aion_core.ports.table import Change, Condition
+from aion_core.protocol.types import Message, Part, Role, Task, TaskState
+from aion_core.tasks import admission, contexts, heads, ingress, lifecycle
+from aion_core.tasks.admission import KnownMessage
+from aion_core.tasks.contexts import ContextRecord
+from aion_core.tasks.transitions import HeadMove, NewEvent, Transition
+from tests.unit.tasks.given import AT, CONTEXT, EXPIRES, TASK, TIMES, head, lease, turn
+
+ENQUEUE, REJECT, INTERRUPT = WhenBusy.ENQUEUE, WhenBusy.REJECT, WhenBusy.INTERRUPT
+MESSAGE = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
+PUSH = PushConfig("p", "https://example.com", events=PushEvents.STATUS_AND_ARTIFACT)
+
+NEW = ContextRecord()
+FREE = ContextRecord(fence=3, line=2, exists=True)
+GONE = replace(FREE, expired=True)
+RUNS = replace(FREE, holder="me", until=TIMES.now + 1, running=turn())
+WAITS = replace(FREE, waiting=(turn(2),))
+ASKS = replace(FREE, interrupted="t-1")
+UNTIL = contexts.moment(TIMES.now + 1)
+
+
+def new(**more: Any) -> NewTask:
+    return ingress.new_task(MESSAGE, CONTEXT, task_id="t-1", turn_id="u-1", at=AT, context_is_new=False, **more)
+
+
+# ── A repeat ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_known_message_is_repeated() -> None:
+    assert KnownMessage("t-1", b"hash").repeated(b"hash") == Repeated("t-1")
+    with pytest.raises(MessageIdReused):
+        KnownMessage("t-1", b"hash").repeated(b"other")
+
+
+def test_lost_answer_of_new_task_is_found_out() -> None:
+    mine = head()
+    assert admission.created_before(new(), RUNS, mine, "me") == Begun(lease(), mine)
+    assert admission.created_before(new(), RUNS, mine, "you") == Waiting(mine, UNTIL)
+    assert admission.created_before(new(), WAITS, mine, "me") == Waiting(mine)
+
+
+# ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("record", "when_busy", "refusal"),
+    [
+        (FREE, REJECT, None),
+        (RUNS, ENQUEUE, None),
+        (RUNS, REJECT, Busy("t-1")),
+        (RUNS, INTERRUPT, Busy("t-1")),
+        (WAITS, REJECT, Busy("t-2")),
+        (ASKS, ENQUEUE, Interrupted("t-1")),
+        (replace(ASKS, waiting=(turn(2),)), REJECT, Interrupted("t-1")),
+    ],
+)
+def test_context_refuses_new_task(record: ContextRecord, when_busy: WhenBusy, refusal: object) -> None:
+    assert admission.refused(record, when_busy) == refusal
+
+
+def test_context_with_twenty_waiting_turns_is_full() -> None:
+    assert not admission.is_full(replace(FREE, waiting=(turn(),) * 19))
+    assert admission.is_full(replace(FREE, waiting=(turn(),) * 20))
+
+
+def events(task: NewTask, *, notified: tuple[bool, bool]) -> tuple[NewEvent, NewEvent]:
+    first, second = task.events
+    return (
+        NewEvent(TASK, 1, first, request=task.request, notifies=notified[0]),
+        NewEvent(TASK, 2, second, notifies=notified[1]),
+    )
+
+
+@pytest.mark.parametrize("record", [NEW, FREE, GONE], ids=["new", "free", "expired"])
+def test_new_task_runs_in_free_context(record: ContextRecord) -> None:
+    task = new(request={"a": 1})
+    mine = lease(fence=record.fence + 1, tries=1)
+    after = replace(ingress.first_head(task), fence=mine.fence)
+    created = admission.created(task, record, holder="me", when_busy=REJECT, times=TIMES)
+    assert created == Transition(
+        Begun(mine, after),
+        contexts.acquired(mine, record, TIMES),
+        (HeadMove(Change(), after),),
+        events(task, notified=(False, False)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "holder", "when_busy", "only_if"),
+    [
+        (RUNS, "me", ENQUEUE, contexts.MAY_WAIT_BEHIND_OTHERS),
+        (WAITS, "me", ENQUEUE, contexts.MAY_WAIT_BEHIND_OTHERS),
+        (RUNS, None, ENQUEUE, contexts.MAY_WAIT),
+        (FREE, None, ENQUEUE, contexts.MAY_WAIT),
+        (FREE, None, REJECT, contexts.MAY_WAIT_ALONE),
+        (NEW, None, INTERRUPT, contexts.MAY_WAIT_ALONE),
+    ],
+)
+def test_new_task_waits(record: ContextRecord, holder: str | None, when_busy: WhenBusy, only_if: Condition) -> None:
+    task = new()
+    after = ingress.first_head(task)
+    created = admission.created(task, record, holder=holder, when_busy=when_busy, times=TIMES)
+    assert created == Transition(
+        Waiting(after, UNTIL if record.holder else None),
+        contexts.queued(turn(), only_if, TIMES),
+        (HeadMove(Change(), after),),
+        events(task, notified=(False, False)),
+    )
+
+
+@pytest.mark.parametrize("when_busy", [ENQUEUE, REJECT])
+def test_new_task_waits_alone_in_expired_context(when_busy: WhenBusy) -> None:
+    created = admission.created(new(), GONE, holder=None, when_busy=when_busy, times=TIMES)
+    assert created.context == contexts.queued_anew(turn(), GONE, TIMES)
+
+
+def test_new_task_with_subscriber_notifies_of_its_events() -> None:
+    task = new(push=PUSH)
+    created = admission.created(task, FREE, holder="me", when_busy=ENQUEUE, times=TIMES)
+    assert created.events == events(task, notified=(False, True))
+    after = created.heads[0].after
+    assert (after.push_epoch, after.push_events) == (1, PushEvents.STATUS_AND_ARTIFACT)
+
+
+# ── A message to a task ───────────────────────────────────────────────────────────────────────────────────────────────
+
+INPUT = head(state=TaskState.TASK_STATE_INPUT_REQUIRED)
+
+
+def message(before: Head, **more: Any) -> FollowUp:
+    """A message to the task, by turn `u-9`."""
+    return ingress.follow_up(MESSAGE, before, Task(), turn_id="u-9", at=AT, request={"a": 1}, **more)
+
+
+@pytest.mark.parametrize(
+    ("before", "record", "when_busy", "takes"),
+    [
+        (INPUT, ASKS, ENQUEUE, True),
+        (INPUT, ASKS, REJECT, True),
+        (head(), RUNS, INTERRUPT, True),
+        (head(), RUNS, ENQUEUE, False),
+        (head(), WAITS, INTERRUPT, False),
+        (head(), replace(RUNS, running=turn(2)), INTERRUPT, False),
+    ],
+)
+def test_task_takes_message_in_at_once(before: Head, record: ContextRecord, when_busy: WhenBusy, takes: bool) -> None:
+    """It required input, or its running turn is interrupted."""
+    assert admission.takes_over(message(before), record, when_busy) is takes
+
+
+def test_answer_meets_turn_that_runs_by_now() -> None:
+    assert admission.another_runs(message(INPUT), RUNS)
+    assert not admission.another_runs(message(INPUT), ASKS)
+    assert not admission.another_runs(message(head()), RUNS)
+
+
+def test_lost_answer_of_message_is_found_out() -> None:
+    mine, now = turn(id="u-9"), head(generation=3)
+    followed = message(head())
+    assert admission.followed_before(followed, replace(RUNS, running=mine), now, "me") == Begun(lease(id="u-9"), now)
+    assert admission.followed_before(followed, replace(RUNS, waiting=(turn(2), mine)), now, "me") == Waiting(now, UNTIL)
+    assert admission.followed_before(followed, replace(RUNS, waiting=(turn(2),)), now, "me") is None
+
+
+@pytest.mark.parametrize(
+    ("now", "takes", "subscribes", "gone_on"),
+    [
+        (None, True, False, True),
+        (None, False, False, True),
+        (head(), True, True, False),
+        (head(), False, False, False),
+        (head(push_epoch=1), True, False, True),
+        (head(push_epoch=1), False, True, True),
+        (head(push_epoch=1), False, False, False),
+        (head(generation=3), True, False, True),
+        (head(generation=3), False, False, False),
+        (INPUT, False, False, True),
+        (head(state=TaskState.TASK_STATE_COMPLETED), False, True, True),
+    ],
+)
+def test_task_has_gone_on_meanwhile(now: Head | None, takes: bool, subscribes: bool, gone_on: bool) -> None:
+    assert admission.has_gone_on(head(), now, takes=takes, subscribes=subscribes) is gone_on
+
+
+def test_message_subscribes_nobody_by_default() -> None:
+    assert not admission.has_gone_on(head(), head(push_epoch=1), takes=False)
+
+
+@pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
+@pytest.mark.parametrize("holder", [None, "me"])
+@pytest.mark.parametrize(("before", "record"), [(INPUT, ASKS), (head(), RUNS)], ids=["answer", "interrupting"])
+def test_message_is_taken_in_at_once(
+    before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
+) -> None:
+    """Its turn runs, or waits before all others; the head moves on under any fence."""
+    followed = message(before, push=push)
+    subscribed = replace(before, push_epoch=1, push_events=PUSH.events) if push else before
+    after = replace(lifecycle.advance(subscribed, followed.event), fence=4)
+    answers = before is INPUT
+    taken = admission.taken(followed, record, holder=holder, expires=77, token="t", times=TIMES)
+    mine = lease(id="u-9", asked=3, tries=1, fence=4)
+    outcome: Begun | Waiting
+    if holder is None:
+        outcome = Waiting(after)
+        change = contexts.queued_first(followed.turn, record, 4, TIMES, answers=answers)
+    else:
+        outcome = Begun(mine, after)
+        acquire = contexts.acquired_for_input if answers else contexts.acquired_interrupting
+        change = acquire(mine, record, TIMES)
+    assert taken == Transition(
+        outcome,
+        change,
+        (HeadMove(heads.moved(before, after, expires=77, fence=False), after),),
+        (NewEvent(TASK, 3, followed.event, followed.asked, {"a": 1}, token="t", notifies=push is not None),),
+    )
+
+
+@pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
+@pytest.mark.parametrize("record", [RUNS, WAITS, replace(WAITS, interrupted="t-9")], ids=["runs", "waits", "asks"])
+def test_message_waits_for_running_task(record: ContextRecord, push: PushConfig | None) -> None:
+    """Without a timer if another task of the context requires input."""
+    followed = message(head(), push=push)
+    asks = record.interrupted is not None
+    only_if = contexts.HAS_ROOM if asks else contexts.MAY_WAIT
+    after = head(push_epoch=1, push_events=PUSH.events) if push else head()
+    move = HeadMove(heads.subscribed(head(), after, while_running=True), after)
+    assert admission.queued(followed, record, TIMES) == Transition(
+        Waiting(after, UNTIL if record is RUNS else None),
+        contexts.queued(turn(id="u-9", asked=0), only_if, TIMES, timer=not asks),
+        (move,) if push else (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("retention", "lives_still", "moves"),
+    [(3600, 1801, False), (3600, 1800, False), (3600, 1799, True), (3 * 86400, 2 * 86400, False),
+     (3 * 86400, 2 * 86400 - 1, True)],
+)  # fmt: skip
+def test_expiry_moves_if_life_grows_noticeably(retention: int, lives_still: int, moves: bool) -> None:
+    """By more than a day, or half of a shorter retention."""
+    times = replace(TIMES, retention=retention)
+    expected = times.seconds + retention if moves else None
+    assert admission.new_expiry(times.seconds + lives_still, times) == expected
+
+
+def test_task_without_expiry_keeps_none() -> None:
+    assert admission.new_expiry(None, TIMES) is None
+    assert admission.new_expiry(0, TIMES) == EXPIRES

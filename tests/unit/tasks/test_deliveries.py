@@ -1,0 +1,160 @@
+"""Deliveries of push configs, and the timers and counts beside them: each state, and its item."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from aion_core.errors import ClaimLost
+from aion_core.ports import Delivery
+from aion_core.ports.table import Change, Equals, Item
+from aion_core.tasks import deliveries, timers
+from tests.unit.tasks.given import AT, TASK, TIMES, accepted_in, made
+
+SOON, LATER, UNTIL = (AT + timedelta(seconds=seconds) for seconds in (1, 2, 3))
+MILLISECONDS = 1_767_323_045_678
+DELIVERY = Delivery(
+    TASK,
+    "p",
+    after=2,
+    cursor=5,
+    tries=3,
+    next_at=AT,
+    claimed_until=SOON,
+    failure="503",
+    dead=4,
+    dead_from=3,
+    disabled=False,
+    due_at=LATER,
+    revision="r",
+)
+ITEM = {
+    "registered": 2,
+    "passed": 5,
+    "tries": 3,
+    "failure": "503",
+    "dead": 4,
+    "dead_from": 3,
+    "disabled": False,
+    "revision": "r",
+    "next_at": MILLISECONDS,
+    "claimed_until": MILLISECONDS + 1000,
+    "due_at": MILLISECONDS + 2000,
+    "due_shard": "s",
+}
+PLAIN = Delivery(TASK, "p", after=2, cursor=5)
+PLAIN_ITEM = {
+    "registered": 2, "passed": 5, "tries": 0, "failure": "", "dead": 0, "dead_from": 0, "disabled": False,
+    "revision": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "changes"),
+    [
+        (lambda: deliveries.claimed(DELIVERY, UNTIL), {"claimed_until": UNTIL, "due_at": UNTIL}),
+        (
+            lambda: deliveries.advanced(DELIVERY, 6, UNTIL),
+            {"cursor": 6, "claimed_until": UNTIL, "due_at": UNTIL, "tries": 0, "next_at": None, "failure": ""},
+        ),
+        (
+            lambda: deliveries.settled(DELIVERY, 6, delivered=True, due_at=UNTIL),
+            {"cursor": 6, "claimed_until": None, "due_at": UNTIL, "tries": 0, "next_at": None, "failure": ""},
+        ),
+        (
+            lambda: deliveries.settled(DELIVERY, 6, delivered=False, due_at=None),
+            {"cursor": 6, "claimed_until": None, "due_at": None},
+        ),
+        (
+            lambda: deliveries.failed(DELIVERY, "404", UNTIL, LATER),
+            {"tries": 4, "failure": "404", "next_at": UNTIL, "claimed_until": None, "due_at": LATER},
+        ),
+        (
+            lambda: deliveries.buried(DELIVERY, 6, "404", UNTIL),
+            {
+                "cursor": 6, "failure": "404", "next_at": None, "dead": 5, "claimed_until": UNTIL, "due_at": UNTIL,
+            },
+        ),
+        (
+            lambda: deliveries.buried(replace(DELIVERY, dead_from=0), 6, "404", UNTIL),
+            {
+                "cursor": 6, "failure": "404", "next_at": None, "dead": 5, "claimed_until": UNTIL, "due_at": UNTIL,
+                "dead_from": 6,
+            },
+        ),
+        (
+            lambda: deliveries.disabled(DELIVERY, "410"),
+            {"failure": "410", "disabled": True, "next_at": None, "claimed_until": None, "due_at": None},
+        ),
+    ],
+)  # fmt: skip
+def test_step_of_delivery(step: Callable[[], Delivery], changes: dict[str, object]) -> None:
+    assert step() == replace(DELIVERY, **changes)  # type: ignore[arg-type]
+
+
+def test_config_is_registered_after_newest_event() -> None:
+    assert deliveries.registered(TASK, "p", None, after=7, due_at=AT) == Delivery(TASK, "p", 7, 7, due_at=AT)
+
+
+def test_config_that_is_replaced_keeps_cursor_and_dead_letters() -> None:
+    after = deliveries.registered(TASK, "p", DELIVERY, after=7, due_at=UNTIL)
+    assert after == Delivery(TASK, "p", 2, 5, dead=4, dead_from=3, due_at=UNTIL)
+
+
+def test_redrive_begins_with_first_dead_letter() -> None:
+    assert deliveries.redriven(DELIVERY, UNTIL) == Delivery(TASK, "p", 2, 2, due_at=UNTIL)
+    assert deliveries.redriven(replace(DELIVERY, dead_from=1), UNTIL) == Delivery(TASK, "p", 2, 0, due_at=UNTIL)
+    assert deliveries.redriven(replace(DELIVERY, dead_from=0), UNTIL) == Delivery(TASK, "p", 2, 5, due_at=UNTIL)
+
+
+def test_delivery_is_found_by_config() -> None:
+    other = replace(DELIVERY, config_id="q")
+    assert deliveries.find([other, DELIVERY], "p") == DELIVERY
+    assert deliveries.find([other], "p") is None
+
+
+def test_lost_claim_is_named() -> None:
+    error = deliveries.lost()
+    assert (type(error), str(error)) == (ClaimLost, "Another delivers for this config, or it is gone.")
+
+
+@pytest.mark.parametrize(("delivery", "item"), [(DELIVERY, ITEM), (PLAIN, PLAIN_ITEM)], ids=["all", "plain"])
+def test_delivery_survives_its_item(delivery: Delivery, item: Item) -> None:
+    assert deliveries.attributes_of(delivery, "s") == item
+    assert deliveries.delivery_of(TASK, "p", item) == delivery
+
+
+def test_change_of_delivery_depends_on_revision() -> None:
+    after = replace(PLAIN, revision="new")
+    change = deliveries.change(DELIVERY, after, "s", expires=7)
+    assert accepted_in(change, {"as read": ITEM, "changed": ITEM | {"revision": "x"}, "gone": None}) == {"as read"}
+    assert made(change, ITEM) == PLAIN_ITEM | {"revision": "new", "expires": 7}
+    assert made(deliveries.change(PLAIN, DELIVERY, "s"), PLAIN_ITEM) == ITEM
+
+
+# ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_expired_timer_is_set_anew() -> None:
+    item = {"due_at": TIMES.now, "due_shard": "s"}
+    change = timers.claimed(item, TIMES, is_alive=True)
+    assert change == Change({"due_at": TIMES.claimed_until}, only_if=Equals("due_at", TIMES.now))
+
+
+def test_expired_timer_of_expired_item_is_removed() -> None:
+    item = {"due_at": TIMES.now, "due_shard": "s", "fence": 3}
+    change = timers.claimed(item, TIMES, is_alive=False)
+    assert change is not None
+    assert accepted_in(change, {"as read": item, "set anew": {"due_at": TIMES.now + 1}, "gone": None}) == {"as read"}
+    assert made(change, item) == {"fence": 3}
+
+
+@pytest.mark.parametrize("item", [None, {}, {"due_at": TIMES.now + 1}], ids=["absent", "no timer", "in force"])
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_timer_in_force_is_not_claimed(item: Item | None, is_alive: bool) -> None:
+    assert timers.claimed(item, TIMES, is_alive=is_alive) is None
+
+
+def test_times_of_delivery_are_utc() -> None:
+    assert deliveries.delivery_of(TASK, "p", PLAIN_ITEM | {"due_at": 0}).due_at == datetime(1970, 1, 1, tzinfo=UTC)

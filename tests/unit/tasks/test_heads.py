@@ -1,0 +1,135 @@
+"""A task's head: what its item says, the states in which each change is made, and what it leaves."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from aion_core.errors import StoreCorrupt
+from aion_core.ports import ContextKey, Head, PushEvents, TaskKey
+from aion_core.ports.table import Change, Item, OneOf
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import heads
+from tests.unit.tasks.given import AT, TASK, Items, accepted_in, head, made, needless
+
+MILLISECONDS = 1_767_323_045_678
+
+
+def stored(state: str = "WORKING", **more: object) -> Item:
+    """The head after two events, as its item has it."""
+    item = {"agent": "agent", "context_id": "c", "timestamp": MILLISECONDS, "generation": 2, "fence": 3, **more}
+    return {**item, "state": f"TASK_STATE_{state}"}
+
+
+STATES: Items = {
+    "absent": None,
+    "submitted": stored("SUBMITTED"),
+    "works": stored(),
+    "works, event 3": stored(generation=3),
+    "works, fence 4": stored(fence=4),
+    "works, epoch 0": stored(push_epoch=0),
+    "works, epoch 1": stored(push_epoch=1, push_events="status"),
+    "works, epoch 2": stored(push_epoch=2, push_events="all"),
+    "input required": stored("INPUT_REQUIRED"),
+    "auth required": stored("AUTH_REQUIRED"),
+    "completed": stored("COMPLETED"),
+    "failed": stored("FAILED"),
+    "canceled": stored("CANCELED"),
+    "rejected": stored("REJECTED"),
+}
+ENDED = {"completed", "failed", "canceled", "rejected"}
+RUNNING = {"submitted"} | {name for name in STATES if name.startswith("works")}
+EPOCH_0 = {"submitted", "works", "works, epoch 0", "input required", "auth required"} | ENDED
+LATER = {"works, event 3", "works, fence 4"}
+SUBSCRIBED = head(push_epoch=1, push_events=PushEvents.STATUS)
+AFTER = replace(
+    head(), generation=4, fence=5, state=TaskState.TASK_STATE_INPUT_REQUIRED, timestamp=AT + timedelta(seconds=1)
+)
+MOVED = {"generation": 4, "fence": 5, "state": "TASK_STATE_INPUT_REQUIRED", "timestamp": MILLISECONDS + 1000}
+
+CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
+    "move": (lambda: heads.moved(head(), AFTER), EPOCH_0),
+    "move, any fence": (lambda: heads.moved(head(), AFTER, fence=False), EPOCH_0 | {"works, fence 4"}),
+    "move, subscribed": (
+        lambda: heads.moved(SUBSCRIBED, AFTER),
+        EPOCH_0 - {"works, epoch 0"} | {"works, epoch 1"},
+    ),
+    "fence": (lambda: heads.fenced(9), RUNNING | {"input required", "auth required"}),
+    "subscribe": (lambda: heads.subscribed(head(), SUBSCRIBED), EPOCH_0 | LATER),
+    "subscribe while running": (
+        lambda: heads.subscribed(head(), SUBSCRIBED, while_running=True),
+        RUNNING - {"works, epoch 1", "works, epoch 2"},
+    ),
+    "unsubscribe": (lambda: heads.without_subscribers(SUBSCRIBED, head(push_epoch=2)), {"works, epoch 1"}),
+}
+"""The changes, each decided when a test asks for it, and the states in which each is made."""
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_change_is_made_in_expected_states(name: str) -> None:
+    change, states = CHANGES[name]
+    assert accepted_in(change(), STATES) == states
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_part_of_condition_is_needed(name: str) -> None:
+    change, _ = CHANGES[name]
+    assert needless(change().only_if, STATES) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "after"),
+    [
+        (CHANGES["move"][0], "works", stored() | MOVED),
+        (CHANGES["move, subscribed"][0], "works, epoch 1", stored(push_epoch=1, push_events="status") | MOVED),
+        (lambda: heads.moved(head(), AFTER, expires=77), "works", stored(expires=77) | MOVED),
+        (
+            lambda: heads.moved(head(), replace(AFTER, push_epoch=1, push_events=PushEvents.ALL)),
+            "works",
+            stored(push_epoch=1, push_events="all") | MOVED,
+        ),
+        (CHANGES["fence"][0], "works", stored(fence=9)),
+        (CHANGES["subscribe"][0], "works", stored(push_epoch=1, push_events="status")),
+        (CHANGES["subscribe while running"][0], "works", stored(push_epoch=1, push_events="status")),
+        (CHANGES["unsubscribe"][0], "works, epoch 1", stored(push_epoch=2)),
+    ],
+)
+def test_change_leaves_expected_item(change: Callable[[], Change], before: str, after: Item) -> None:
+    assert made(change(), STATES[before]) == after
+
+
+def test_states_of_condition_are_named_in_order() -> None:
+    names = ("TASK_STATE_CANCELED", "TASK_STATE_FAILED", "TASK_STATE_WORKING")
+    assert heads.state_in(frozenset(map(TaskState.Value, names))) == OneOf("state", names)
+
+
+def test_head_is_read_from_item() -> None:
+    item = stored("CANCELED", push_epoch=6, push_events="status+artifact")
+    assert heads.head_of(TaskKey("owner", "t-1"), item) == Head(
+        TASK,
+        ContextKey("owner", "agent", "c"),
+        TaskState.TASK_STATE_CANCELED,
+        AT,
+        generation=2,
+        fence=3,
+        push_epoch=6,
+        push_events=PushEvents.STATUS_AND_ARTIFACT,
+    )
+    assert heads.head_of(TASK, stored()) == head()
+
+
+@pytest.mark.parametrize("broken", [{"state": "TASK_STATE_ODD"}, {"timestamp": "now"}, {"push_events": "odd"}])
+def test_unreadable_head_is_corrupt(broken: Item) -> None:
+    with pytest.raises(StoreCorrupt, match=r"^The head of a task cannot be read\.$"):
+        heads.head_of(TASK, stored() | broken)
+
+
+@pytest.mark.parametrize("missing", ["agent", "context_id", "state", "timestamp", "generation", "fence"])
+def test_head_without_an_attribute_is_corrupt(missing: str) -> None:
+    with pytest.raises(StoreCorrupt):
+        heads.head_of(TASK, {name: value for name, value in stored().items() if name != missing})
+
+
+def test_head_without_subscribers_has_no_attributes_of_them() -> None:
+    assert heads.subscribers(head(push_epoch=4)) == {}

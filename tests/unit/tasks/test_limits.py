@@ -1,0 +1,156 @@
+"""Counts of requests, open streams and open tasks: when each takes one more, and what its item holds then."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from aion_core.ports import Limits, OpenStream, OpenTask, TaskKey
+from aion_core.ports.table import Change, Item
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import limits
+from tests.unit.tasks.given import AT, TASK, accepted_in, head, made, needless
+
+NOW = 1_767_323_045_678_000
+"""AT in microseconds."""
+SECONDS = 1_767_323_045
+MINUTE = 60_000_000
+
+# ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+STEP = 8_571_429
+"""A seventh of a minute, rounded up."""
+BUCKETS = {
+    "absent": None,
+    "no bucket": {"v": 2},
+    "full": {"full_at": NOW},
+    "not full": {"full_at": NOW + 1},
+    "one token": {"full_at": NOW + MINUTE - STEP},
+    "no token": {"full_at": NOW + MINUTE - STEP + 1},
+}
+
+
+def test_full_bucket_gives_token() -> None:
+    change, _ = limits.takes(AT, 7)
+    assert accepted_in(change, BUCKETS) == {"absent", "no bucket", "full"}
+    assert needless(change.only_if, BUCKETS) == []
+    assert made(change, None) == {"full_at": NOW + STEP, "v": 2, "expires": SECONDS + 120}
+
+
+def test_bucket_with_one_token_gives_it() -> None:
+    _, change = limits.takes(AT, 7)
+    assert accepted_in(change, BUCKETS) == {"full", "not full", "one token"}
+    assert made(change, {"full_at": NOW + 9}) == {"full_at": NOW + 9 + STEP, "expires": SECONDS + 120}
+
+
+@pytest.mark.parametrize(
+    ("bucket", "seconds"),
+    [(None, 0.0), ({"full_at": NOW + MINUTE - STEP}, 0.0), ({"full_at": NOW + MINUTE - STEP + 500_000}, 0.5)],
+)
+def test_empty_bucket_tells_when_it_has_token(bucket: Item | None, seconds: float) -> None:
+    assert limits.seconds_until_token(bucket, AT, 7) == seconds
+
+
+# ── Streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def stream(name: str, *, seconds: int = 1, task_id: str = "t-1") -> OpenStream:
+    return OpenStream(name, task_id, AT + timedelta(seconds=seconds))
+
+
+def streams(*open_streams: OpenStream, revision: int = 4) -> Item:
+    held = {each.id: {"task_id": each.task_id, "until": int(each.until.timestamp() * 1000)} for each in open_streams}
+    expires = max(0, *(int(each.until.timestamp()) for each in open_streams)) + 60 if open_streams else SECONDS + 60
+    return {"v": 2, "revision": revision, "streams": held, "expires": expires}
+
+
+A, B, OVER = stream("a", seconds=5), stream("b", seconds=2), stream("over", seconds=0)
+TWO = Limits(streams_per_owner=2)
+OPENED: dict[str, tuple[Callable[[], Change | None], Item | None, Item]] = {
+    "first": (lambda: limits.opened(None, A, TWO, AT), None, streams(A, revision=1)),
+    "second": (lambda: limits.opened(streams(A), B, TWO, AT), streams(A), streams(A, B, revision=5)),
+    "again": (
+        lambda: limits.opened(streams(A, B), replace(A, until=B.until), TWO, AT),
+        streams(A, B),
+        streams(replace(A, until=B.until), B, revision=5),
+    ),
+    "after another is over": (
+        lambda: limits.opened(streams(A, OVER), B, TWO, AT),
+        streams(A, OVER),
+        streams(A, B, revision=5),
+    ),
+    "closed": (lambda: limits.closed(streams(A, B), "a", AT), streams(A, B), streams(B, revision=5)),
+    "last closed": (lambda: limits.closed(streams(A), "a", AT), streams(A), streams(revision=5)),
+}
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_count_of_streams_changes(name: str) -> None:
+    plan, before, after = OPENED[name]
+    change = plan()
+    assert change is not None
+    items = {"as read": before, "changed": streams(revision=9), "deleted": None}
+    assert accepted_in(change, items) == {"as read", "deleted"}
+    assert made(change, before) == after
+
+
+@pytest.mark.parametrize(
+    ("per_owner", "per_task", "opens"), [(2, None, False), (3, None, True), (None, 1, False), (None, 2, True)]
+)
+def test_stream_over_limit_is_not_counted(per_owner: int | None, per_task: int | None, opens: bool) -> None:
+    allowed = Limits(streams_per_owner=per_owner, streams_per_task=per_task)
+    known = streams(stream("a"), stream("b", task_id="t-2"))
+    assert (limits.opened(known, stream("c"), allowed, AT) is not None) is opens
+
+
+def test_stream_that_is_not_open_is_not_closed() -> None:
+    assert limits.closed(None, "a", AT) is None
+    assert limits.closed(streams(B), "a", AT) is None
+    assert limits.closed(streams(OVER), "over", AT) is None
+
+
+# ── Open tasks ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MINE, THEIRS = OpenTask(TASK, AT), OpenTask(TaskKey("tenant", "t-2"), AT)
+MEMBERS = frozenset({'[1767323045678,"t-1"]', '[1767323045678,"t-2","tenant"]'})
+
+
+def test_task_is_counted_among_fewer_than_most() -> None:
+    change = limits.counted("owner", MINE, most=2, expires=77)
+    items = {"absent": None, "one": {"tasks": frozenset({"x"})}, "two": {"tasks": frozenset({"x", "y"})}}
+    assert accepted_in(change, items) == {"absent", "one"}
+    assert made(change, None) == {"v": 2, "expires": 77, "tasks": frozenset({'[1767323045678,"t-1"]'})}
+
+
+def test_forgotten_tasks_are_counted_no_more() -> None:
+    item = {"tasks": MEMBERS | {"x"}}
+    change = limits.forgotten("owner", [MINE, THEIRS])
+    assert accepted_in(change, {"absent": None, "there": item}) == {"there"}
+    assert made(change, item) == {"tasks": frozenset({"x"})}
+
+
+def test_counted_tasks_are_read_back() -> None:
+    found = limits.open_tasks("owner", {"tasks": MEMBERS})
+    assert sorted(found, key=lambda task: task.key.task_id) == [MINE, THEIRS]
+    assert limits.open_tasks("owner", None) == limits.open_tasks("owner", {}) == []
+
+
+def test_member_names_owner_of_tenant_only() -> None:
+    assert {limits.owner_named_in(member) for member in MEMBERS} == {"", "tenant"}
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "ended"),
+    [
+        ("WORKING", 90, False),
+        ("INPUT_REQUIRED", 90, False),
+        ("COMPLETED", 0, True),
+        (None, 60, False),
+        (None, 61, True),
+    ],
+)
+def test_open_task_has_ended(state: str | None, seconds: int, ended: bool) -> None:
+    """A task that is missing may be under way for a minute."""
+    found = head(state=TaskState.Value(f"TASK_STATE_{state}")) if state else None
+    assert limits.has_ended(MINE, found, AT + timedelta(seconds=seconds)) is ended

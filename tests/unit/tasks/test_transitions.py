@@ -1,0 +1,324 @@
+"""The steps of a turn: from what was read, the changes of one transaction and its outcome."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aion_core.errors import IllegalMove, LeaseLost, MoreAsked
+from aion_core.ports import Begun, Ended, Head, Held, PushEvents, TaskKey
+from aion_core.protocol.types import Event, Message, TaskState, stream_response
+from aion_core.tasks import contexts, heads, lifecycle, transitions
+from aion_core.tasks.contexts import ContextRecord
+from aion_core.tasks.transitions import Ending, HeadMove, NewEvent, QueuedMessage, Transition
+from tests.unit.tasks.given import CONTEXT, TASK, TIMES, head, lease, status, turn
+
+HELD = ContextRecord(fence=3, line=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)
+"""The context of a turn that runs."""
+WAITS = ContextRecord(fence=3, line=2, waiting=(turn(), turn(2)), exists=True)
+"""A context in which two turns wait."""
+HEARD = head(push_epoch=1, push_events=PushEvents.ALL)
+"""The head of a task with a subscriber."""
+SECOND = TaskKey("owner", "t-2")
+SECOND_HEAD = head(key=SECOND, generation=5, fence=1)
+
+
+def moves(before: Head, after: Head) -> HeadMove:
+    return HeadMove(heads.moved(before, after), after)
+
+
+def token(event: Event, generation: int = 3, fence: int = 3) -> str:
+    digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
+    return f"me#{fence}#{generation}#{digest}"
+
+
+def ending(state: str = "COMPLETED", *, go_on: bool = False, before: Head | None = None) -> Ending:
+    return Ending(lease(), before or head(), status(state), go_on)
+
+
+# ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_lease_in_force_is_held_until_now() -> None:
+    assert transitions.due_turn(HELD, TIMES) == Held(3, contexts.moment(TIMES.now + 1))
+    assert transitions.due_turn(replace(HELD, until=TIMES.now), TIMES) == turn()
+
+
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [("SUBMITTED", False), ("WORKING", False), ("INPUT_REQUIRED", False), ("COMPLETED", True), ("CANCELED", True)],
+)
+def test_ended_task_is_over(state: str, over: bool) -> None:
+    assert transitions.is_over(head(state=TaskState.Value(f"TASK_STATE_{state}"))) is over
+
+
+def test_absent_task_is_over() -> None:
+    assert transitions.is_over(None)
+
+
+def test_dropped_task_clears_the_way() -> None:
+    change = contexts.removed("t-2", WAITS, 4, TIMES)
+    assert transitions.dropped(WAITS, "t-2", TIMES) == Transition(None, change, again=True)
+
+
+@pytest.mark.parametrize("record", [WAITS, replace(HELD, until=TIMES.now)], ids=["waiting", "abandoned"])
+def test_turn_begins_under_next_fence(record: ContextRecord) -> None:
+    mine = lease(fence=4, tries=1)
+    acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
+    after = head(fence=4)
+    assert transitions.begun(CONTEXT, turn(), record, head(), None, holder="me", times=TIMES) == Transition(
+        Begun(mine, after), acquire(mine, record, TIMES), (HeadMove(heads.fenced(4), after),)
+    )
+
+
+@pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
+def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None) -> None:
+    """Its event has the next number, and the time of the attempt; subscribers are notified of it."""
+    event = status()
+    event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
+    after = replace(lifecycle.advance(HEARD, event), fence=4)
+    mine = lease(fence=4, tries=3, asked=3)
+    begun = transitions.begun(CONTEXT, turn(tries=2, asked=0), WAITS, HEARD, queued, holder="me", times=TIMES)
+    message = queued or QueuedMessage()
+    assert begun == Transition(
+        Begun(mine, after),
+        contexts.acquired_next(mine, WAITS, TIMES),
+        (moves(HEARD, after),),
+        (NewEvent(TASK, 3, event, message.message, message.request, notifies=True),),
+        taken_in=(TASK, "u-1"),
+    )
+
+
+# ── It goes on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_event_is_appended_with_token_of_its_call() -> None:
+    event = status()
+    after = lifecycle.advance(HEARD, event)
+    assert transitions.appended(lease(), HEARD, event, key="k") == Transition(
+        after, None, (moves(HEARD, after),), (NewEvent(TASK, 3, event, key="k", token=token(event), notifies=True),)
+    )
+    assert not transitions.appended(lease(), head(), event, key="k").events[0].notifies
+
+
+def test_token_differs_by_holder_fence_number_and_event() -> None:
+    event, other = status(), status(seconds=2)
+    assert transitions.token_of(lease(), 3, event) == token(event)
+    tokens = {
+        transitions.token_of(*call)
+        for call in [
+            (lease(), 3, event), (lease(holder="you"), 3, event), (lease(fence=4), 3, event), (lease(), 4, event),
+            (lease(), 3, other),
+        ]
+    }  # fmt: skip
+    assert len(tokens) == 5
+
+
+def test_retry_knows_new_subscribers() -> None:
+    now = replace(HEARD, state=TaskState.TASK_STATE_COMPLETED)
+    assert transitions.still_mine(head(), now) == HEARD
+
+
+@pytest.mark.parametrize("now", [None, head(generation=3), head(fence=4)], ids=["gone", "event", "fence"])
+def test_retry_of_lost_lease_is_refused(now: Head | None) -> None:
+    with pytest.raises(LeaseLost, match=r"^Another holder runs this context now\.$"):
+        transitions.still_mine(head(), now)
+
+
+@pytest.mark.parametrize(
+    ("got_on", "spent", "tries", "hops"),
+    [(True, True, 0, 5), (True, False, 0, 5), (False, True, 2, 4), (False, False, 1, 4)],
+)
+def test_suspended_turn_counts_progress_and_tries(got_on: bool, spent: bool, tries: int, hops: int) -> None:
+    mine = lease(tries=2, hops=4)
+    left = turn(tries=tries, hops=hops)
+    expected = left, contexts.suspended(mine, left, TIMES)
+    assert transitions.suspended(mine, TIMES, got_on=got_on, spent=spent) == expected
+
+
+def test_suspended_try_is_spent_by_default() -> None:
+    assert transitions.suspended(lease(tries=2), TIMES, got_on=False)[0].tries == 2
+
+
+def test_tries_are_never_negative() -> None:
+    assert transitions.suspended(lease(), TIMES, got_on=False, spent=False)[0].tries == 0
+
+
+# ── It ends ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("state", "requires_input", "rests"),
+    [("WORKING", False, False), ("INPUT_REQUIRED", True, True), ("COMPLETED", False, True)],
+)
+def test_ending_knows_its_state(state: str, requires_input: bool, rests: bool) -> None:
+    end = ending(state)
+    assert (end.requires_input, end.rests) == (requires_input, rests)
+    assert end.after == lifecycle.advance(head(), end.event)
+    assert end.token == token(end.event)
+
+
+@pytest.mark.parametrize("state", ["INPUT_REQUIRED", "COMPLETED"])
+def test_turn_that_ends_alone_frees_its_context(state: str) -> None:
+    end = ending(state, before=HEARD)
+    release = contexts.released_for_input if state == "INPUT_REQUIRED" else contexts.released
+    assert transitions.finished_alone(end) == Transition(
+        Ended(end.after),
+        release(lease()),
+        (moves(HEARD, end.after),),
+        (NewEvent(TASK, 3, end.event, token=token(end.event), notifies=True),),
+    )
+
+
+def test_first_waiting_turn_is_next() -> None:
+    record = replace(HELD, waiting=(turn(2), turn(3)))
+    assert transitions.next_turn(ending(), record) == turn(2)
+    assert transitions.next_turn(ending("INPUT_REQUIRED"), replace(record, waiting=(turn(2), turn()))) == turn(2)
+    assert transitions.next_turn(ending("WORKING"), replace(record, waiting=(turn(2), turn()))) == turn(2)
+    assert transitions.next_turn(ending(), HELD) is None
+    assert transitions.next_turn(ending("INPUT_REQUIRED"), HELD) is None
+
+
+def test_turn_of_lost_lease_does_not_end() -> None:
+    with pytest.raises(LeaseLost):
+        transitions.next_turn(ending(), replace(HELD, fence=4))
+
+
+def test_task_with_waiting_message_does_not_end() -> None:
+    with pytest.raises(MoreAsked, match=r"^A message waits for this task\.$"):
+        transitions.next_turn(ending(), replace(HELD, waiting=(turn(2), turn())))
+
+
+def test_task_without_waiting_message_goes_not_on_working() -> None:
+    with pytest.raises(IllegalMove):
+        transitions.next_turn(ending("WORKING"), replace(HELD, waiting=(turn(2),)))
+
+
+BEFORE_SECOND = replace(HELD, waiting=(turn(2),))
+
+
+@pytest.mark.parametrize(("go_on", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"])
+def test_next_turn_is_left_to_others(go_on: bool, next_head: Head | None) -> None:
+    end = ending(go_on=go_on, before=HEARD)
+    finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
+    assert finished == Transition(
+        Ended(end.after, waiting=True),
+        contexts.left(BEFORE_SECOND, TIMES),
+        (moves(HEARD, end.after),),
+        (NewEvent(TASK, 3, end.event, token=token(end.event), notifies=True),),
+    )
+
+
+def test_same_holder_begins_turn_of_another_task() -> None:
+    end = ending(go_on=True)
+    mine, after = lease(2, fence=4, tries=1), replace(SECOND_HEAD, fence=4)
+    assert transitions.finished(end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES) == Transition(
+        Ended(end.after, next=Begun(mine, after)),
+        contexts.transferred(mine, BEFORE_SECOND, TIMES),
+        (moves(head(), end.after), HeadMove(heads.fenced(4), after)),
+        (NewEvent(TASK, 3, end.event, token=token(end.event)),),
+    )
+
+
+def test_same_holder_takes_in_message_of_same_task() -> None:
+    """One move of the head covers both events."""
+    end = ending("WORKING", go_on=True)
+    record = replace(HELD, waiting=(turn(id="u-9", asked=0),))
+    queued = QueuedMessage(Message(message_id="m"), {"a": 1})
+    event = status()
+    event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
+    after = replace(lifecycle.advance(end.after, event), fence=4)
+    mine = lease(fence=4, id="u-9", tries=1, asked=4)
+    assert transitions.finished(end, record, record.waiting[0], None, queued, times=TIMES) == Transition(
+        Ended(end.after, next=Begun(mine, after)),
+        contexts.transferred(mine, record, TIMES),
+        (moves(head(), after),),
+        (NewEvent(TASK, 3, end.event, token=token(end.event)), NewEvent(TASK, 4, event, queued.message, {"a": 1})),
+        taken_in=(TASK, "u-9"),
+    )
+
+
+def test_same_holder_takes_in_message_of_another_task() -> None:
+    end = ending(go_on=True)
+    waiting = turn(2, asked=0)
+    record = replace(HELD, waiting=(waiting,))
+    finished = transitions.finished(end, record, waiting, SECOND_HEAD, None, times=TIMES)
+    assert finished.taken_in == (SECOND, "u-2")
+    assert [
+        (event.task, event.generation, event.event.task_id) for event in finished.events if event.generation > 3
+    ] == [(SECOND, 6, "t-2")]
+    assert [move.after.key for move in finished.heads] == [TASK, SECOND]
+
+
+NEXT_RUNS = ContextRecord(fence=4, holder="me", running=turn(2), exists=True)
+
+
+@pytest.mark.parametrize(
+    ("record", "waiting"),
+    [
+        (replace(NEXT_RUNS, fence=5), False),
+        (replace(NEXT_RUNS, fence=3), False),
+        (replace(NEXT_RUNS, holder="you"), False),
+        (replace(NEXT_RUNS, running=None), False),
+        (replace(NEXT_RUNS, waiting=(turn(3),)), None),
+        (replace(WAITS), True),
+        (replace(WAITS, interrupted="t-1"), False),
+        (replace(WAITS, running=turn()), False),
+    ],
+)
+def test_lost_answer_of_ending_is_found_out(record: ContextRecord, waiting: bool | None) -> None:
+    """None: the same holder runs the next turn."""
+    end = ending()
+    found = transitions.finished_before(end, record, SECOND_HEAD)
+    if waiting is None:
+        assert found == Ended(end.after, next=Begun(lease(2, fence=4), SECOND_HEAD))
+    else:
+        assert found == Ended(end.after, waiting=waiting)
+
+
+def test_next_turn_without_task_is_nobodys() -> None:
+    assert transitions.finished_before(ending(), NEXT_RUNS, None) == Ended(ending().after)
+
+
+# ── It is canceled ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("record", "fence", "waiting"),
+    [
+        (HELD, 4, False),
+        (replace(HELD, waiting=(turn(2),)), 4, True),
+        (replace(HELD, running=turn(2), waiting=(turn(), turn(3))), 3, False),
+        (WAITS, 4, True),
+        (replace(WAITS, waiting=(turn(),)), 4, False),
+        (replace(WAITS, interrupted="t-1"), 4, True),
+        (replace(WAITS, interrupted="t-9"), 4, False),
+    ],
+)
+def test_cancellation_removes_turns_of_its_task(record: ContextRecord, fence: int, waiting: bool) -> None:
+    """The fence grows unless another task's turn runs."""
+    event = status("CANCELED")
+    canceled = transitions.canceled(HEARD, event, record, token="t", times=TIMES)
+    after = replace(lifecycle.advance(HEARD, event), fence=fence)
+    assert canceled == Transition(
+        Ended(after, waiting=waiting),
+        contexts.removed("t-1", record, fence, TIMES),
+        (moves(HEARD, after),),
+        (NewEvent(TASK, 3, event, token="t", notifies=True),),
+    )
+
+
+def test_cancellation_never_lowers_fence_of_task() -> None:
+    canceled = transitions.canceled(head(fence=9), status("CANCELED"), HELD, token="t", times=TIMES)
+    assert canceled.outcome.head.fence == 9
+
+
+@pytest.mark.parametrize(
+    ("record", "waiting"), [(WAITS, True), (HELD, False), (replace(WAITS, interrupted="t-9"), False)]
+)
+def test_lost_answer_of_cancellation_is_found_out(record: ContextRecord, waiting: bool) -> None:
+    event, now = status("CANCELED"), head(generation=3)
+    assert transitions.canceled_before(head(), now, event, record) == Ended(now, waiting=waiting)
+    expected: Any = Ended(lifecycle.advance(head(), event), waiting=waiting)
+    assert transitions.canceled_before(head(), None, event, record) == expected
