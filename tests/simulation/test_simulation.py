@@ -92,6 +92,7 @@ def test_a_seed_replays_exactly() -> None:
         assert len(lines) > 20
 
 
+@pytest.mark.timeout(1200)
 def test_no_cell_of_the_table_is_empty_without_a_reason() -> None:
     """Each fault that has a meaning at a usual kind of side effect was tried there; the rarest are asked for by name."""
     wanted = COVERED.undrawn(run.usual_kinds())
