@@ -48,6 +48,8 @@ class TimerIndex:
 
         A shard that cannot be read is logged and left out; raises StoreError if no shard can be read.
         """
+        if not limit:
+            return []
         answers = await asyncio.gather(
             *(self._reads.expired_timers(shard, limit) for shard in self._shards), return_exceptions=True
         )
