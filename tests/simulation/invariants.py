@@ -1,4 +1,4 @@
-"""What must hold in the end, whatever went wrong: RELIABILITY's invariants, each a function over what was recorded."""
+"""Invariants of tasks, turns and contexts, whatever went wrong: RELIABILITY's, each a function over what was recorded."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -301,7 +301,7 @@ def i18_the_answer_is_the_agents(world: "World") -> Iterator[str]:
 
 
 def _lasts(world: "World", fault: str, number: int) -> float:
-    """How long after it a fault may still make itself felt."""
+    """Return how long after it a fault may still have effects."""
     return max((aim.amount for aim in world.plan.aims if aim.fault.value == fault), default=0.0) + (
         960.0 if fault == Fault.LATE.value else 0.0
     )

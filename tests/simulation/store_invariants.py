@@ -1,4 +1,4 @@
-"""What must hold of the long life of what is stored: refusals, lists, limits, keys, expiry, retries."""
+"""Invariants of stored tasks over their life: refusals, lists, limits, keys, expiry, retries."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ WRITES_OF_TURNS = (
     "holds.get_blocking",
 )
 SLACK_SECONDS = 700.0
-"""How much later than it is noted a task may expire: it is a retry's time that counts, by a clock that may be wrong."""
+"""Longest time by which a task may expire late: by a retry, or a clock that is wrong."""
 
 
 def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:

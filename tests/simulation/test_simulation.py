@@ -22,7 +22,7 @@ PARTS = 20
 
 
 def first_seed() -> int:
-    """Where the seeds of this run begin: each commit has its own."""
+    """Return the first seed of this run: each commit has its own."""
     if "SIMULATION_SEED" in os.environ:
         return int(os.environ["SIMULATION_SEED"])
     named = subprocess.run(["git", "rev-parse", "--short=6", "HEAD"], cwd=HERE, capture_output=True, text=True)
