@@ -175,7 +175,7 @@ class TablePushConfigs:
 
     async def delete(self, task: TaskKey, config_id: str) -> None:
         """See `ports.PushConfigs.delete`."""
-        await self._table.write(Delete(keys.push_key(task, config_id)))
+        await self._write(Delete(keys.push_key(task, config_id)))
 
     # ── For deliveries ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -243,11 +243,11 @@ class TablePushConfigs:
             await jitter(attempt)
         raise StoreUnavailable("The config changes faster than it can be redriven.")
 
-    async def _write(self, update: Update) -> None:
-        """Make the change, or not, if its condition does not hold."""
+    async def _write(self, write: Update | Delete) -> None:
+        """Make the write, or not, if its condition does not hold."""
         for attempt in range(TRIES):
             try:
-                await self._table.write(update)
+                await self._table.write(write)
             except WriteRefused as refused:
                 if not refused.is_conflict:
                     return

@@ -16,6 +16,7 @@ from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Either, It
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState, stream_response, unwrap
 from aion_core.stores import keys
 from aion_core.stores.items import LARGE_BYTES, Reads, readable
+from aion_core.stores.retries import TRIES, jitter
 from aion_core.tasks import heads
 from aion_core.tasks.contexts import VERSION, Times, milliseconds
 from aion_core.tasks.heads import NewEvent, head_of
@@ -96,12 +97,23 @@ class TaskLog:
             packed = await self._unpacked("task", rows[keys.snapshot_sort(base)])
             entries.append(Numbered(base, _parsed(Task, packed)))
         for generation in range(base + 1, head.generation + 1):
-            # A query may see the head before the row that was written with it: by now the row is there.
-            item = rows.get(keys.event_sort(generation)) or await self._reads.get(keys.event_key(key, generation))
+            item = rows.get(keys.event_sort(generation)) or await self._row(key, generation, head)
             if item is None:
                 return None
             entries.append(await self._entry(generation, item))
         return Log(head, tuple(entries))
+
+    async def _row(self, key: TaskKey, generation: int, head: Head) -> Item | None:
+        """Return the event's row, None if it is gone.
+
+        A query may see the head before the rows that are written with it, two of them at most: they come in a moment.
+        """
+        for attempt in range(TRIES):
+            item = await self._reads.get(keys.event_key(key, generation))
+            if item is not None or generation <= head.generation - 2:
+                return item
+            await jitter(attempt)
+        return None
 
     async def _entry(self, generation: int, item: Item) -> Numbered:
         packed = await self._unpacked("event", item)

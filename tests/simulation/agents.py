@@ -20,18 +20,18 @@ Op = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """What an agent does for a message: steps, each finished by a checkpoint, then an ending."""
+    """Behaviour of an agent for a message: steps, each finished by a checkpoint, then an ending."""
 
     steps: tuple[tuple[Op, ...], ...]
     ending: str = "reply"
     """reply · nothing · after (goes on after its end) · twice (ends twice)"""
     drains: bool = True
-    """Whether it pauses at a step boundary when it is asked to drain."""
+    """True if it pauses at a step boundary when it is asked to drain."""
     fails: bool = False
-    """Whether its task is expected to end failed."""
+    """True if its task is expected to end failed."""
 
     def seconds(self) -> float:
-        """How long it takes when nothing goes wrong."""
+        """Return its seconds when nothing goes wrong."""
         return sum(float(op[1]) for step in self.steps for op in step if op[0] in ("sleep", "block", "stubborn"))
 
 
@@ -91,7 +91,7 @@ class State:
 
 
 def text_of(message: Message) -> str:
-    """What the message says."""
+    """Return the text of the message."""
     return "".join(part.text for part in message.parts)
 
 
@@ -215,5 +215,5 @@ def _thread_key(context: ContextKey) -> Key:
 
 
 def answer_to(program: str) -> str:
-    """What the agent answers in the end."""
+    """Return the agent's last answer."""
     return f"done: {program}"

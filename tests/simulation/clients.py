@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 PATIENCE = 300.0
-"""How long a client waits for a unary answer; fronts cut sooner than this."""
+"""Longest wait of a client for a unary answer; HTTP entry points cut sooner than this."""
 TRIES = 12
 RESTING = {
     TaskState.TASK_STATE_COMPLETED,
@@ -249,7 +249,7 @@ def _how(connection: Connection) -> str:
 
 
 def _at_rest(hearing: Hearing) -> bool:
-    """Whether the last thing heard says that the task rests."""
+    """True if the last status received says that the task is at rest."""
     for _, _, what in reversed(hearing.heard):
         status = getattr(what, "status", None)
         if status is not None:

@@ -1,4 +1,4 @@
-"""What must hold in the end, whatever went wrong: RELIABILITY's invariants, each a function over what was recorded."""
+"""Invariants of tasks, turns and contexts, whatever went wrong: RELIABILITY's, each a function over what was recorded."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -69,9 +69,10 @@ def i2_a_message_is_taken_once(world: "World") -> Iterator[str]:
     turns: dict[tuple[str, str, str], set[str]] = {}
     for did in world.history.agent:
         if did.what == "given":
-            turns.setdefault((did.context.owner, did.context.context_id, did.message_id), set()).add(did.turn)
+            place = did.task_id if world.forgets else did.context.context_id
+            turns.setdefault((did.context.owner, place, did.message_id), set()).add(did.turn)
     for (_, _, message), of_it in turns.items():
-        if len(of_it) > 1 and not world.forgets:
+        if len(of_it) > 1:
             yield f"{message} was answered in {len(of_it)} turns."
 
 
@@ -300,7 +301,7 @@ def i18_the_answer_is_the_agents(world: "World") -> Iterator[str]:
 
 
 def _lasts(world: "World", fault: str, number: int) -> float:
-    """How long after it a fault may still make itself felt."""
+    """Return how long after it a fault may still have effects."""
     return max((aim.amount for aim in world.plan.aims if aim.fault.value == fault), default=0.0) + (
         960.0 if fault == Fault.LATE.value else 0.0
     )

@@ -24,14 +24,14 @@ class Runaway(Exception):
 
 
 class Life:
-    """Whether what was started under it may still run: it can be held for a while, or end for good."""
+    """The life of a process: its tasks may run, be held for a while, or end for good."""
 
     __slots__ = ("alive", "held")
 
     def __init__(self) -> None:
         self.alive = True
         self.held: list[asyncio.Handle] | None = None
-        """What would have run since it is being held, None while it is not."""
+        """Steps that would have run since it is being held, None while it is not."""
 
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)

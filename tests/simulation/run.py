@@ -15,7 +15,7 @@ from tests.simulation.world import World
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a schedule showed."""
+    """The result of a schedule."""
 
     seed: int
     scenario: str

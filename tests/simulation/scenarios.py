@@ -23,9 +23,9 @@ class Scenario:
     tell: Story
     deployment: Deployment = Deployment()  # noqa: RUF009  # frozen
     weight: int = 2
-    """How often it is drawn, compared with the others."""
+    """Frequency with which it is drawn, compared with the others."""
     main: bool = True
-    """Whether a crash is tried at each of its side effects."""
+    """True if a crash is tried at each of its side effects."""
 
 
 SCENARIOS: dict[str, Scenario] = {}

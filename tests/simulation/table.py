@@ -29,7 +29,7 @@ class Operation:
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     at: float = 0.0
-    """When it was called."""
+    """Time of the call."""
 
 
 OTHER = Operation()

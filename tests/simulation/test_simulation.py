@@ -22,7 +22,7 @@ PARTS = 20
 
 
 def first_seed() -> int:
-    """Where the seeds of this run begin: each commit has its own."""
+    """Return the first seed of this run: each commit has its own."""
     if "SIMULATION_SEED" in os.environ:
         return int(os.environ["SIMULATION_SEED"])
     named = subprocess.run(["git", "rev-parse", "--short=6", "HEAD"], cwd=HERE, capture_output=True, text=True)
@@ -92,6 +92,7 @@ def test_a_seed_replays_exactly() -> None:
         assert len(lines) > 20
 
 
+@pytest.mark.timeout(1200)
 def test_no_cell_of_the_table_is_empty_without_a_reason() -> None:
     """Each fault that has a meaning at a usual kind of side effect was tried there; the rarest are asked for by name."""
     wanted = COVERED.undrawn(run.usual_kinds())

@@ -69,7 +69,7 @@ class World:
         self._overtaken: list[tuple[Process, Callable[[], Any], float]] = []
         self.skewed = False
         self.thawed = 0.0
-        """When the last frozen process goes on."""
+        """Time at which the last frozen process goes on."""
         self.purged = False
         self.over = False
         """True once the schedule is judged and its tasks are only being ended."""
@@ -426,7 +426,7 @@ class World:
         )  # fmt: skip
 
     def seconds_of(self, key: TaskKey) -> float:
-        """How long the task's programs take when nothing goes wrong."""
+        """Return the seconds of the task's programs when nothing goes wrong."""
         names = {did.message_id for did in self.history.agent if did.task_id == key.task_id}
         texts = {
             text_of(message)
