@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep replay check lint format package-check bench bench-dev message-path lock cost sam-local smoke clean
+.PHONY: help dev test test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path lock cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -30,8 +30,12 @@ test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine 
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/contract $(PYTEST)
 
 test-deep: export AION_TEST_ENGINES ?= all
-test-deep: $(VENV)/.tests ## Pass all tests: ten times the simulated schedules, crashes in pairs, planted bugs, each condition left out, each engine
+test-deep: $(VENV)/.tests ## Pass all tests: ten times the simulated schedules, crashes in pairs, planted bugs, mutants, each engine
 	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
+	$(VENV)/bin/python -m infra.mutants
+
+mutants: $(VENV)/.tests ## Mutate the decisions: the tests kill nine mutants in ten, and each survivor is explained
+	$(VENV)/bin/python -m infra.mutants
 
 replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule (SEED=…)
 	@$(VENV)/bin/python -m tests.simulation $(SEED)
@@ -77,7 +81,7 @@ smoke: $(VENV)/.runs ## Check a deployed stack with the official client (URL=…
 	@exec $(VENV)/bin/aion smoke $(URL)
 
 clean: ## Take away what make has made
-	rm -rf $(VENV) .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) mutants .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache
 
 # What `sam build` calls, a target for each function.
 include infra/functions.mk

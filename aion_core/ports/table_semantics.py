@@ -351,7 +351,7 @@ def _check_index_keys(item: Item, indexes: Iterable[Index]) -> None:
 
 def fingerprint(writes: Sequence[Write]) -> str:
     """Return the same text for the same writes, and another for others; for the check of a token."""
-    return hashlib.sha256(_text(writes).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_text(writes).encode()).hexdigest()
 
 
 def _text(value: Any) -> str:

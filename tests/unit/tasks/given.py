@@ -8,7 +8,7 @@ from typing import Any
 from aion_core.ports import ContextKey, Head, Lease, TaskKey, Turn
 from aion_core.ports.table import Both, Change, Condition, Either, Item, Key
 from aion_core.ports.table_semantics import applied, holds
-from aion_core.protocol.types import TaskState, TaskStatusUpdateEvent
+from aion_core.protocol.types import TaskState, TaskStatus, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle
 from aion_core.tasks.contexts import Times
 
@@ -25,6 +25,8 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 
 KEY = Key("p", "s")
 KEY_ATTRIBUTES = {"pk": KEY.partition, "sk": KEY.sort}
+
+STATES = {name.removeprefix("TASK_STATE_"): TaskState.Value(name) for name in TaskState.keys()}  # noqa: SIM118  # no dict
 
 Items = Mapping[str, Item | None]
 """Items by the name of their state; None is an absent item."""
@@ -85,3 +87,10 @@ def status(state: str = "WORKING", *, seconds: int = 1) -> TaskStatusUpdateEvent
     """A status update of the task, so many seconds after its head's."""
     at = lifecycle.status_at(TaskState.Value(f"TASK_STATE_{state}"), AT + timedelta(seconds=seconds))
     return TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at)
+
+
+def at(state: str, when: datetime = AT) -> TaskStatus:
+    """A status at a time of whole milliseconds."""
+    made = TaskStatus(state=STATES[state])
+    made.timestamp.FromDatetime(when)
+    return made

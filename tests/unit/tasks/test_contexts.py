@@ -58,6 +58,7 @@ STATES: Items = {
     "runs, one waits": context(waiting=[T2], **MINE),
     "runs, one waits, fence 4": context(fence=4, waiting=[T2], **MINE),
     "runs, one waits, queue changed": context(line=3, waiting=[T2], **MINE),
+    "runs, 19 wait": context(line=3, waiting=FULL[1:], **MINE),
     "runs, full": context(waiting=FULL, **MINE),
     "suspended": context(until=0, running=T1),
     "waits": context(waiting=[T2, T3]),
@@ -106,17 +107,17 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
     ),
     "acquire abandoned": (lambda: contexts.acquired_abandoned(lease(), read("runs"), TIMES), {
         "runs", "runs, another holder", "runs, one waits", "runs, one waits, queue changed", "runs, full",
-        "runs, queue never used", "asks, runs", "expired",
+        "runs, queue never used", "runs, 19 wait", "asks, runs", "expired",
     }),
     "acquire interrupting": (lambda: contexts.acquired_interrupting(lease(), read("runs"), TIMES), OF_FENCE_3),
     "renew": (lambda: contexts.renewed(lease(), TIMES), MINE_NOW),
     "queue": (lambda: contexts.queued(NEXT, contexts.MAY_WAIT, TIMES), {"absent", *IDLE} | {
         "runs", "runs, renewed", "runs, another holder", "runs, fence 4", "runs, fence 4, another holder",
-        "runs, one waits", "runs, one waits, fence 4", "runs, one waits, queue changed", "runs, queue never used", "suspended",
+        "runs, one waits", "runs, one waits, fence 4", "runs, one waits, queue changed", "runs, queue never used", "runs, 19 wait", "suspended",
     }),
     "queue behind others": (lambda: contexts.queued(NEXT, contexts.MAY_WAIT_BEHIND_OTHERS, TIMES), {
         "runs", "runs, renewed", "runs, another holder", "runs, fence 4", "runs, fence 4, another holder",
-        "runs, one waits", "runs, one waits, fence 4", "runs, one waits, queue changed", "runs, queue never used", "suspended",
+        "runs, one waits", "runs, one waits, fence 4", "runs, one waits, queue changed", "runs, queue never used", "runs, 19 wait", "suspended",
         "waits", "waits, fence 4", "waits, queue changed",
     }),
     "queue alone": (lambda: contexts.queued(NEXT, contexts.MAY_WAIT_ALONE, TIMES), {"absent", *FREE}),
@@ -230,7 +231,6 @@ TIMER = {"due_at": UNTIL}
             context(**RUNS_1 | {"running": T3}, **TIMER, waiting=[]),
         ),
     ],
-    ids=str,
 )
 def test_removal_leaves_turns_of_other_tasks(before: Item, after: Item) -> None:
     """The timer stays another turn's, is set for what waits, and goes if nothing is to begin."""

@@ -1,4 +1,4 @@
-"""Deliveries of push configs, and the timers and counts beside them: each state, and its item."""
+"""Deliveries of push configs: each step, and what its item holds then."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 
 from aion_core.errors import ClaimLost
 from aion_core.ports import Delivery
-from aion_core.ports.table import Change, Equals, Item
-from aion_core.tasks import deliveries, timers
-from tests.unit.tasks.given import AT, TASK, TIMES, accepted_in, made
+from aion_core.ports.table import Item
+from aion_core.tasks import deliveries
+from tests.unit.tasks.given import AT, TASK, accepted_in, made
 
 SOON, LATER, UNTIL = (AT + timedelta(seconds=seconds) for seconds in (1, 2, 3))
 MILLISECONDS = 1_767_323_045_678
@@ -67,8 +67,8 @@ PLAIN_ITEM = {
             {"cursor": 6, "claimed_until": None, "due_at": None},
         ),
         (
-            lambda: deliveries.failed(DELIVERY, "404", UNTIL, LATER),
-            {"tries": 4, "failure": "404", "next_at": UNTIL, "claimed_until": None, "due_at": LATER},
+            lambda: deliveries.failed(DELIVERY, "404", UNTIL, SOON),
+            {"tries": 4, "failure": "404", "next_at": UNTIL, "claimed_until": None, "due_at": SOON},
         ),
         (
             lambda: deliveries.buried(DELIVERY, 6, "404", UNTIL),
@@ -119,7 +119,11 @@ def test_lost_claim_is_named() -> None:
     assert (type(error), str(error)) == (ClaimLost, "Another delivers for this config, or it is gone.")
 
 
-@pytest.mark.parametrize(("delivery", "item"), [(DELIVERY, ITEM), (PLAIN, PLAIN_ITEM)], ids=["all", "plain"])
+@pytest.mark.parametrize(
+    ("delivery", "item"),
+    [(DELIVERY, ITEM), (PLAIN, PLAIN_ITEM), (replace(PLAIN, disabled=True), PLAIN_ITEM | {"disabled": True})],
+    ids=["all", "plain", "disabled"],
+)
 def test_delivery_survives_its_item(delivery: Delivery, item: Item) -> None:
     assert deliveries.attributes_of(delivery, "s") == item
     assert deliveries.delivery_of(TASK, "p", item) == delivery
@@ -131,29 +135,6 @@ def test_change_of_delivery_depends_on_revision() -> None:
     assert accepted_in(change, {"as read": ITEM, "changed": ITEM | {"revision": "x"}, "gone": None}) == {"as read"}
     assert made(change, ITEM) == PLAIN_ITEM | {"revision": "new", "expires": 7}
     assert made(deliveries.change(PLAIN, DELIVERY, "s"), PLAIN_ITEM) == ITEM
-
-
-# ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_expired_timer_is_set_anew() -> None:
-    item = {"due_at": TIMES.now, "due_shard": "s"}
-    change = timers.claimed(item, TIMES, is_alive=True)
-    assert change == Change({"due_at": TIMES.claimed_until}, only_if=Equals("due_at", TIMES.now))
-
-
-def test_expired_timer_of_expired_item_is_removed() -> None:
-    item = {"due_at": TIMES.now, "due_shard": "s", "fence": 3}
-    change = timers.claimed(item, TIMES, is_alive=False)
-    assert change is not None
-    assert accepted_in(change, {"as read": item, "set anew": {"due_at": TIMES.now + 1}, "gone": None}) == {"as read"}
-    assert made(change, item) == {"fence": 3}
-
-
-@pytest.mark.parametrize("item", [None, {}, {"due_at": TIMES.now + 1}], ids=["absent", "no timer", "in force"])
-@pytest.mark.parametrize("is_alive", [True, False])
-def test_timer_in_force_is_not_claimed(item: Item | None, is_alive: bool) -> None:
-    assert timers.claimed(item, TIMES, is_alive=is_alive) is None
 
 
 def test_times_of_delivery_are_utc() -> None:

@@ -1,29 +1,24 @@
-"""What a message becomes, where an event leaves a task's head, and which events are notified."""
+"""Messages: the task or turn that each becomes, and its repeats."""
 
 import hashlib
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused, TooManyPushConfigs
-from aion_core.ports import FollowUp, Head, NewTask, Numbered, PushConfig, PushEvents, Repeated, Turn
+from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
+from aion_core.ports import FollowUp, NewTask, Numbered, PushConfig, Repeated, Turn
 from aion_core.protocol.types import (
-    Event,
     Message,
     Part,
     Role,
     Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import ingress, lifecycle, pushed
-from tests.unit.tasks.given import AT, CONTEXT, TASK, head, status
+from aion_core.tasks import ingress
+from tests.unit.tasks.given import AT, CONTEXT, STATES, TASK, at, head
 
-STATES = {name.removeprefix("TASK_STATE_"): TaskState.Value(name) for name in TaskState.keys()}  # noqa: SIM118  # no dict
 MESSAGE = Message(
     message_id="m-1",
     role=Role.ROLE_USER,
@@ -32,13 +27,6 @@ MESSAGE = Message(
     reference_task_ids=["t-7"],
 )
 PUSH = PushConfig("p", "https://example.com")
-
-
-def at(state: str, when: datetime = AT) -> TaskStatus:
-    """A status at a time of whole milliseconds."""
-    made = TaskStatus(state=STATES[state])
-    made.timestamp.FromDatetime(when)
-    return made
 
 
 def named(**more: Any) -> Message:
@@ -152,7 +140,7 @@ def test_cancellation_names_its_reason() -> None:
         {"extensions": []},
         {"reference_task_ids": ["t-8"]},
     ],
-    ids=str,
+    ids=lambda other: next(iter(other)),
 )
 def test_content_hash_differs_with_content(other: dict[str, Any]) -> None:
     fields = {name: getattr(MESSAGE, name) for name in ("role", "parts", "extensions", "reference_task_ids")}
@@ -202,105 +190,3 @@ def test_refusal_says_why(error: Any, kind: type[Exception], text: str) -> None:
     refusal = error()
     assert type(refusal) is kind
     assert str(refusal).startswith(text)
-
-
-# ── States ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-ENDS = {"COMPLETED", "FAILED", "CANCELED", "REJECTED"}
-FOLLOWS = {
-    "SUBMITTED": {"WORKING"} | ENDS,
-    "WORKING": {"WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED"} | ENDS,
-    "INPUT_REQUIRED": {"WORKING"} | ENDS,
-    "AUTH_REQUIRED": {"WORKING"} | ENDS,
-}
-
-
-@pytest.mark.parametrize("before", STATES)
-def test_states_follow_each_other(before: str) -> None:
-    following = {after for after in STATES if lifecycle.may_follow(STATES[before], STATES[after])}
-    assert following == FOLLOWS.get(before, set())
-
-
-def test_event_moves_head_on() -> None:
-    event = status("INPUT_REQUIRED")
-    later = AT + timedelta(seconds=1)
-    assert lifecycle.advance(head(), event) == head(generation=3, state=STATES["INPUT_REQUIRED"], timestamp=later)
-    assert lifecycle.advance(head(), TaskArtifactUpdateEvent()) == head(generation=3)
-    assert lifecycle.advance(head(), Task(status=at("COMPLETED"))).state == STATES["COMPLETED"]
-
-
-def test_first_event_may_have_any_state() -> None:
-    before = head(state=STATES["SUBMITTED"], generation=0)
-    assert lifecycle.advance(before, status("INPUT_REQUIRED")).generation == 1
-
-
-@pytest.mark.parametrize("event", [status(), TaskArtifactUpdateEvent()], ids=["status", "artifact"])
-def test_nothing_follows_end(event: Event) -> None:
-    with pytest.raises(IllegalMove, match=r"^The task is canceled: nothing follows\.$"):
-        lifecycle.advance(head(state=STATES["CANCELED"]), event)
-
-
-def test_state_that_may_not_follow_is_refused() -> None:
-    with pytest.raises(IllegalMove, match=r"^auth-required does not follow input-required\.$"):
-        lifecycle.advance(head(state=STATES["INPUT_REQUIRED"], generation=1), status("AUTH_REQUIRED"))
-
-
-@pytest.mark.parametrize(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
-def test_status_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
-    """Never a whole second: its JSON would have another form."""
-    zone = timezone(timedelta(hours=2))
-    made = lifecycle.status_at(STATES["WORKING"], AT.replace(microsecond=microsecond).astimezone(zone))
-    assert made == at("WORKING", AT.replace(microsecond=milliseconds * 1000))
-    assert lifecycle.timestamp_of(made) == AT.replace(microsecond=milliseconds * 1000)
-
-
-# ── Subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-EVENTS: dict[str, Event] = {
-    "status": TaskStatusUpdateEvent(),
-    "artifact": TaskArtifactUpdateEvent(),
-    "task": Task(),
-    "message": Message(),
-}
-
-
-@pytest.mark.parametrize(
-    ("events", "wanted"),
-    [
-        (None, set()),
-        (PushEvents.STATUS, {"status"}),
-        (PushEvents.STATUS_AND_ARTIFACT, {"status", "artifact"}),
-        (PushEvents.ALL, {"status", "artifact", "task", "message"}),
-    ],
-)
-def test_subscribers_want_some_events(events: PushEvents | None, wanted: set[str]) -> None:
-    listened = head(push_events=events)
-    assert {name for name, event in EVENTS.items() if pushed.listened_to(listened, event)} == wanted
-
-
-@pytest.mark.parametrize(
-    ("before", "events", "after"),
-    [
-        (None, "status", "status"),
-        ("status", "all", "all"),
-        ("all", "status", "all"),
-        ("status+artifact", "status", "status+artifact"),
-        ("status", "status+artifact", "status+artifact"),
-    ],
-)
-def test_head_knows_widest_choice_of_events(before: str | None, events: str, after: str) -> None:
-    known: Head = head(push_epoch=4, push_events=PushEvents(before) if before else None)
-    subscribed = pushed.listening(known, replace(PUSH, events=PushEvents(events)))
-    assert subscribed == head(push_epoch=5, push_events=PushEvents(after))
-
-
-def test_head_without_subscribers_has_next_epoch() -> None:
-    assert pushed.deserted(head(push_epoch=4, push_events=PushEvents.ALL)) == head(push_epoch=5)
-
-
-def test_task_has_ten_push_configs() -> None:
-    nine = [f"p-{number}" for number in range(9)]
-    pushed.check_room(nine, PUSH)
-    pushed.check_room([*nine, "p"], PUSH)
-    with pytest.raises(TooManyPushConfigs, match=r"^The task has 10 push notification configs already\. Delete one"):
-        pushed.check_room([*nine, "p-9"], PUSH)

@@ -1,0 +1,88 @@
+"""`make mutants`: mutates the decisions (mutmut) and fails if the tests kill too few mutants, or a survivor is unexplained."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+from mutmut.stats import status_by_exit_code
+from mutmut.utils.format_utils import orig_function_and_class_names_from_key
+
+ROOT = Path(__file__).parents[1]
+MUTANTS = Path("mutants")
+"""The folder that mutmut works in."""
+SURVIVORS = ROOT / "infra/survivors.toml"
+"""The mutants that no test can kill, each with the reason."""
+LOWEST_SCORE = 90
+KILLED = ("killed", "timeout")
+
+
+def run() -> None:
+    """Generate and test all mutants anew; exits with what mutmut printed if it fails."""
+    shutil.rmtree(MUTANTS, ignore_errors=True)
+    program = Path(sys.executable).parent / "mutmut"
+    # Without the names of earlier runs: mutmut would not notice that other tests reach a function by now.
+    ran = subprocess.run([program, "run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
+    if ran.returncode:
+        sys.exit(ran.stdout[-10_000:])
+
+
+def statuses() -> dict[str, str]:
+    """Return the status of each mutant that was tested."""
+    return {
+        name: status_by_exit_code[code]
+        for file in sorted(MUTANTS.rglob("*.meta"))
+        for name, code in json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"].items()
+    }
+
+
+def described(mutant: str) -> str:
+    """Return the mutant in words that stay the same while its function does: the function, and what it says otherwise."""
+    module, _, _ = mutant.rpartition(".")
+    function, owner = orig_function_and_class_names_from_key(mutant)
+    lines = get_diff_for_mutant(mutant).splitlines()[2:]
+    added, removed = (" ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "+-")
+    name = f"{owner}.{function}" if owner else function
+    return f"{module.removeprefix('aion_core.')}.{name}: {added or 'without ' + removed}"
+
+
+def explained() -> Iterator[str]:
+    """Yield the survivors that are explained."""
+    for entry in tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))["survivors"]:
+        yield from entry["mutants"]
+
+
+def problems(found: Mapping[str, str], survivors: Collection[str], known: Collection[str]) -> Iterator[str]:
+    """Yield what is wrong with the statuses of all mutants, of which these survive and those are explained."""
+    score = 100 * sum(status in KILLED for status in found.values()) / max(len(found), 1)
+    if score < LOWEST_SCORE:
+        yield f"the tests kill {score:.1f} % of the mutants, less than {LOWEST_SCORE} %"
+    for survivor in sorted({*survivors} - {*known}):
+        yield f"survives unexplained: {survivor}"
+    for gone in sorted({*known} - {*survivors}):
+        yield f"is explained and does not survive: {gone}"
+
+
+def main() -> None:
+    """Print the score of each module; exit with what is wrong."""
+    run()
+    found = statuses()
+    survivors = [described(name) for name, status in found.items() if status not in KILLED]
+    total, killed = Counter[str](), Counter[str]()
+    for name, status in found.items():
+        for line in (name.rpartition(".")[0], "all"):
+            total[line] += 1
+            killed[line] += status in KILLED
+    for line, mutants in total.items():
+        print(f"{line:36}{killed[line]:6} of {mutants:5} mutants killed: {100 * killed[line] / mutants:5.1f} %")
+    if wrong := [*problems(found, survivors, [*explained()])]:
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

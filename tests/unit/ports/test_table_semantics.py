@@ -1,0 +1,205 @@
+"""The meaning of writes in words and in bytes: refusals, fingerprints, filters and pages."""
+
+from collections.abc import Callable
+
+import pytest
+
+from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.ports import PushEvents
+from aion_core.ports import table_semantics as semantics
+from aion_core.ports.table import (
+    CONDITION_FAILED,
+    FINE,
+    Absent,
+    AtMost,
+    Change,
+    Check,
+    Exists,
+    Index,
+    Item,
+    Key,
+    OneOf,
+    Put,
+    ShorterThan,
+    Update,
+    Write,
+    WriteRefused,
+    both,
+    either,
+)
+from aion_core.ports.table_semantics import CAPACITY_EXCEEDED, INVALID, THROTTLED
+
+KEY = Key("p", "s")
+INDEX = Index("by_owner", "owner", "at", "N", ("state",))
+
+
+@pytest.mark.parametrize(
+    ("reasons", "kind", "text"),
+    [
+        ((FINE, THROTTLED), StoreUnavailable, "TransactionCanceledException: None, ThrottlingError"),
+        ((CAPACITY_EXCEEDED,), StoreUnavailable, "TransactionCanceledException: ProvisionedThroughputExceeded"),
+        ((INVALID, FINE), StoreError, "TransactionCanceledException: ValidationError, None"),
+        ((CONDITION_FAILED, FINE), WriteRefused, "ConditionalCheckFailed, None"),
+    ],
+)
+def test_reasons_become_an_error(reasons: tuple[str, ...], kind: type[Exception], text: str) -> None:
+    error = semantics.canceled(reasons)
+    assert (type(error), str(error)) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    ("refused", "text"),
+    [
+        (lambda: semantics.applied(Change(append={"n": [1]}), KEY, {"n": 5}), "n is not a list"),
+        (lambda: semantics.applied(Change(add={"t": 1}), KEY, {"t": ""}), "t is not a number"),
+        (lambda: semantics.applied(Change(drop_first=("l",)), KEY, {}), "there is no list l"),
+        (lambda: semantics.check_query("p", 0), "a page has a limit of at least 1"),
+        (lambda: semantics.check_query("", 1), "a part of a key is a text of 1 to 2048 bytes"),
+        (lambda: semantics.check_key(Key("p", "")), "a part of a key is a text of 1 to 1024 bytes"),
+        (lambda: semantics.check_filter(INDEX, AtMost("at", 5)), "a filter names a key of the index"),
+        (
+            lambda: semantics.check_filter(INDEX, both(Exists("x"), Exists("owner"))),
+            "a filter names a key of the index",
+        ),
+        (lambda: semantics.check_filter(INDEX, either()), "a condition is empty"),
+        (lambda: semantics.check_condition(OneOf("x", ())), "OneOf has 0 values"),
+        (lambda: semantics.check_condition(AtMost("x", True)), "a condition compares with a whole number"),
+        (lambda: semantics.check_transaction([], ""), "a transaction has 0 writes"),
+        (lambda: semantics.check_transaction([Put(KEY, {})], "t" * 37), "the token is too long"),
+        (lambda: semantics.check_transaction([Put(KEY, {})] * 2, ""), "a transaction writes an item twice"),
+        (
+            lambda: semantics.check_transaction([Update(KEY, Change(only_if=Exists()))], ""),
+            "an update of a transaction changes nothing",
+        ),
+        (lambda: semantics.check_write(Put(KEY, {"pk": "p"})), "the attributes of a put include the key"),
+        (lambda: semantics.check_write(Update(KEY, Change({"sk": "s"}))), "an update changes the key"),
+        (
+            lambda: semantics.check_write(Update(KEY, Change({"a": 1}, remove=("a",)))),
+            "an update changes an attribute twice",
+        ),
+        (lambda: semantics.check_write(Update(KEY, Change(add={"a": True}))), "only a number can be added"),
+        (
+            lambda: semantics.check_transaction_size([{"a": "x" * 2**21}, {"a": "x" * 2**21}]),
+            "the items of a transaction have more than 4194304 bytes",
+        ),
+        (lambda: semantics.plain(frozenset()), "a set has at least one member, and texts only"),
+        (lambda: semantics.plain({"": 1}), "the name of an attribute is a text that is not empty"),
+        (lambda: semantics.plain("\ud800"), "a text has no UTF-8"),
+        (lambda: semantics.plain(int("1" * 39)), "a number has more than 38 digits"),
+    ],
+)
+def test_refusal_says_why(refused: Callable[[], object], text: str) -> None:
+    with pytest.raises(StoreError) as raised:
+        refused()
+    assert str(raised.value) == f"ValidationException: {text}"
+
+
+def test_value_is_nested_at_most_32_deep() -> None:
+    value: Item = {}
+    for _ in range(32):
+        value = {"a": value}
+    assert semantics.plain(value) == value
+    with pytest.raises(StoreError, match="a value is nested too deeply"):
+        semantics.plain({"a": value})
+
+
+def test_value_of_unknown_type_is_named() -> None:
+    with pytest.raises(TypeError, match=r"^an attribute cannot be a float$"):
+        semantics.plain(1.5)
+
+
+def test_limits_themselves_are_accepted() -> None:
+    semantics.check_filter(INDEX, both(Exists("state"), either(Absent("x"))))
+    semantics.check_filter(INDEX, None)
+    semantics.check_query("p" * 2048, 1)
+    semantics.check_key(Key("p" * 2048, "s" * 1024))
+    semantics.check_condition(OneOf("x", ("v",) * 100))
+    semantics.check_transaction([Put(Key("p", str(number)), {}) for number in range(100)], "t" * 36)
+    semantics.check_transaction_size([{"a": "x" * (2**21 - 1)}, {"a": "x" * (2**21 - 1)}])
+    assert semantics.plain(int("1" * 38 + "0")) == int("1" * 38 + "0")
+
+
+def test_number_has_no_length() -> None:
+    assert not semantics.holds(ShorterThan("n", 3), {"n": 5})
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (True, 1), (0, 1), (7, 2), (-7, 3), (100, 2), (12345, 4), ("é", 2), (b"123", 3), ([], 3), (["a", 1], 8),
+        ({}, 3), ({"ab": "c"}, 7), (frozenset({"ab", "c"}), 3),
+    ],
+)  # fmt: skip
+def test_value_has_size_in_bytes(value: object, size: int) -> None:
+    assert semantics.value_size(value) == size
+    assert semantics.item_size({"name": value}) == 4 + size
+
+
+# ── Fingerprints ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Check(KEY, Exists("a")), Check(KEY, Absent("a"))),
+        (Put(KEY, {"a": 1}), Put(KEY, {"b": 1})),
+        (Put(KEY, {"a": 1}), Put(KEY, {"a": "1"})),
+        (Put(KEY, {"a": 1}), Put(KEY, {"a": True})),
+        (Put(KEY, {"a": frozenset("xy")}), Put(KEY, {"a": frozenset("xz")})),
+        (Put(KEY, {"a": ["x", "y"]}), Put(KEY, {"a": ["y", "x"]})),
+        (Put(KEY, {"a": 1}), Put(KEY, {"a": 1}, Exists())),
+        (Update(KEY, Change({"a": 1})), Update(KEY, Change(defaults={"a": 1}))),
+    ],
+)
+def test_other_writes_have_another_fingerprint(one: Write, other: Write) -> None:
+    assert semantics.fingerprint([one]) != semantics.fingerprint([other])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Put(KEY, {"a": 1, "b": 2}), Put(KEY, {"b": 2, "a": 1})),
+        (Put(KEY, {"a": frozenset("xyz")}), Put(KEY, {"a": frozenset("zyx")})),
+        (Put(KEY, {"a": PushEvents.ALL}), Put(KEY, {"a": "all"})),
+    ],
+)
+def test_same_writes_have_same_fingerprint(one: Write, other: Write) -> None:
+    assert semantics.fingerprint([one]) == semantics.fingerprint([other])
+
+
+# ── Indexes and pages ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_index_holds_items_with_both_keys() -> None:
+    item = {"pk": "p", "sk": "s", "owner": "o", "at": 5, "more": 1}
+    entry = {"pk": "p", "sk": "s", "owner": "o", "at": 5}
+    assert semantics.index_entry(INDEX, item) == entry
+    assert semantics.index_entry(INDEX, item | {"state": "x"}) == entry | {"state": "x"}
+    assert semantics.index_entry(INDEX, {"owner": "o"}) is None
+    assert semantics.index_entry(INDEX, {"at": 5}) is None
+    assert semantics.index_entry(INDEX, None) is None
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        ({"owner": "o", "at": 5}, FINE),
+        ({"owner": ""}, INVALID),
+        ({"owner": "o" * 2049}, INVALID),
+        ({"at": "5"}, INVALID),
+        ({"at": True}, INVALID),
+    ],
+)
+def test_write_of_invalid_index_key_is_refused(item: Item, reason: str) -> None:
+    assert semantics.outcome(Put(KEY, item), None, [INDEX]).reason == reason
+
+
+def test_page_ends_at_its_limits() -> None:
+    half = {"a": "x" * (2**19 - 1)}
+    last: list[Item] = [{"a": ""}]
+    assert semantics.first_page([half, half]) == ([half, half], False)
+    assert semantics.first_page([half, half, *last]) == ([half, half], True)
+    assert semantics.first_page(last * 3, 2) == (last * 2, True)
+    assert semantics.first_page(last * 2, 2) == (last * 2, True)
+    assert semantics.first_page([{"a": "x" * 2**21}]) == ([{"a": "x" * 2**21}], False)
+    assert semantics.first_page([]) == ([], False)

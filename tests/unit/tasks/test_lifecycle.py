@@ -1,0 +1,61 @@
+"""States of a task: which follows which, and the head after an event."""
+
+from datetime import timedelta, timezone
+
+import pytest
+
+from aion_core.errors import IllegalMove
+from aion_core.protocol.types import (
+    Event,
+    Task,
+    TaskArtifactUpdateEvent,
+)
+from aion_core.tasks import lifecycle
+from tests.unit.tasks.given import AT, STATES, at, head, status
+
+ENDS = {"COMPLETED", "FAILED", "CANCELED", "REJECTED"}
+FOLLOWS = {
+    "SUBMITTED": {"WORKING"} | ENDS,
+    "WORKING": {"WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED"} | ENDS,
+    "INPUT_REQUIRED": {"WORKING"} | ENDS,
+    "AUTH_REQUIRED": {"WORKING"} | ENDS,
+}
+
+
+@pytest.mark.parametrize("before", STATES)
+def test_states_follow_each_other(before: str) -> None:
+    following = {after for after in STATES if lifecycle.may_follow(STATES[before], STATES[after])}
+    assert following == FOLLOWS.get(before, set())
+
+
+def test_event_moves_head_on() -> None:
+    event = status("INPUT_REQUIRED")
+    later = AT + timedelta(seconds=1)
+    assert lifecycle.advance(head(), event) == head(generation=3, state=STATES["INPUT_REQUIRED"], timestamp=later)
+    assert lifecycle.advance(head(), TaskArtifactUpdateEvent()) == head(generation=3)
+    assert lifecycle.advance(head(), Task(status=at("COMPLETED"))).state == STATES["COMPLETED"]
+
+
+def test_first_event_may_have_any_state() -> None:
+    before = head(state=STATES["SUBMITTED"], generation=0)
+    assert lifecycle.advance(before, status("INPUT_REQUIRED")).generation == 1
+
+
+@pytest.mark.parametrize("event", [status(), TaskArtifactUpdateEvent()], ids=["status", "artifact"])
+def test_nothing_follows_end(event: Event) -> None:
+    with pytest.raises(IllegalMove, match=r"^The task is canceled: nothing follows\.$"):
+        lifecycle.advance(head(state=STATES["CANCELED"]), event)
+
+
+def test_state_that_may_not_follow_is_refused() -> None:
+    with pytest.raises(IllegalMove, match=r"^auth-required does not follow input-required\.$"):
+        lifecycle.advance(head(state=STATES["INPUT_REQUIRED"], generation=1), status("AUTH_REQUIRED"))
+
+
+@pytest.mark.parametrize(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
+def test_status_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
+    """Never a whole second: its JSON would have another form."""
+    zone = timezone(timedelta(hours=2))
+    made = lifecycle.status_at(STATES["WORKING"], AT.replace(microsecond=microsecond).astimezone(zone))
+    assert made == at("WORKING", AT.replace(microsecond=milliseconds * 1000))
+    assert lifecycle.timestamp_of(made) == AT.replace(microsecond=milliseconds * 1000)
