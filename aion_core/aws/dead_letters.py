@@ -3,11 +3,11 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from aion_core.aws.client import Calls
 from aion_core.errors import ConfigurationError
 from aion_core.ports.bells import DeadLetter
-from aion_core.tasks.contexts import moment
 
 HIDDEN_SECONDS = 60
 """How long a message that was read is kept from others, should it not be given back."""
@@ -105,6 +105,6 @@ def _letter(message: dict[str, object]) -> DeadLetter:
         id=str(message["MessageId"]),
         body=str(message["Body"]),
         group=str(said.get("MessageGroupId", "")),
-        sent_at=moment(int(float(said.get("SentTimestamp", 0)))),
+        sent_at=datetime.fromtimestamp(float(said.get("SentTimestamp", 0)) / 1000, UTC),
         receipt=str(message["ReceiptHandle"]),
     )

@@ -131,15 +131,24 @@ class Placeholders:
                 return f"{self.name(name)} IN ({', '.join(map(self.value, values))})"
             case ShorterThan(name, length):
                 short = self.name(name)
-                return f"(attribute_not_exists({short}) OR size({short}) < {self.value(length)})"
+                return f"attribute_not_exists({short}) OR size({short}) < {self.value(length)}"
             case NotEmpty(name):
                 # The size of an absent attribute is an error to emulators.
                 short = self.name(name)
-                return f"(attribute_exists({short}) AND size({short}) > {self.value(0)})"
+                return f"attribute_exists({short}) AND size({short}) > {self.value(0)}"
+            case Both(()) | Either(()):
+                return "()"  # refused
+            case Both((only,)) | Either((only,)):
+                return self.condition(only)
             case Both(conditions):
-                return f"({' AND '.join(map(self.condition, conditions))})"
+                return " AND ".join(map(self._conjunct, conditions))
             case Either(conditions):
-                return f"({' OR '.join(map(self.condition, conditions))})"
+                return " OR ".join(map(self.condition, conditions))
+
+    def _conjunct(self, condition: Condition) -> str:
+        """Return the condition's expression in parentheses if it needs them: DynamoDB refuses redundant ones."""
+        expression = self.condition(condition)
+        return f"({expression})" if _is_disjunction(condition) else expression
 
     def change(self, change: Change) -> str:
         """Return the change's update expression, "" for a change of nothing."""
@@ -164,21 +173,30 @@ class Placeholders:
         return " ".join(f"{keyword} {', '.join(parts)}" for keyword, parts in clauses.items() if parts)
 
 
+def _is_disjunction(condition: Condition) -> bool:
+    match condition:
+        case Both((only,)) | Either((only,)):
+            return _is_disjunction(only)
+        case ShorterThan() | Either():
+            return True
+    return False
+
+
 def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
     """Return the write's name in a transaction, such as `Put`, and its parameters there and in a request of its own."""
     placeholders = Placeholders()
     parameters: dict[str, Any] = {"TableName": table}
     match write:
-        case Put(key, item):
+        case Put(key, item, only_if):
             kind, parameters["Item"] = "Put", encoded_key(key) | encoded_item(item)
         case Update(key, change):
-            kind, parameters["Key"] = "Update", encoded_key(key)
+            kind, parameters["Key"], only_if = "Update", encoded_key(key), change.only_if
             if expression := placeholders.change(change):
                 parameters["UpdateExpression"] = expression
-        case Delete(key):
+        case Delete(key, only_if):
             kind, parameters["Key"] = "Delete", encoded_key(key)
-        case Check(key):
+        case Check(key, only_if):
             kind, parameters["Key"] = "ConditionCheck", encoded_key(key)
-    if write.only_if is not None:
-        parameters["ConditionExpression"] = placeholders.condition(write.only_if)
+    if only_if is not None:
+        parameters["ConditionExpression"] = placeholders.condition(only_if)
     return kind, parameters | placeholders.parameters()

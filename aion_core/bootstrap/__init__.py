@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from aion_core.push.delivery import PushDelivery
-    from aion_core.tasks.worker import Worker
+    from aion_core.tasks.runner import Worker
 
 # Off unless tracing is on: the SDK's spans cost every request. It is read at the first a2a import.
 os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")

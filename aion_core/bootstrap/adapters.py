@@ -5,12 +5,13 @@ A framework is imported when an agent of its kind is.
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, Blobs, Cipher, Clock, MemoryScope, TaskStore
+from aion_core.ports import Agent, Blobs, Cipher, Clock, TaskStore
 from aion_core.ports.table import Table
 
 
@@ -21,26 +22,13 @@ def build_adapters(
 
     def langgraph(found: Found, config: AgentConfig) -> Agent:
         from aion_core.agents.langgraph.agent import LangGraphAgent
-        from aion_core.checkpointing.store import OwnersStore
-        from aion_core.checkpointing.turn import Fence
         from aion_core.stores.checkpoints import TableSaver
         from aion_core.stores.long_term_memory import TableLongTermMemory
 
         return LangGraphAgent(
             found.agent,
-            lambda asked, before_put, types: TableSaver(
-                table,
-                blobs,
-                clock,
-                fence=Fence(asked.context, asked.fence),
-                before_put=before_put,
-                retention=retention,
-                types=types,
-            ),
-            stores=lambda asked: OwnersStore(
-                TableLongTermMemory(table, clock, fence=Fence(asked.context, asked.fence)),
-                MemoryScope(asked.context.owner, asked.context.agent),
-            ),
+            partial(TableSaver, table, blobs, clock, retention=retention),
+            memories=partial(TableLongTermMemory, table, clock),
             name=config.name,
             configuration=config.configuration,
             module=found.module,
@@ -48,8 +36,8 @@ def build_adapters(
 
     def adk(found: Found, config: AgentConfig) -> Agent:
         from aion_core.agents.adk.agent import AdkAgent
-        from aion_core.checkpointing.turn import Fence
         from aion_core.stores.artifacts import BlobArtifacts
+        from aion_core.stores.retries import Fence
         from aion_core.stores.sessions import TableSessions
 
         if cipher is None:

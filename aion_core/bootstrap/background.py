@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from aion_core.ports import Clock
-from aion_core.tasks.time_up import TimeUp
+from aion_core.tasks.call import TimeUp
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Background:
         """The end of the turns that run; a server that is told to stop sets its own before it serves."""
 
     async def run(self) -> None:
-        """Consume the queues and sweep each minute, until this is cancelled."""
+        """Consume the queues, and sweep now and each minute, until this is cancelled."""
         await asyncio.gather(self._sweep_each_minute(), *(consumer.run() for consumer in self.consumers))
 
     def stop(self) -> None:
@@ -65,8 +65,9 @@ class Background:
 
     async def _sweep_each_minute(self) -> None:
         while True:
-            await self._clock.sleep(SWEEP_SECONDS)
+            # At once, too: timers may have expired while no server ran.
             try:
                 await self._sweep()
             except Exception:  # the next minute is another try
                 logger.exception("A sweep has failed.")
+            await self._clock.sleep(SWEEP_SECONDS)

@@ -17,9 +17,8 @@ from aion_core.clock import SystemClock
 from aion_core.ports import Agent, Bell, Clock, Limits, PushBell
 from aion_core.settings import Settings
 from aion_core.tasks.history import ContextHistory
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.sweep import Sweep
-from aion_core.tasks.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +46,19 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
     stores = build_stores(settings, clock)
     agents = build_agents(configs, declared.folder, stores.adapters(), declared.roots)
 
-    def agent_of(agent_id: str) -> Agent:
+    def refreshed(agent_id: str) -> Agent:
         environment.refresh_if_due()
         return agents[agent_id]
 
     runner = TaskRunner(
         stores.tasks,
-        agent_of,
+        refreshed if environment.has_secrets else agents.__getitem__,
         clock,
         stores.bells,
         lease_seconds=settings.lease_seconds,
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
-        history=ContextHistory(stores.tasks, stores.task_list).of,
+        history=ContextHistory(stores.tasks, stores.task_list),
         replies={agent_id: config.reply for agent_id, config in configs.items()},
         answers={agent_id: config.answer for agent_id, config in configs.items()},
         metrics=operations.metrics,
@@ -82,12 +81,14 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
     background = Background(sweep.once, clock)
 
     async def run_turn(bell: Bell) -> None:
-        labels = {"context_id": bell.context.context_id, "agent": bell.context.agent}
-        with log.request(str(uuid4()), **labels):
+        # For the line about a failure, too, which is written outside of the block.
+        log.note(context_id=bell.context.context_id, agent=bell.context.agent)
+        with log.request(str(uuid4())):
             await operations.flushed(worker.answer(bell, time_up=background.time_up))
 
     async def deliver(bell: PushBell) -> None:
-        with log.request(str(uuid4()), task_id=bell.task.task_id):
+        log.note(task_id=bell.task.task_id)
+        with log.request(str(uuid4())):
             await operations.flushed(delivery.answer(bell))
 
     turns, deliveries = cast("LocalQueue[Bell]", stores.bells), cast("LocalQueue[PushBell]", stores.push.bells)

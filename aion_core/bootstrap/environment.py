@@ -89,12 +89,17 @@ class AgentEnvironment:
         # Also those that a developer's .env has set.
         log.always_keep_out(*(self._environ[name] for name in self._declared.secrets if name in self._environ))
 
+    @property
+    def has_secrets(self) -> bool:
+        """True if a variable holds a secret that was read."""
+        return bool(self._sources)
+
     def refresh_if_due(self) -> None:
         """Begin to read the secrets again where they are old enough; return at once.
 
         A changed value replaces the variable's. A secret that cannot be read keeps the value that it has.
         """
-        if not self._sources:
+        if not self.has_secrets:
             return
         with self._lock:
             now = self._clock.now()

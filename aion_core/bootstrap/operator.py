@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from aion_core.bootstrap.stores import QUEUES_FILE, build_resources, build_stores
+from aion_core.bootstrap.stores import BLOBS_FILE, QUEUES_FILE, TABLE_FILE, build_resources, build_stores
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent, ApiKeys, Clock, PushBells, PushConfigs, TaskList, TaskStore
 from aion_core.ports.bells import DeadLetters
+from aion_core.ports.erasure import ErasableTable, ObjectVersions
 from aion_core.settings import Settings
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.stores.inspection import Inspection
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
-from aion_core.tasks.worker import Worker
 
 if TYPE_CHECKING:
-    from aion_core.aws.erasure import Erasure
+    from aion_core.stores.erasure import Erasure
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +100,26 @@ def build_keys(settings: Settings) -> ApiKeys:
 
 def build_erasure(settings: Settings) -> "Erasure":
     """Return what deletes owners from a deployment; the settings may name its table and bucket only."""
-    from aion_core.aws.client import WORKERS, Calls
-    from aion_core.aws.dynamodb_table import DynamoDBTable
-    from aion_core.aws.erasure import Erasure
+    from aion_core.stores.erasure import Erasure
 
-    executor = ThreadPoolExecutor(WORKERS)
-    return Erasure(
-        DynamoDBTable(Calls("dynamodb", executor), name=settings.table),
-        Calls("s3", executor),
-        SystemClock(),
-        bucket=settings.bucket,
-        owner_of_key=owner_of_key,
-        retention=timedelta(days=settings.retention_days),
-    )
+    clock, retention = SystemClock(), timedelta(days=settings.retention_days)
+    table: ErasableTable
+    objects: ObjectVersions
+    if settings.store == "sqlite":
+        from aion_core.sqlite.blobs import SQLiteBlobs, SQLiteObjectVersions
+        from aion_core.sqlite.table import SQLiteTable
+
+        table = SQLiteTable(settings.sqlite_folder / TABLE_FILE, clock)
+        objects = SQLiteObjectVersions(SQLiteBlobs(settings.sqlite_folder / BLOBS_FILE, clock, retention=retention))
+    else:
+        from aion_core.aws.client import WORKERS, Calls
+        from aion_core.aws.dynamodb_table import DynamoDBTable
+        from aion_core.aws.object_versions import S3ObjectVersions
+
+        executor = ThreadPoolExecutor(WORKERS)
+        table = DynamoDBTable(Calls("dynamodb", executor), name=settings.table)
+        objects = S3ObjectVersions(Calls("s3", executor), bucket=settings.bucket)
+    return Erasure(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
 
 
 def owner_of_key(principal: str, tenant: str) -> str:

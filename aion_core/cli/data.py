@@ -19,8 +19,8 @@ from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 
 if TYPE_CHECKING:
-    from aion_core.aws.erasure import Erasure
-    from aion_core.aws.survey import Found
+    from aion_core.stores.erasure import Erasure
+    from aion_core.stores.survey import Found
 
 PASSES = 3
 """Passes of searching and deleting: a worker may write until it learns that its task is gone."""
@@ -180,8 +180,8 @@ class _Report:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Number of items and bytes in each store of the table and the bucket."""
-        from aion_core.aws.survey import LEFTOVERS, MENTIONS
         from aion_core.stores.owned import STORES
+        from aion_core.stores.survey import LEFTOVERS, MENTIONS
 
         items, versions, size = Counter[str](), Counter[str](), Counter[str]()
         for row in self._found.rows:

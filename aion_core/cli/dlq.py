@@ -124,7 +124,7 @@ def dlq() -> None:
     """Look into the dead letter queues: queue messages that a function failed to process five times.
 
     A queue message holds ids only. The table holds the work, so no task depends on a message. The queues' URLs come from
-    --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL.
+    --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL. Beside `aion dev` its own queues are read.
     """
 
 

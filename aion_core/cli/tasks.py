@@ -30,8 +30,8 @@ STATES = (
 _scan = click.option(
     "--scan",
     is_flag=True,
-    help="Read the whole table if no owner is known: it costs what it holds, and takes its time. The default beside a "
-    "running `aion dev`.",
+    help="Read the whole table if no owner is known: it costs what it holds, and takes its time. The default beside "
+    "`aion dev`.",
 )
 
 
@@ -40,7 +40,7 @@ def tasks() -> None:
     """Look at tasks, and cancel them.
 
     A task is stored under its owner: name the owner by --owner, or by --subject and --issuer. Logs and dead letters
-    print owners. Beside a running `aion dev` no owner is needed.
+    print owners. Beside `aion dev` no owner is needed.
     """
 
 

@@ -176,7 +176,7 @@ class _Worker:
         import uvicorn
 
         from aion_core.dev.requests import RequestLines
-        from aion_core.tasks.time_up import TimeUp
+        from aion_core.tasks.call import TimeUp
         from aion_core.web.middleware import LoopbackOnly
         from aion_core.web.request_context import TIME_UP
 
@@ -223,21 +223,27 @@ class _Worker:
         either: set[asyncio.Future[Any]] = {serving, stopped}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
-            # uvicorn's errors about cancelled streams are expected here.
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-            # The supervisor kills a worker that does not say this: its event loop is blocked.
-            self._connection.send(Ending())
-            for each in (*self._pollers, *([self._background] if self._background else [])):
-                each.stop()
-            successor = stopped.result().has_successor
-            server.config.timeout_graceful_shutdown = CUT_SECONDS_BESIDE_SUCCESSOR if successor else CUT_SECONDS
-            server.should_exit = True
-            ends.now.set()
-            leave = TURN_GRACE + (STREAM_GRACE if successor else 0.0)
-            loop.call_later(leave, ends.leave.set)
-            loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
+            self._begin_to_end(server, ends, streams_end, has_successor=stopped.result().has_successor)
         await serving
-        beside = stopped.done() and stopped.result().has_successor
+        await self._turns_ended(beside=stopped.done() and stopped.result().has_successor)
+
+    def _begin_to_end(self, server: Any, ends: Any, streams_end: asyncio.Event, *, has_successor: bool) -> None:
+        """Begin no turn, hand off those that run, then end the streams."""
+        # uvicorn's errors about cancelled streams are expected here.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        # The supervisor kills a worker that does not say this: its event loop is blocked.
+        self._connection.send(Ending())
+        for each in (*self._pollers, *([self._background] if self._background else [])):
+            each.stop()
+        server.config.timeout_graceful_shutdown = CUT_SECONDS_BESIDE_SUCCESSOR if has_successor else CUT_SECONDS
+        server.should_exit = True
+        ends.now.set()
+        loop, leave = asyncio.get_running_loop(), TURN_GRACE + (STREAM_GRACE if has_successor else 0.0)
+        loop.call_later(leave, ends.leave.set)
+        loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
+
+    async def _turns_ended(self, *, beside: bool) -> None:
+        """Wait until the turns from queues are handed off, or for as long as that may take."""
         seconds = HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS
         deadline = time.monotonic() + seconds
         for poller in self._pollers:
@@ -292,7 +298,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
     """
     from aion_core import log
     from aion_core.bootstrap import bell_of
-    from aion_core.tasks.time_up import TimeUp
+    from aion_core.tasks.call import TimeUp
     from handlers import run_task
 
     async def on_loop(record: Any, lambda_context: Any) -> None:

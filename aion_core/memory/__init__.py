@@ -1,1 +1,1 @@
-"""The ports in a dict: for simulation, unit tests and measuring; the twin of `aion_core.aws`, under the same contract."""
+"""Adapters in memory: a table, blobs, queues and a cipher for tests, the simulation and `--store memory`."""

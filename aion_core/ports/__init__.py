@@ -57,10 +57,14 @@ from aion_core.ports.long_term_memory import (
     MemoryWrite,
     Namespace,
 )
-from aion_core.ports.metrics import (
+from aion_core.ports.observability import (
     Metric,
     Metrics,
+    Span,
+    SpanKind,
+    Traces,
     Uncounted,
+    Untraced,
 )
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
@@ -104,12 +108,6 @@ from aion_core.ports.tasks import (
     PushEvents,
     TaskKey,
     Turn,
-)
-from aion_core.ports.traces import (
-    Span,
-    SpanKind,
-    Traces,
-    Untraced,
 )
 from aion_core.ports.webhooks import (
     POST_SECONDS,

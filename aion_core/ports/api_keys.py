@@ -1,4 +1,4 @@
-"""Where the API keys of a deployment are kept: their hashes, and whose they are."""
+"""API keys of a deployment: their hashes and principals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """A key, as it is kept; nobody can call with what stands here."""
+    """A key as it is stored, with its hash only."""
 
     id: str
-    """What a key begins with, by which it is found."""
+    """The beginning of the key, by which it is found."""
     sha256: str
-    """The hash of the whole key, in hexadecimal: 256 bits of chance need no slower one."""
+    """The hash of the whole key, in hexadecimal: 256 random bits need no slower one."""
     principal: str
-    """Whose it is. Tasks are the principal's: a key that is replaced by another of theirs costs none."""
+    """The principal, who owns the tasks: they stay when the key is replaced by another."""
     created: datetime
     last4: str
-    """Its last characters, by which its holder knows it again."""
+    """Its last characters, by which its holder recognises it."""
     agents: frozenset[str] | None = None
     """The agents that may be called with it; None for all."""
     scopes: frozenset[str] = frozenset()
     tenant: str = ""
-    """The tenant that it is for; "" where its holder chooses."""
+    """The only tenant that it may be used for; "" for any."""
     expires: datetime | None = None
 
 
@@ -31,20 +31,20 @@ class ApiKeys(Protocol):
     """The keys of one deployment."""
 
     async def add(self, key: KeyRecord) -> None:
-        """Keep a new key; raises StoreError, also where there is a key of this id."""
+        """Store a new key; raises StoreError, also if a key has this id."""
         ...
 
     async def find(self, key_id: str) -> KeyRecord | None:
-        """Return the key of this id, as it is now; None where there is none, or it has expired.
+        """Return the key of this id, None if it does not exist or has expired; consistent.
 
         Raises StoreError.
         """
         ...
 
     async def all(self) -> Sequence[KeyRecord]:
-        """Return the keys, the newest first; one that was added a moment ago may be missing. Raises StoreError."""
+        """Return the keys, the newest first; one that was just added may be missing. Raises StoreError."""
         ...
 
     async def revoke(self, key_id: str) -> bool:
-        """Take the key away, at once; tell whether there was one. Raises StoreError."""
+        """Delete the key, at once; return True if it existed. Raises StoreError."""
         ...

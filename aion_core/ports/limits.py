@@ -1,4 +1,4 @@
-"""How much one owner may ask for, and what counts it: requests by the minute, and streams and tasks that are open."""
+"""Limits per owner: requests per minute, open streams and open tasks."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from aion_core.ports.tasks import TaskKey
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a deployment allows each of its callers; None where it sets no limit."""
+    """The limits of a deployment for each of its callers; None is no limit."""
 
     requests_per_minute: int | None = None
     streams_per_owner: int | None = None
@@ -19,11 +19,11 @@ class Limits:
 
     @property
     def of_streams(self) -> bool:
-        """Whether streams have to be counted."""
+        """True if streams have to be counted."""
         return self.streams_per_owner is not None or self.streams_per_task is not None
 
     def allow(self, stream: "OpenStream", others: Collection["OpenStream"]) -> bool:
-        """Tell whether the stream may be opened beside the owner's others."""
+        """True if the stream may be opened beside the owner's others."""
         if self.streams_per_owner is not None and len(others) >= self.streams_per_owner:
             return False
         if self.streams_per_task is None or not stream.task_id:
@@ -33,13 +33,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """A stream that holds an execution environment."""
+    """An open stream, which occupies an execution environment."""
 
     id: str
     task_id: str
-    """The task that it is about; "" of one that is yet to be made."""
+    """The task of the stream; "" if the stream creates it."""
     until: datetime
-    """When it counts no more, should nobody have said that it ended."""
+    """The time from which it counts no more, in case its process dies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +48,34 @@ class OpenTask:
 
     key: TaskKey
     since: datetime
-    """When it was counted, to the millisecond."""
+    """The time of counting, to the millisecond."""
 
 
 class RateLimits(Protocol):
-    """What counts, for all instances of a deployment together. Every method may raise StoreError."""
+    """Counts of all instances of a deployment together. Every method may raise StoreError."""
 
     async def take(self, owner: str, *, per_minute: int) -> float:
-        """Take one of the owner's requests; return 0, or in how many seconds there is one again, and take none.
+        """Take a token from the owner's bucket; return 0, or, without taking one, the seconds until there is a token.
 
-        A token bucket: it holds as many as a minute has, and fills evenly.
+        The bucket holds the tokens of a minute, and fills evenly.
         """
         ...
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
-        """Count the stream among the owner's; return False, and count nothing, where one of the limits is reached."""
+        """Count the stream; return False, and count nothing, if one of the limits is reached. A repeat counts once."""
         ...
 
     async def close_stream(self, owner: str, stream_id: str) -> None:
-        """Count the stream no more; nothing happens where it is not counted."""
+        """Count the stream no more, if it is counted."""
         ...
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
-        """Count the task among the owner's and return (); where so many are counted, count none, and return those.
+        """Count the task and return (); if `most` tasks are counted already, return these instead.
 
-        Nobody says when a task has ended: whoever finds as many as may be looks which of them have.
+        The end of a task is not counted: the caller that finds no room looks which tasks have ended.
         """
         ...
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
-        """Count these tasks no more; nothing happens where they are not counted."""
+        """Count these tasks no more, if they are counted."""
         ...

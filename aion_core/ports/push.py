@@ -1,4 +1,4 @@
-"""Push notifications: who is to be told of a task's events, and how far each has been told."""
+"""Push notifications: the configs of tasks and the state of their deliveries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from typing import Protocol
 from aion_core.ports.tasks import Head, PushEvents, TaskKey
 
 MAX_PUSH_CONFIGS = 10
-"""How many push configs a task may have."""
+"""Limit of push configs per task."""
 
 
 class PushVersion(StrEnum):
-    """The protocol version in which a config was registered, and so that of what is posted for it."""
+    """The protocol version in which a config was registered, and in which its notifications are posted."""
 
     V1 = "1.0"
     V03 = "0.3"
@@ -21,54 +21,54 @@ class PushVersion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushConfig:
-    """Where a client wants to hear of its task, and what proves to it who is calling. What is secret is in no repr."""
+    """A client's webhook for a task, with its credentials; the repr has no secret."""
 
     id: str
-    """The client's name for it, or one that the server has made up; a task has it once."""
+    """Unique within the task; the server makes one if the client names none."""
     url: str = field(repr=False)
     """Its query may hold a secret."""
     token: str = field(default="", repr=False)
-    """What the client wants to find in the notification's header, unchanged."""
+    """Sent unchanged in a header of each notification."""
     scheme: str = ""
-    """The HTTP authentication scheme (`Bearer`, `Basic`, …); "" where the client asks for none."""
+    """The HTTP authentication scheme (`Bearer`, `Basic`, …); "" without authentication."""
     credentials: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What notifications are signed with, the newest first; more than one while they are being rotated."""
+    """The keys of the signatures, the newest first; more than one during a rotation."""
     older_until: datetime | None = None
-    """Until when those sign that are not the newest; None where that was never said."""
+    """End of the rotation, after which only the newest secret signs; None outside of a rotation."""
     version: PushVersion = PushVersion.V1
     events: PushEvents = PushEvents.STATUS
-    """Of which events it hears, as its agent says in aion.yaml."""
+    """The events to notify of, as the agent declares in aion.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How far the notifications of one config have come; nothing in it is secret."""
+    """The state of one config's notifications; it has no secret."""
 
     task: TaskKey
     config_id: str
     after: int
-    """Registered when this was the newest event: it hears of those after it."""
+    """The newest event at registration: the config is notified of later ones."""
     cursor: int
-    """The newest event that it has passed: posted, or given up, or not due."""
+    """The newest event that was posted, given up, or skipped."""
     tries: int = 0
-    """How often the event after the cursor has been tried in vain."""
+    """Failed posts of the event after the cursor."""
     next_at: datetime | None = None
-    """When it is tried again, None where nothing has failed."""
+    """Time of the retry, None without a failure."""
     claimed_until: datetime | None = None
-    """Until when somebody delivers, None where nobody does."""
+    """End of the claim, None if nobody delivers."""
     failure: str = ""
-    """What went wrong last; "" where nothing has since."""
+    """The last failure; "" after a success."""
     dead: int = 0
-    """How many events were given up after the last try."""
+    """Number of dead letters: events given up after the last retry."""
     dead_from: int = 0
-    """The first of them, 0 where there is none."""
+    """The first dead letter, 0 without any."""
     disabled: bool = False
-    """Whether its receiver has said that it is gone (410): it is posted nothing more."""
+    """True if the receiver is gone (410): nothing more is posted."""
     due_at: datetime | None = None
-    """When somebody is to look after it, None where nobody is."""
+    """Time of the timer, None without one."""
     revision: str = ""
-    """Differs after each change: who has read it knows by this whether it still stands so."""
+    """Differs after each change: a conditional write compares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,128 +77,129 @@ class Claim:
 
     delivery: Delivery
     config: PushConfig | None
-    """None where it is there and cannot be read: its key is gone, or it was changed."""
+    """None if the stored config cannot be read: its key is gone, or its item was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverduePush:
-    """A task of whose notifications something is overdue, as an index tells it: a hint, no more."""
+    """An expired timer of a task's notifications, as a lagging index has it."""
 
     task: TaskKey
     at: datetime
     generation: int = 0
-    """The event that some webhook may not have passed; 0 where it is the retry or the claim of a config."""
+    """The event that some webhook may not have received; 0 for the retry or the claim of a config."""
     config_id: str = ""
-    """The config whose retry or claim it is; "" where it is an event."""
+    """The config whose retry or claim it is; "" for an event."""
 
 
 class PushConfigs(Protocol):
-    """The push configs of tasks, and how far each has come. They live as long as their task.
+    """The push configs of tasks, and the state of their deliveries. They are stored as long as their task.
 
-    Secrets are sealed where they are kept, and opened only for who asks for the config itself. Every method may raise
-    StoreUnavailable; the same call may then be made again. A config can also come with a message: `TaskStore.create`
-    and `TaskStore.follow_up` keep it in the transaction that keeps the message (`NewTask.push`, `FollowUp.push`).
+    Configs are encrypted; only `get`, `all` and `claim` decrypt them. Every method may raise StoreUnavailable; the same
+    call may then be made again. A config can also come with a message: `TaskStore.create` and `TaskStore.follow_up`
+    store it in the transaction that stores the message (`NewTask.push`, `FollowUp.push`).
     """
 
     # ── For clients ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put(self, task: TaskKey, config: PushConfig) -> Delivery:
-        """Keep the config: from here on every commit of the task knows that somebody listens.
+        """Store the config: every later commit of the task knows that it has a subscriber.
 
-        It hears of the events after those that there are. One of its id is replaced where it stands: what that has not
-        passed is posted as the new one says. It is due soon, so that a bell may be lost: ring one all the same.
-        Raises TaskNotFound, and TooManyPushConfigs where there are as many as there may be.
+        The config is notified of later events. A config with the same id is replaced and its cursor is retained: what
+        it has not passed is posted as the new one says. Its timer is set, in case the wake-up message is lost; the
+        caller enqueues one. Raises TaskNotFound, and TooManyPushConfigs at the limit.
         """
         ...
 
     async def get(self, task: TaskKey, config_id: str) -> PushConfig | None:
-        """Return the config, None where the task, or the config, is not there."""
+        """Return the config, None if the task or the config does not exist."""
         ...
 
     async def all(self, task: TaskKey) -> Sequence[PushConfig]:
-        """Return the task's configs, sorted by id, at most MAX_PUSH_CONFIGS; none where there is no task."""
+        """Return the task's configs, sorted by id, at most MAX_PUSH_CONFIGS; empty if there is no task."""
         ...
 
     async def delete(self, task: TaskKey, config_id: str) -> None:
-        """Forget the config, there or not: no post for it begins after this, but for one whose right was just taken."""
+        """Delete the config, there or not: later posts are not made, except one that was just claimed."""
         ...
 
     # ── For deliveries ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def deliveries(self, task: TaskKey) -> Sequence[Delivery]:
-        """Return how far each config of the task has come, consistently, sorted by id."""
+        """Return the delivery of each config of the task, sorted by id; consistent."""
         ...
 
     async def claim(self, delivery: Delivery, *, until: datetime) -> Claim | None:
-        """Take the right to post for the config; None where it is not as `delivery` has it: look again.
+        """Claim the right to post for the config; None if it has changed since `delivery` was read.
 
-        It is due at the end of the claim: should its holder die, it is found by that. A config that cannot be read is
-        claimed like any other, so that the schedule counts its tries.
+        Its timer is set to the end of the claim, in case the holder dies. A config that cannot be read is claimed like
+        any other, so that its attempts are counted.
         """
         ...
 
     async def advance(self, claim: Claim, *, cursor: int, until: datetime) -> Claim:
-        """Note that the config has passed the events up to `cursor`, its last try was no failure, and keep the claim.
+        """Move the cursor after a post that did not fail, and renew the claim.
 
-        Raises ClaimLost where it is another's by now, or the config is gone, or replaced.
+        Raises ClaimLost if another process has claimed the config, or it was deleted or replaced.
         """
         ...
 
     async def settle(
         self, claim: Claim, *, cursor: int, delivered: bool = False, due_at: datetime | None = None
     ) -> None:
-        """Note that the config has passed the events up to `cursor`, and give the claim back.
+        """Move the cursor and release the claim.
 
-        With `delivered` its last try was no failure. It is due again at `due_at`, where more is to be posted; else
-        nothing is. Raises ClaimLost as `advance` does.
+        With `delivered` the last post did not fail. `due_at` sets the timer, if more is to be posted. Raises ClaimLost
+        as `advance` does.
         """
         ...
 
     async def fail(self, claim: Claim, *, failure: str, next_at: datetime, due_at: datetime) -> None:
-        """Note that the event after the cursor was tried in vain once more, and give the claim back.
+        """Count a failed post of the event after the cursor, and release the claim.
 
-        It may be claimed again from `next_at` on, and is overdue at `due_at`. Raises ClaimLost as `advance` does.
+        The config may be claimed again from `next_at` on; `due_at` sets its timer. Raises ClaimLost as `advance` does.
         """
         ...
 
     async def bury(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
-        """Note that event `cursor` is given up, and passed by that; keep the claim. The count of tries stays as it is.
+        """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim; `tries` stays as it is.
 
         Raises ClaimLost as `advance` does.
         """
         ...
 
     async def disable(self, claim: Claim, *, failure: str) -> None:
-        """Note that the receiver is gone, and give the claim back. Raises ClaimLost as `advance` does."""
+        """Note that the receiver is gone, and release the claim. Raises ClaimLost as `advance` does."""
         ...
 
     async def clear(self, task: TaskKey, generation: int) -> None:
-        """Note that nobody has yet to be told of this event; a repeat changes nothing."""
+        """Remove the event's timer: every webhook has passed it. A repeat changes nothing."""
         ...
 
     async def nobody_listens(self, head: Head) -> None:
-        """Let the task's next commits know that it has no config any more, unless one was put since `head` was read."""
+        """Note that the task has no config any more, unless one was stored since `head` was read."""
         ...
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
-        """Let what was given up be posted again, and what was disabled go on; due at once. None where it is not there.
+        """Post the dead letters again, enable the config, and set its timer to now; None if there is no such config.
 
-        Events after the first that was given up are posted again too, under the ids that they had.
+        Events after the first dead letter are posted again too, under the ids that they had.
         """
         ...
 
-    # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def overdue(self, *, limit: int) -> Sequence[OverduePush]:
-        """Return what is overdue, at most so much; it may lag behind.
+        """Return expired timers, at most `limit`; it may lag.
 
-        Of each owner the longest overdue first, and the owners by turns: one who has much does not hold up the others.
+        The owners take turns, each with its longest overdue first: one who has many does not delay the others. Shards
+        that cannot be read are logged and left out; raises StoreError if none can be read.
         """
         ...
 
     async def claim_overdue(self, overdue: OverduePush) -> bool:
-        """Take it upon oneself to ring for it: True where it is still overdue, and nobody else has.
+        """Claim the expired timer: True if it is still overdue, and nobody else has claimed it.
 
-        It is due again soon, unless somebody settles it before.
+        It is set anew, in case the wake-up message is lost. The timer of an item that has expired is removed.
         """
         ...

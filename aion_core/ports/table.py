@@ -116,16 +116,6 @@ class Either:
 Condition = Exists | Absent | Equals | AtMost | MoreThan | OneOf | ShorterThan | NotEmpty | Both | Either
 
 
-def both(*conditions: Condition) -> Condition:
-    """Return the condition that all of these hold."""
-    return conditions[0] if len(conditions) == 1 else Both(conditions)
-
-
-def either(*conditions: Condition) -> Condition:
-    """Return the condition that one of these holds."""
-    return Either(conditions)
-
-
 # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -41,9 +41,9 @@ from aion_core.ports import (
 )
 from aion_core.push import schedule
 from aion_core.push.tries import Tries
-from aion_core.tasks import pushed
-from aion_core.tasks.counted import milliseconds, time_of
+from aion_core.tasks import heads
 from aion_core.tasks.notifications import wake_delivery
+from aion_core.tasks.turn import milliseconds, time_of
 
 logger = logging.getLogger(__name__)
 
@@ -203,9 +203,9 @@ class PushDelivery:
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
-            if pushed.listened_to(log.head, entry.event):
+            if heads.listened_to(log.head, entry.event):
                 walked.add(entry.generation)
-            if told_of is None or not pushed.wants(told_of, entry.event):
+            if told_of is None or not heads.wants(told_of, entry.event):
                 cursor = entry.generation
                 continue
             if delivered or self._runs_out(claim):

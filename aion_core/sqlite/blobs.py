@@ -4,11 +4,12 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from aion_core.ports import Clock
+from aion_core.ports.erasure import ObjectVersion, VersionPage
 from aion_core.ports.schema import RETENTIONS
 from aion_core.ports.table import LAST
 from aion_core.sqlite.database import Database
@@ -17,7 +18,9 @@ VERSION = 1
 """Version of the file's schema."""
 
 _SCHEMA = """
-CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL, metadata TEXT NOT NULL, expires REAL);
+CREATE TABLE blobs (
+    name TEXT PRIMARY KEY, content BLOB NOT NULL, metadata TEXT NOT NULL, expires REAL, modified REAL NOT NULL
+);
 CREATE INDEX blobs_by_expiry ON blobs (expires) WHERE expires IS NOT NULL
 """
 
@@ -55,10 +58,10 @@ class SQLiteBlobs:
     async def _put(self, verb: str, name: str, content: bytes, metadata: Mapping[str, str]) -> bool:
         now, folder = self._clock.now(), name.partition("/")[0]
         expires = (now + self._retention * RETENTIONS[folder] + GRACE).timestamp() if folder in RETENTIONS else None
-        values = (name, content, json.dumps(dict(metadata)), expires)
+        values = (name, content, json.dumps(dict(metadata)), expires, now.timestamp())
 
         def work(connection: sqlite3.Connection) -> bool:
-            is_stored = connection.execute(f"{verb} INTO blobs VALUES (?, ?, ?, ?)", values).rowcount > 0
+            is_stored = connection.execute(f"{verb} INTO blobs VALUES (?, ?, ?, ?, ?)", values).rowcount > 0
             if next(self._puts) % CLEANING == 0:
                 connection.execute(
                     "DELETE FROM blobs WHERE rowid IN (SELECT rowid FROM blobs WHERE expires <= ? LIMIT ?)",
@@ -86,8 +89,37 @@ class SQLiteBlobs:
         """See `ports.Blobs.delete`."""
         await self._database.write(lambda connection: connection.execute("DELETE FROM blobs WHERE name = ?", (name,)))
 
+    async def described(self, prefix: str) -> list[tuple[str, int, float]]:
+        """Return the names that begin with the prefix, each with the size of its blob and the time of its put."""
+        statement = "SELECT name, length(content), modified FROM blobs WHERE name BETWEEN ? AND ?"
+        values = (prefix, prefix + LAST)
+        return await self._database.read(lambda connection: connection.execute(statement, values).fetchall())
+
+    async def delete_all(self, names: Sequence[str]) -> None:
+        """Delete the bytes of all these names, there or not."""
+        rows = [(name,) for name in names]
+        await self._database.write(lambda connection: connection.executemany("DELETE FROM blobs WHERE name = ?", rows))
+
     async def _rows(self, statement: str, *values: str) -> list[Any]:
         def work(connection: sqlite3.Connection) -> list[Any]:
             return [value for (value,) in connection.execute(statement, values)]
 
         return await self._database.read(work)
+
+
+class SQLiteObjectVersions:
+    """`ports.erasure.ObjectVersions` of a file, in which each blob has one version."""
+
+    def __init__(self, blobs: SQLiteBlobs) -> None:
+        self._blobs = blobs
+
+    async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
+        """See `ports.erasure.ObjectVersions.page`; there is one page."""
+        found = await self._blobs.described(prefix)
+        return VersionPage(
+            [ObjectVersion(name, "", size, False, datetime.fromtimestamp(at, UTC)) for name, size, at in found]
+        )
+
+    async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
+        """See `ports.erasure.ObjectVersions.delete`."""
+        await self._blobs.delete_all([name for name, _ in versions])

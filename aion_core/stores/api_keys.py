@@ -8,8 +8,8 @@ from aion_core.ports import Clock, KeyRecord
 from aion_core.ports.schema import BY_AGENT
 from aion_core.ports.table import Absent, Delete, Item, Put, Table, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads, milliseconds
-from aion_core.tasks.contexts import VERSION
+from aion_core.stores.items import Reads
+from aion_core.tasks.contexts import VERSION, milliseconds
 
 
 class TableApiKeys:

@@ -32,17 +32,14 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from aion_core.checkpointing.serializer import StoredType, serializer
-from aion_core.checkpointing.turn import BeforePut, Fence, LogFirst, running_loop
+from aion_core.checkpointing.persistence import BeforePut, LogFirst, StoredType, running_loop, serializer
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import THREADS
 from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update
 from aion_core.stores import keys
-from aion_core.stores.fenced import FencedWrites
-from aion_core.stores.payloads import Payload, Payloads
-from aion_core.stores.reads import Reads
-from aion_core.stores.ttl import Ttl
+from aion_core.stores.items import Payload, Payloads, Reads, Ttl
+from aion_core.stores.retries import Fence, FencedWrites
 
 WRITES_A_PAGE = 100
 """Writes of a task in one item: an update expression may be 4 KB long. The rest is in further items of the same request."""

@@ -8,8 +8,8 @@ from aion_core.ports import Clock, ContextKey, Delivery, Head, TaskKey
 from aion_core.ports.schema import ENDS
 from aion_core.ports.table import PARTITION, SORT, Item, Table
 from aion_core.stores import keys
+from aion_core.stores.items import Reads
 from aion_core.stores.push_configs import delivery_of
-from aion_core.stores.reads import Reads
 from aion_core.tasks import deliveries, heads
 from aion_core.tasks.contexts import ContextRecord, moment, record_of
 

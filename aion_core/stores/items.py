@@ -1,21 +1,18 @@
-"""The items of tasks: heads, events, snapshots, waiting messages and stream deltas, and back. Pure.
+"""Items of the table: reads of the living ones, their TTL, and payloads of any size in them."""
 
-Items carry `v`, the version of their shape; this code reads `contexts.VERSION` and the one before it.
-"""
-
-import json
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
+from uuid import uuid4
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Cursor, Delta, DeltaBatch, Head
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT
-from aion_core.ports.table import SORT, Item
-from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
-from aion_core.stores import keys
-from aion_core.stores.reads import milliseconds
-from aion_core.tasks import heads
+from aion_core.ports import Blobs, Clock
+from aion_core.ports.schema import DUE, ENDS
+from aion_core.ports.table import LAST, Index, Item, Key, Table
+from aion_core.tasks.contexts import VERSION, milliseconds
 
 
 @contextmanager
@@ -27,60 +24,166 @@ def readable(what: str) -> Iterator[None]:
         raise StoreCorrupt(f"{what} cannot be read.") from error
 
 
-def head_item(head: Head) -> Item:
-    """Return the attributes of a head beside its key and TTL."""
-    return {
-        "agent": head.context.agent,
-        "context_id": head.context.context_id,
-        "state": TaskState.Name(head.state),
-        "timestamp": milliseconds(head.timestamp),
-        "generation": head.generation,
-        "fence": head.fence,
-        BY_AGENT.partition: keys.listing_agent(head.context.owner, head.context.agent),
-        BY_CONTEXT.partition: keys.listing_context(head.context),
-        BY_AGENT.sort: listing_at(head),
-        **heads.subscribers(head),
-    }
+class Reads:
+    """Reads of one table at this clock's time."""
+
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table, self._clock = table, clock
+
+    async def get(self, key: Key) -> Item | None:
+        """Return the item, None if there is no such item or it has expired."""
+        item = await self._table.get(key)
+        return item if item is not None and self.lives(item) else None
+
+    async def query(self, partition: str, first: str, last: str) -> list[Item]:
+        """Return all living items of the partition between the two sort keys."""
+        return [item async for page in self.pages(partition, first, last) for item in page if self.lives(item)]
+
+    async def pages(
+        self,
+        partition: str,
+        first: str,
+        last: str,
+        *,
+        limit: int | None = None,
+        largest: int | None = None,
+        newest_first: bool = False,
+        keys_only: bool = False,
+    ) -> AsyncGenerator[list[Item], None]:
+        """Yield the items between the two sort keys, expired or not, a request at a time.
+
+        The first page has at most `limit` items; each further one four times as many, up to `largest`.
+        """
+        after = None
+        while True:
+            page = await self._table.query(
+                partition, first, last, newest_first=newest_first, limit=limit, after=after, keys_only=keys_only
+            )
+            yield list(page.items)
+            if page.next is None:
+                return
+            after = page.next
+            if limit is not None:
+                limit = min(limit * 4, largest or limit)
+
+    async def expired_timers(self, shard: str, limit: int) -> list[Item]:
+        """Return the entries of the expired timers of a shard, the longest overdue first; the index may lag."""
+        page = await self._table.query_index(DUE, shard, 0, milliseconds(self._clock.now()), limit=limit)
+        return list(page.items)
+
+    async def all_of_index(self, index: Index, partition: str, *, newest_first: bool = False) -> AsyncIterator[Item]:
+        """Yield every entry of a partition of the index, which may lag."""
+        after = None
+        while True:
+            page = await self._table.query_index(index, partition, "", LAST, newest_first=newest_first, after=after)
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            after = page.next
+
+    def lives(self, item: Item) -> bool:
+        """True unless the item's TTL has passed: DynamoDB deletes expired items late, and one by one."""
+        return ENDS not in item or int(item[ENDS]) > self._clock.now().timestamp()
 
 
-def listing_at(head: Head) -> str:
-    """Return the task's place in the lists of tasks."""
-    return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
+class Ttl:
+    """The retention of one deployment, at this clock's time."""
+
+    def __init__(self, clock: Clock, retention: timedelta = timedelta()) -> None:
+        self._clock, self._retention = clock, retention
+
+    def now(self) -> int:
+        """Return the time: an item has expired if its TTL is at most this."""
+        return self.after(timedelta())
+
+    def after(self, life: timedelta) -> int:
+        """Return the TTL of an item that is written now and lives that long."""
+        return int((self._clock.now() + life).timestamp())
+
+    def end(self, retentions: float = 1) -> int:
+        """Return the TTL of an item that is written now and is kept for one retention, or for so many."""
+        return self.after(retentions * self._retention)
+
+    def attributes(self, retentions: float = 1) -> Item:
+        """Return the attributes that every item with a TTL has: its version and its TTL."""
+        return {"v": VERSION, ENDS: self.end(retentions)}
 
 
-def event_bytes(event: Event) -> bytes:
-    """Return the event as the log stores it."""
-    return stream_response(event).SerializeToString()
+LARGE_BYTES = 32 * 1024
+"""A larger payload is stored as a blob: S3 is cheaper than the write units of an item."""
+
+FAST_BYTES = 256 * 1024
+"""A larger value is compressed fast rather than well: on S3, size costs next to nothing."""
 
 
-def event_of(packed: bytes) -> Event:
-    """Return the event; raises StoreCorrupt."""
-    try:
-        return unwrap(StreamResponse.FromString(packed))
-    except Exception as error:  # protobuf raises its own DecodeError, unwrap a ValueError
-        raise StoreCorrupt("An event of the log cannot be read.") from error
+def compress(content: bytes) -> bytes:
+    """Return the bytes compressed by zlib."""
+    return zlib.compress(content, level=1 if len(content) > FAST_BYTES else -1)
 
 
-def request_of(item: Item) -> Mapping[str, Any]:
-    """Return the request's metadata that the item holds."""
-    with readable("A request's metadata"):
-        found: Mapping[str, Any] = json.loads(item["request"]) if "request" in item else {}
-    return found
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A serialized value as it is stored: the serializer's type, the compressed bytes, and the value's channel."""
+
+    type: str
+    body: bytes
+    channel: str = ""
+
+    @classmethod
+    def of(cls, serialized: tuple[str, bytes], channel: str = "") -> Self:
+        """Compress what the serializer returned."""
+        return cls(serialized[0], compress(serialized[1]), channel)
+
+    @property
+    def serialized(self) -> tuple[str, bytes]:
+        """The serializer's type and bytes."""
+        return self.type, zlib.decompress(self.body)
 
 
-def chunks_text(chunks: tuple[Delta, ...]) -> str:
-    """Return a batch's chunks as its item holds them."""
-    # ASCII JSON: half a surrogate pair at the edge of a chunk has no UTF-8, and a model may well cut there.
-    return json.dumps([[chunk.text, chunk.append, chunk.last, chunk.reason] for chunk in chunks])
+class Payloads:
+    """Payloads in items and in blobs."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    async def attributes(self, payloads: Mapping[str, Payload], *, folder: str) -> Item:
+        """Return the attributes that hold the payloads, by name; large payloads share a blob in the folder."""
+        if sum(len(payload.body) for payload in payloads.values()) <= LARGE_BYTES:
+            return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
+        # The blob first: an item never refers to a missing blob, and a blob without an item expires with its folder.
+        blob, at = f"{folder}/{uuid4()}", 0
+        await self._blobs.put(blob, b"".join(payload.body for payload in payloads.values()))
+        attributes: Item = {}
+        for name, payload in payloads.items():
+            size = len(payload.body)
+            attributes[name] = _described(payload, blob=blob, at=at, size=size)
+            at += size
+        return attributes
+
+    async def of(self, item: Item) -> dict[str, Payload]:
+        """Return the item's payloads by attribute; raises StoreCorrupt if a blob is missing."""
+        payloads: dict[str, Payload] = {}
+        blobs: dict[str, bytes] = {}
+        for name, stored in item.items():
+            if not isinstance(stored, dict):
+                continue
+            if "blob" in stored:
+                blob = stored["blob"]
+                if blob not in blobs:
+                    blobs[blob] = await self._content(blob)
+                body = blobs[blob][stored["at"] : stored["at"] + stored["size"]]
+            else:
+                body = stored["body"]
+            payloads[name] = Payload(stored["type"], body, stored["channel"])
+        return payloads
+
+    async def _content(self, blob: str) -> bytes:
+        content = await self._blobs.get(blob)
+        if content is None:
+            raise StoreCorrupt("The payload of a checkpoint is missing.")
+        return content
 
 
-def delta_batch_of(item: Item) -> DeltaBatch:
-    """Return the batch that the item holds; raises StoreCorrupt."""
-    with readable("A batch of stream deltas"):
-        generation, fence, first = (int(field) for field in item[SORT].split("."))
-        return DeltaBatch(generation, fence, first, tuple(Delta(*chunk) for chunk in json.loads(item["chunks"])))
-
-
-def place_of(batch: DeltaBatch) -> Cursor:
-    """Return the place of the batch's first chunk."""
-    return Cursor(batch.generation, batch.fence, batch.first)
+def _described(payload: Payload, **where: bytes | str | int) -> Item:
+    return {"type": payload.type, "channel": payload.channel, **where}

@@ -234,6 +234,12 @@ def tasks_key(owner: str) -> Key:
     return Key(f"LIMIT#{quoted(owner)}", "TASKS")
 
 
+def thread_id(context: ContextKey) -> str:
+    """Return LangGraph's persistence id: of this owner, agent and context and of no other (R56)."""
+    whole = "\0".join((context.owner, context.agent, context.context_id))
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
 def thread_partition(thread_id: str) -> str:
     """Return the partition that holds a LangGraph thread: its checkpoints, subgraphs' included."""
     return f"THREAD#{thread_id}"

@@ -5,14 +5,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 
-from aion_core.checkpointing.turn import Fence
 from aion_core.ports import Clock, MemoryItem, MemoryScope, MemoryWrite, Namespace
 from aion_core.ports.schema import ENDS
 from aion_core.ports.table import LAST, SORT, Change, Delete, Equals, Item, Table, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.fenced import FencedWrites
-from aion_core.stores.reads import Reads
-from aion_core.stores.ttl import VERSION, Ttl
+from aion_core.stores.items import Reads, Ttl
+from aion_core.stores.retries import Fence, FencedWrites
+from aion_core.tasks.contexts import VERSION
 
 FIRST_PAGE, LARGEST_PAGE = 32, 256
 """Page sizes of a search: LangGraph asks for ten by default, a filter may look through all."""

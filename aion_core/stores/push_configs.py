@@ -23,11 +23,11 @@ from aion_core.ports import (
 )
 from aion_core.ports.table import Change, Delete, Exists, Item, Put, Table, Update, WriteRefused
 from aion_core.push import schedule
-from aion_core.stores import items, keys
-from aion_core.stores.reads import Reads
+from aion_core.stores import keys
+from aion_core.stores.items import Reads, readable
 from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter
 from aion_core.stores.timers import PUSHES, TimerIndex, times_of
-from aion_core.tasks import deliveries, heads, pushed, timers
+from aion_core.tasks import deliveries, heads, timers
 from aion_core.tasks.contexts import moment
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class PushItems:
 
         The config receives the events after `after`. With `due` its timer is set.
         """
-        pushed.check_room([delivery.config_id for delivery in known], config)
+        heads.check_room([delivery.config_id for delivery in known], config)
         before = deliveries.find(known, config.id)
         times = times_of(self._clock, self._lease, self._retention)
         due_at = moment(times.lease_until) if due else None
@@ -87,8 +87,10 @@ class PushItems:
     async def open(self, task: TaskKey, item: Item) -> PushConfig:
         """Return the config that the item holds; raises StoreCorrupt."""
         config_id = keys.push_config_of(item["sk"])
-        opened = await self._with_cipher().open(item["sealed"], about=_about(task, config_id))
-        with items.readable("A push config"):
+        with readable("A push config"):
+            sealed = item["sealed"]
+        opened = await self._with_cipher().open(sealed, about=_about(task, config_id))
+        with readable("A push config"):
             fields = json.loads(opened)
             return PushConfig(
                 config_id,
@@ -155,7 +157,7 @@ class TablePushConfigs:
             head = heads.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
-            subscribed = heads.subscribed(head, pushed.listening(head, config))
+            subscribed = heads.subscribed(head, heads.listening(head, config))
             return Plan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
 
         return await commit(
@@ -173,7 +175,7 @@ class TablePushConfigs:
 
     async def delete(self, task: TaskKey, config_id: str) -> None:
         """See `ports.PushConfigs.delete`."""
-        await self._table.write(Delete(keys.push_key(task, config_id)))
+        await self._write(Delete(keys.push_key(task, config_id)))
 
     # ── For deliveries ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -227,7 +229,7 @@ class TablePushConfigs:
     async def nobody_listens(self, head: Head) -> None:
         """See `ports.PushConfigs.nobody_listens`."""
         # Refused if there is a new subscriber, or the task has expired.
-        await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head, pushed.deserted(head))))
+        await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head, heads.deserted(head))))
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""
@@ -241,11 +243,11 @@ class TablePushConfigs:
             await jitter(attempt)
         raise StoreUnavailable("The config changes faster than it can be redriven.")
 
-    async def _write(self, update: Update) -> None:
-        """Make the change, or not, if its condition does not hold."""
+    async def _write(self, write: Update | Delete) -> None:
+        """Make the write, or not, if its condition does not hold."""
         for attempt in range(TRIES):
             try:
-                await self._table.write(update)
+                await self._table.write(write)
             except WriteRefused as refused:
                 if not refused.is_conflict:
                     return
@@ -299,7 +301,7 @@ def revised(delivery: Delivery) -> Delivery:
 
 def delivery_of(task: TaskKey, item: Item) -> Delivery:
     """Return the delivery that the item holds; raises StoreCorrupt."""
-    with items.readable("The delivery of a push config"):
+    with readable("The delivery of a push config"):
         return deliveries.delivery_of(task, keys.push_config_of(item["sk"]), item)
 
 

@@ -19,9 +19,8 @@ from aion_core.sessions.service import SessionKey
 from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import value_bytes, value_of
 from aion_core.stores import keys
-from aion_core.stores.payloads import Payload, Payloads, compress
-from aion_core.stores.reads import Reads
-from aion_core.stores.ttl import VERSION
+from aion_core.stores.items import Payload, Payloads, Reads, compress
+from aion_core.tasks.contexts import VERSION
 
 _CONTENT = "kept"
 """The attribute that holds the encrypted content."""

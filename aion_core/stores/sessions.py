@@ -23,7 +23,6 @@ from typing import Any
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
 
-from aion_core.checkpointing.turn import Fence
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cipher, Clock
 from aion_core.ports.schema import BY_AGENT, ENDS, RETENTIONS, SESSIONS
@@ -31,8 +30,10 @@ from aion_core.ports.table import (
     SORT,
     Absent,
     AtMost,
+    Both,
     Change,
     Delete,
+    Either,
     Equals,
     Exists,
     Item,
@@ -42,18 +43,14 @@ from aion_core.ports.table import (
     Update,
     Write,
     WriteRefused,
-    both,
-    either,
 )
 from aion_core.sessions.service import Revision, SessionKey, SessionRecord, StoredSessions, not_found, stale
 from aion_core.sessions.state import Scoped
 from aion_core.sessions.stored import event_bytes, event_of, mapping_of, value_bytes
 from aion_core.stores import keys
-from aion_core.stores.fenced import FencedWrites
-from aion_core.stores.reads import Reads
-from aion_core.stores.retries import jitter
+from aion_core.stores.items import Reads, Ttl
+from aion_core.stores.retries import Fence, FencedWrites, jitter
 from aion_core.stores.session_items import EncryptedItems, SharedState
-from aion_core.stores.ttl import Ttl
 
 VALUES_AT_ONCE = 80
 """Values of shared state in one transaction: it may have 100 items, and 4 MB."""
@@ -195,7 +192,7 @@ class TableSessions(StoredSessions):
             BY_AGENT.sort: keys.listing_at(int(record.updated * 1000), thread),
         }
         # DynamoDB deletes expired items late: a new session may replace one.
-        return Put(keys.session_head_key(thread), item, only_if=either(Absent(), AtMost(ENDS, now)))
+        return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(ENDS, now))))
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
         """Return the update of the head to one more event, if the session is as it was read."""
@@ -204,7 +201,7 @@ class TableSessions(StoredSessions):
             values["state_revision"] = known.number + 1
         if thread in self._renewed:
             values["renewed"] = self._renewed[thread]
-        is_as_read = both(Equals("made", known.made), Equals("revision", known.number))
+        is_as_read = Both((Equals("made", known.made), Equals("revision", known.number)))
         return Update(keys.session_head_key(thread), Change(values, only_if=is_as_read))
 
     async def _put_state(self, thread: str, revision: Revision, state: dict[str, Any]) -> Write:

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock, ContextKey, Place, TaskFilter
 from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, ENDS, STATE
-from aion_core.ports.table import Absent, Equals, Item, MoreThan, Page, Put, Table, WriteRefused, both
+from aion_core.ports.table import Absent, Both, Equals, Item, MoreThan, Page, Put, Table, WriteRefused
 from aion_core.protocol.types import TaskState
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads, milliseconds
-from aion_core.tasks.contexts import VERSION
+from aion_core.stores.items import Reads
+from aion_core.tasks.contexts import VERSION, milliseconds
 
 READ = 1000
 """Most entries that a query reads if the filter leaves out some of them: about 300 KB."""
@@ -103,7 +103,7 @@ class TableTaskList:
                 newest_first=True,
                 limit=limit,
                 after=start,
-                only_if=both(*only_if, *state),
+                only_if=Both((*only_if, *state)),
                 count_only=count_only,
             )
             yield page

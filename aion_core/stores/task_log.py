@@ -5,24 +5,24 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Blobs, Cursor, DeltaBatch, FollowUp, Head, Log, Numbered, TaskKey
-from aion_core.ports.schema import TASKS
-from aion_core.ports.table import LAST, SORT, Item, Put
-from aion_core.protocol.types import Message, Task
-from aion_core.stores import items, keys
-from aion_core.stores.reads import Reads
-from aion_core.tasks.contexts import VERSION, Times
-from aion_core.tasks.heads import head_of
-from aion_core.tasks.transitions import NewEvent, QueuedMessage
+from aion_core.ports import Blobs, ContextKey, Cursor, Delta, DeltaBatch, FollowUp, Head, Log, Numbered, TaskKey
+from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TASKS
+from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Either, Item, Key, Put, Update
+from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState, stream_response, unwrap
+from aion_core.stores import keys
+from aion_core.stores.items import LARGE_BYTES, Reads, readable
+from aion_core.stores.retries import TRIES, jitter
+from aion_core.tasks import heads
+from aion_core.tasks.contexts import VERSION, Times, milliseconds
+from aion_core.tasks.heads import NewEvent, head_of
+from aion_core.tasks.transitions import QueuedMessage
 
 logger = logging.getLogger(__name__)
-
-LARGE_BYTES = 32 * 1024
-"""Payloads from this size on are blobs: S3 is cheaper than the write units of an item."""
 
 FIRST_PAGE, LARGEST_PAGE = 120, 1000
 """Rows of a log in a query, newest first: a snapshot is not far."""
@@ -97,12 +97,23 @@ class TaskLog:
             packed = await self._unpacked("task", rows[keys.snapshot_sort(base)])
             entries.append(Numbered(base, _parsed(Task, packed)))
         for generation in range(base + 1, head.generation + 1):
-            # A query may see the head before the row that was written with it: by now the row is there.
-            item = rows.get(keys.event_sort(generation)) or await self._reads.get(keys.event_key(key, generation))
+            item = rows.get(keys.event_sort(generation)) or await self._row(key, generation, head)
             if item is None:
                 return None
             entries.append(await self._entry(generation, item))
         return Log(head, tuple(entries))
+
+    async def _row(self, key: TaskKey, generation: int, head: Head) -> Item | None:
+        """Return the event's row, None if it is gone.
+
+        A query may see the head before the rows that are written with it, two of them at most: they come in a moment.
+        """
+        for attempt in range(TRIES):
+            item = await self._reads.get(keys.event_key(key, generation))
+            if item is not None or generation <= head.generation - 2:
+                return item
+            await jitter(attempt)
+        return None
 
     async def _entry(self, generation: int, item: Item) -> Numbered:
         packed = await self._unpacked("event", item)
@@ -110,12 +121,12 @@ class TaskLog:
             raise StoreCorrupt("An event of the log is empty.")
         asked = await self._unpacked("asked", item)
         message = _parsed(Message, asked) if asked is not None else None
-        return Numbered(generation, items.event_of(packed), message, item.get("key", ""), items.request_of(item))
+        return Numbered(generation, event_of(packed), message, item.get("key", ""), request_of(item))
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """See `ports.TaskStore.deltas`."""
         rows = await self._reads.query(keys.delta_partition(key), keys.delta_sort(since), LAST)
-        return [items.delta_batch_of(row) for row in rows]
+        return [delta_batch_of(row) for row in rows]
 
     async def holds(self, key: TaskKey, generation: int, token: str) -> bool:
         """True if the event of this token was written: its answer may have been lost."""
@@ -128,7 +139,7 @@ class TaskLog:
         try:
             packed = await self._unpacked("asked", item) if item is not None else None
             if item is not None and packed is not None:
-                return QueuedMessage(_parsed(Message, packed), items.request_of(item))
+                return QueuedMessage(_parsed(Message, packed), request_of(item))
         except StoreCorrupt:
             logger.exception("A waiting message cannot be read.", extra={"task_id": task.task_id})
         # Its turn has to begin all the same, and fails: nobody waits behind it for ever.
@@ -141,7 +152,7 @@ class TaskLog:
         """Return the write of an event's row, with a timer if a subscriber may want it."""
         row: Item = {
             "token": event.token,
-            **await self._payload(event.task, f"{event.generation}-event", "event", items.event_bytes(event.event)),
+            **await self._payload(event.task, f"{event.generation}-event", "event", event_bytes(event.event)),
         }
         if event.asked is not None:
             asked = event.asked.SerializeToString()
@@ -170,8 +181,8 @@ class TaskLog:
     def delta_row(self, task: TaskKey, batch: DeltaBatch, times: Times) -> Put:
         """Return the write of a batch of chunks, which expires within the hour."""
         expires = times.seconds + int(DELTA_LIFE.total_seconds())
-        row = {"v": VERSION, "chunks": items.chunks_text(batch.chunks), "expires": expires}
-        return Put(keys.delta_key(task, items.place_of(batch)), row)
+        row = {"v": VERSION, "chunks": chunks_text(batch.chunks), "expires": expires}
+        return Put(keys.delta_key(task, place_of(batch)), row)
 
     async def _payload(self, task: TaskKey, place: str, name: str, packed: bytes) -> Item:
         """Return the attribute that holds the bytes, or names their blob."""
@@ -202,3 +213,87 @@ def _parsed(kind: Any, packed: bytes | None) -> Any:
         return kind.FromString(packed)
     except Exception as error:  # protobuf's DecodeError
         raise StoreCorrupt("A record of a task cannot be read.") from error
+
+
+def head_item(head: Head) -> Item:
+    """Return the attributes of a head beside its key and TTL."""
+    return {
+        "agent": head.context.agent,
+        "context_id": head.context.context_id,
+        "state": TaskState.Name(head.state),
+        "timestamp": milliseconds(head.timestamp),
+        "generation": head.generation,
+        "fence": head.fence,
+        BY_AGENT.partition: keys.listing_agent(head.context.owner, head.context.agent),
+        BY_CONTEXT.partition: keys.listing_context(head.context),
+        BY_AGENT.sort: listing_at(head),
+        **heads.subscribers(head),
+    }
+
+
+def listing_at(head: Head) -> str:
+    """Return the task's place in the lists of tasks."""
+    return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
+
+
+def event_bytes(event: Event) -> bytes:
+    """Return the event as the log stores it."""
+    return stream_response(event).SerializeToString()
+
+
+def event_of(packed: bytes) -> Event:
+    """Return the event; raises StoreCorrupt."""
+    try:
+        return unwrap(StreamResponse.FromString(packed))
+    except Exception as error:  # protobuf raises its own DecodeError, unwrap a ValueError
+        raise StoreCorrupt("An event of the log cannot be read.") from error
+
+
+def request_of(item: Item) -> Mapping[str, Any]:
+    """Return the request's metadata that the item holds."""
+    with readable("A request's metadata"):
+        found: Mapping[str, Any] = json.loads(item["request"]) if "request" in item else {}
+    return found
+
+
+def chunks_text(chunks: tuple[Delta, ...]) -> str:
+    """Return a batch's chunks as its item holds them."""
+    # ASCII JSON: half a surrogate pair at the edge of a chunk has no UTF-8, and a model may well cut there.
+    return json.dumps([[chunk.text, chunk.append, chunk.last, chunk.reason] for chunk in chunks])
+
+
+def delta_batch_of(item: Item) -> DeltaBatch:
+    """Return the batch that the item holds; raises StoreCorrupt."""
+    with readable("A batch of stream deltas"):
+        generation, fence, first = (int(field) for field in item[SORT].split("."))
+        return DeltaBatch(generation, fence, first, tuple(Delta(*chunk) for chunk in json.loads(item["chunks"])))
+
+
+def place_of(batch: DeltaBatch) -> Cursor:
+    """Return the place of the batch's first chunk."""
+    return Cursor(batch.generation, batch.fence, batch.first)
+
+
+def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
+    """Return the write of the record of a message, once in its life."""
+    # DynamoDB deletes late: an expired record of a message may be replaced.
+    only_if = Either((Absent(), AtMost("expires", times.seconds)))
+    return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
+
+
+def context_update(context: ContextKey, change: Change) -> Update:
+    """Return the update of the context, whose timer is in the index as long as it is set."""
+    shard = {"due_shard": keys.due_shard(context)}
+    if "due_at" in change.values:
+        change = replace(change, values={**change.values, **shard})
+    if "due_at" in change.defaults:
+        change = replace(change, defaults={**change.defaults, **shard})
+    if "due_at" in change.remove:
+        change = replace(change, remove=(*change.remove, "due_shard"))
+    return Update(keys.context_key(context), change)
+
+
+def message_keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
+    """Return the keys by which a repeat of the message is known."""
+    first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
+    return [*first, keys.message_key(context, message_id)]

@@ -41,32 +41,20 @@ from aion_core.ports import (
     Waiting,
     WhenBusy,
 )
-from aion_core.ports.table import (
-    Absent,
-    AtMost,
-    Change,
-    Check,
-    Delete,
-    Key,
-    Put,
-    Table,
-    Update,
-    Write,
-    WriteRefused,
-    either,
-)
+from aion_core.ports.table import Change, Check, Delete, Key, Put, Table, Update, Write, WriteRefused
 from aion_core.protocol.types import Event, Task
-from aion_core.stores import items, keys
+from aion_core.stores import keys
+from aion_core.stores.items import Reads, readable
 from aion_core.stores.push_configs import PushItems
-from aion_core.stores.reads import Reads, milliseconds
 from aion_core.stores.retries import Plan, commit
-from aion_core.stores.task_log import TaskLog
+from aion_core.stores.task_log import TaskLog, context_update, head_item, listing_at, message_keys_of, message_row
 from aion_core.stores.timers import TimerIndex
-from aion_core.tasks import admission, contexts, heads, ingress, transitions
+from aion_core.tasks import admission, contexts, heads, transitions
 from aion_core.tasks.admission import KnownMessage
-from aion_core.tasks.contexts import ContextRecord, Times, task_of
+from aion_core.tasks.contexts import ContextRecord, Times, milliseconds, task_of
+from aion_core.tasks.heads import Transition
 from aion_core.tasks.notifications import CommitNotifier
-from aion_core.tasks.transitions import Ending, Transition
+from aion_core.tasks.transitions import Ending
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
 
@@ -105,7 +93,7 @@ class TableTaskStore:
         self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
     ) -> Begun | Waiting | Busy | Repeated | Interrupted:
         """See `ports.TaskStore.create`."""
-        message_keys = _message_keys(new.context, new.message_id, new.idempotency_key)
+        message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
 
         async def plan(attempt: int) -> Plan[Begun | Waiting | Busy | Repeated | Interrupted]:
             times = self._times()
@@ -125,13 +113,13 @@ class TableTaskStore:
             if refusal is not None:
                 return Plan(refusal)
             if admission.is_full(record):
-                raise ingress.too_many_wait()
+                raise admission.too_many_wait()
             created = admission.created(new, record, holder=holder, when_busy=when_busy, times=times)
             head = created.heads[0].after
             writes: list[Write] = [
-                *(self._put_message(key, new.key.task_id, new.content_hash, times) for key in message_keys),
+                *(message_row(key, new.key.task_id, new.content_hash, times) for key in message_keys),
                 self._context_update(new.context, created),
-                Put(keys.head_key(new.key), {**items.head_item(head), **times.ttl}),
+                Put(keys.head_key(new.key), {**head_item(head), **times.ttl}),
                 *[await self._log.event_row(event, times) for event in created.events],
             ]
             if new.push is not None:
@@ -154,8 +142,7 @@ class TableTaskStore:
         task = TaskKey(context.owner, record.interrupted or "")
         if not transitions.is_over(await self._log.head(task)):
             return None
-        dropped = transitions.dropped(record, task.task_id, times)
-        return Plan(None, [self._context_update(context, dropped)], again=True)
+        return Plan(None, [self._context_update(context, transitions.dropped(record, task.task_id, times))], again=True)
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
@@ -172,25 +159,25 @@ class TableTaskStore:
             is_full = not takes and admission.is_full(record)
             another_runs = admission.another_runs(follow_up, record)
             if attempt or rejects or is_full or another_runs:
-                known = await self._known([message_key])
-                head = await self._log.head(before.key)
-                if known is not None and known.task_id == before.key.task_id and head is not None:
-                    mine = admission.followed_before(follow_up, record, head, holder)
+                # The record of the message last: if it is missing, an earlier attempt that arrives later is refused.
+                head, known = await self._log.head(before.key), await self._known([message_key])
+                if known is not None and known.task_id == before.key.task_id:
+                    mine = await self._followed_before(follow_up, holder)
                     if mine is not None:
                         return Plan(mine)
                 if known is not None:
                     return Plan(known.repeated(follow_up.content_hash))
                 if another_runs and not attempt:
-                    raise ingress.another_runs()
+                    raise admission.context_runs_another()
                 if admission.has_gone_on(before, head, takes=takes, subscribes=follow_up.push is not None):
-                    raise ingress.no_longer_asked()
+                    raise admission.no_longer_asked()
                 if another_runs:
-                    raise ingress.another_runs()
+                    raise admission.context_runs_another()
             if rejects:
                 return Plan(Busy(before.key.task_id))
             if is_full:
-                raise ingress.too_many_wait()
-            message = self._put_message(message_key, before.key.task_id, follow_up.content_hash, times)
+                raise admission.too_many_wait()
+            message = message_row(message_key, before.key.task_id, follow_up.content_hash, times)
             writes: list[Write] = [message, *await self._registered(follow_up)]
             if not takes:
                 waits = admission.queued(follow_up, record, times)
@@ -210,6 +197,11 @@ class TableTaskStore:
         if isinstance(outcome, Begun | Waiting):
             await self._notifier.committed(outcome.head)
         return outcome
+
+    async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> Begun | Waiting | None:
+        before = follow_up.head
+        record, head = await self._context(before.context, self._times()), await self._log.head(before.key)
+        return admission.followed_before(follow_up, record, head, holder) if head is not None else None
 
     async def _registered(self, follow_up: FollowUp) -> list[Write]:
         """Return the write of the message's push config, if it has one."""
@@ -240,14 +232,14 @@ class TableTaskStore:
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
     ) -> Repeated | None:
         """See `ports.TaskStore.known`."""
-        known = await self._known(_message_keys(context, message_id, idempotency_key))
+        known = await self._known(message_keys_of(context, message_id, idempotency_key))
         return known.repeated(content_hash) if known is not None else None
 
     async def _known(self, message_keys: Sequence[Key]) -> KnownMessage | None:
         for key in message_keys:
             item = await self._reads.get(key)
             if item is not None:
-                with items.readable("The record of a message"):
+                with readable("The record of a message"):
                     return KnownMessage(item["task_id"], item["content"])
         return None
 
@@ -284,9 +276,8 @@ class TableTaskStore:
 
     def renew(self, lease: Lease) -> bool:
         """See `ports.TaskStore.renew`."""
-        change = contexts.renewed(lease, self._times())
         try:
-            self._table.write_blocking(Update(keys.context_key(lease.context), change))
+            self._table.write_blocking(Update(keys.context_key(lease.context), contexts.renewed(lease, self._times())))
         except WriteRefused as refused:
             return refused.is_conflict
         return True
@@ -305,9 +296,11 @@ class TableTaskStore:
             appended = transitions.appended(lease, known, event, key=key)
             row = appended.events[0]
             if attempt:
+                # The row last: if it is missing, an earlier attempt that arrives later is refused.
+                now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
                     return Plan(appended.outcome)
-                known = transitions.still_mine(known, await self._log.head(known.key))
+                known = transitions.still_mine(known, now)
                 appended = transitions.appended(lease, known, event, key=key)
             return Plan(appended.outcome, await self._writes(lease.context, appended, self._times()))
 
@@ -328,12 +321,10 @@ class TableTaskStore:
             if attempt or not ending.rests:
                 record = await self._context(lease.context, times)
                 if attempt:
+                    now = await self._log.head(head.key)
                     if await self._log.holds(head.key, ending.after.generation, ending.token):
-                        running = task_of(lease.context, record.running) if record.running is not None else None
-                        next_head = await self._log.head(running) if running is not None else None
-                        return Plan(transitions.finished_before(ending, record, next_head))
-                    now = transitions.still_mine(ending.head, await self._log.head(head.key))
-                    ending = replace(ending, head=now)
+                        return Plan(await self._finished_before(ending))
+                    ending = replace(ending, head=transitions.still_mine(ending.head, now))
                 finished = await self._finished(ending, record, times)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
@@ -346,6 +337,11 @@ class TableTaskStore:
             await self._notifier.begun(ended.next)
         return ended
 
+    async def _finished_before(self, ending: Ending) -> Ended:
+        record = await self._context(ending.lease.context, self._times())
+        next_head = await self._log.head(task_of(ending.lease.context, record.running)) if record.running else None
+        return transitions.finished_before(ending, record, next_head)
+
     async def _finished(self, ending: Ending, record: ContextRecord, times: Times) -> Transition[Ended]:
         turn = transitions.next_turn(ending, record)
         if turn is None or ending.requires_input:
@@ -353,7 +349,7 @@ class TableTaskStore:
         task = task_of(ending.lease.context, turn)
         next_head, queued = None, None
         if ending.go_on:
-            next_head = await self._log.head(task)
+            next_head = None if task == ending.head.key else await self._log.head(task)
             queued = None if turn.asked else await self._log.queued(task, turn.id)
         return transitions.finished(ending, record, turn, next_head, queued, times=times)
 
@@ -369,7 +365,7 @@ class TableTaskStore:
                     return Plan(None)  # an earlier attempt, whose answer was lost
                 if (record.fence, record.holder) != (lease.fence, lease.holder):
                     raise transitions.lost()
-            return Plan(None, [_with_shard(lease.context, change)])
+            return Plan(None, [context_update(lease.context, change)])
 
         await commit(self._table, plan, busy=BUSY)
         await self._notifier.settle(task_of(lease.context, lease.turn))
@@ -389,9 +385,10 @@ class TableTaskStore:
             if attempt:
                 now = await self._log.head(head.key)
                 if await self._log.holds(head.key, head.generation + 1, token):
+                    record, now = await self._context(head.context, times), await self._log.head(head.key)
                     return Plan(transitions.canceled_before(head, now, event, record))
                 if now != head:
-                    raise ingress.no_longer_asked()
+                    raise admission.no_longer_asked()
             return Plan(canceled.outcome, await self._writes(head.context, canceled, times))
 
         ended = await commit(self._table, plan, busy=BUSY)
@@ -418,8 +415,7 @@ class TableTaskStore:
 
     async def overdue(self, *, limit: int) -> Sequence[Overdue]:
         """See `ports.TaskStore.overdue`."""
-        expired = await self._timers.expired(limit)
-        return [Overdue(keys.context_of(timer.key), timer.at) for timer in expired[:limit]]
+        return [Overdue(keys.context_of(key), at) for at, key in (await self._timers.expired(limit))[:limit]]
 
     async def claim(self, overdue: Overdue) -> bool:
         """See `ports.TaskStore.claim`."""
@@ -442,7 +438,7 @@ class TableTaskStore:
         for move in transition.heads:
             change = move.change
             if "timestamp" in change.values:
-                change = replace(change, values={**change.values, "listing_at": items.listing_at(move.after)})
+                change = replace(change, values={**change.values, "listing_at": listing_at(move.after)})
             writes.append(Update(keys.head_key(move.after.key), change))
         writes += [await self._log.event_row(event, times) for event in transition.events]
         if transition.taken_in is not None:
@@ -451,27 +447,4 @@ class TableTaskStore:
 
     def _context_update(self, context: ContextKey, transition: Transition[Any]) -> Update:
         assert transition.context is not None  # noqa: S101  # of these there is one
-        return _with_shard(context, transition.context)
-
-    def _put_message(self, key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
-        # DynamoDB deletes late: an expired record of a message may be replaced.
-        only_if = either(Absent(), AtMost("expires", times.seconds))
-        return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
-
-
-def _with_shard(context: ContextKey, change: Change) -> Update:
-    """Return the update of the context, whose timer is in the index as long as it is set."""
-    shard = {"due_shard": keys.due_shard(context)}
-    if "due_at" in change.values:
-        change = replace(change, values={**change.values, **shard})
-    if "due_at" in change.defaults:
-        change = replace(change, defaults={**change.defaults, **shard})
-    if "due_at" in change.remove:
-        change = replace(change, remove=(*change.remove, "due_shard"))
-    return Update(keys.context_key(context), change)
-
-
-def _message_keys(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
-    """Return the keys by which a repeat of the message is known."""
-    first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
-    return [*first, keys.message_key(context, message_id)]
+        return context_update(context, transition.context)

@@ -10,9 +10,9 @@ from aion_core.errors import StoreError
 from aion_core.ports import Clock
 from aion_core.ports.table import Item, Key, Table, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads, milliseconds
+from aion_core.stores.items import Reads
 from aion_core.tasks import timers
-from aion_core.tasks.contexts import Times, moment
+from aion_core.tasks.contexts import Times, milliseconds, moment
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,8 @@ class TimerIndex:
 
         A shard that cannot be read is logged and left out; raises StoreError if no shard can be read.
         """
+        if not limit:
+            return []
         answers = await asyncio.gather(
             *(self._reads.expired_timers(shard, limit) for shard in self._shards), return_exceptions=True
         )

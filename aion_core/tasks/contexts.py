@@ -23,15 +23,15 @@ from aion_core.ports import MAX_WAITING, ContextKey, Held, Lease, TaskKey, Turn
 from aion_core.ports.table import (
     Absent,
     AtMost,
+    Both,
     Change,
     Condition,
+    Either,
     Equals,
     Exists,
     Item,
     NotEmpty,
     ShorterThan,
-    both,
-    either,
 )
 
 CLAIM_TERMS = 2
@@ -137,9 +137,14 @@ def task_of(context: ContextKey, turn: Turn) -> TaskKey:
     return TaskKey(context.owner, turn.task_id)
 
 
-def moment(milliseconds: int) -> datetime:
+def milliseconds(at: datetime) -> int:
+    """Return the time as whole milliseconds since 1970."""
+    return int(at.timestamp() * 1000)
+
+
+def moment(since_1970: int) -> datetime:
     """Return the time that so many milliseconds since 1970 are."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return datetime.fromtimestamp(since_1970 / 1000, UTC)
 
 
 def turn_to_begin(record: ContextRecord, now: int) -> Turn | Held | None:
@@ -196,12 +201,12 @@ NOTHING_RUNS = Absent("running")
 NO_INPUT_REQUIRED = Absent("interrupted")
 NOTHING_WAITS = ShorterThan("waiting", 1)
 HAS_ROOM = ShorterThan("waiting", MAX_WAITING)
-IS_BUSY = either(Exists("running"), NotEmpty("waiting"))
+IS_BUSY = Either((Exists("running"), NotEmpty("waiting")))
 NOBODY_HOLDS = ("holder", "until", "running")
 
-MAY_WAIT = both(HAS_ROOM, NO_INPUT_REQUIRED)
-MAY_WAIT_BEHIND_OTHERS = both(HAS_ROOM, NO_INPUT_REQUIRED, IS_BUSY)
-MAY_WAIT_ALONE = both(NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS)
+MAY_WAIT = Both((HAS_ROOM, NO_INPUT_REQUIRED))
+MAY_WAIT_BEHIND_OTHERS = Both((HAS_ROOM, NO_INPUT_REQUIRED, IS_BUSY))
+MAY_WAIT_ALONE = Both((NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS))
 
 
 def fence_is(fence: int) -> Condition:
@@ -210,7 +215,7 @@ def fence_is(fence: int) -> Condition:
 
 
 def _is_mine(lease: Lease) -> Condition:
-    return both(fence_is(lease.fence), Equals("holder", lease.holder))
+    return Both((fence_is(lease.fence), Equals("holder", lease.holder)))
 
 
 def _queue_as_read(record: ContextRecord) -> Condition:
@@ -219,7 +224,7 @@ def _queue_as_read(record: ContextRecord) -> Condition:
 
 
 def _has_expired(record: ContextRecord, times: Times) -> Condition:
-    return both(fence_is(record.fence), AtMost("expires", times.seconds))
+    return Both((fence_is(record.fence), AtMost("expires", times.seconds)))
 
 
 # ── A turn runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -243,7 +248,7 @@ def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
         return Change(values, only_if=Absent())
     if record.expired:
         return Change(values, remove=("waiting", "interrupted"), only_if=_has_expired(record, times))
-    free = both(fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS)
+    free = Both((fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS))
     return Change(values, only_if=free)
 
 
@@ -253,7 +258,7 @@ def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Cha
     return Change(
         _leased(lease, times, expires=times.expires),
         remove=("interrupted",),
-        only_if=both(fence_is(record.fence), NOTHING_RUNS, asks),
+        only_if=Both((fence_is(record.fence), NOTHING_RUNS, asks)),
     )
 
 
@@ -262,13 +267,13 @@ def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
     return Change(
         _leased(lease, times, line=record.line + 1),
         drop_first=("waiting",),
-        only_if=both(fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, _queue_as_read(record)),
+        only_if=Both((fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, _queue_as_read(record))),
     )
 
 
 def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Run the turn again whose holder is gone: it has not renewed its lease since that was read."""
-    return Change(_leased(lease, times), only_if=both(fence_is(record.fence), Equals("until", record.until)))
+    return Change(_leased(lease, times), only_if=Both((fence_is(record.fence), Equals("until", record.until))))
 
 
 def acquired_interrupting(lease: Lease, record: ContextRecord, times: Times) -> Change:
@@ -307,7 +312,7 @@ def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
 
 def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *, answers: bool) -> Change:
     """Put the turn before all that wait: the answer to the task that requires input, or one that interrupts its task."""
-    expected = both(NOTHING_RUNS, Equals("interrupted", turn.task_id)) if answers else Exists("running")
+    expected = Both((NOTHING_RUNS, Equals("interrupted", turn.task_id))) if answers else Exists("running")
     return Change(
         {
             "waiting": [turn_value(each) for each in (turn, *record.waiting)],
@@ -317,7 +322,7 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
             "expires": times.expires,
         },
         remove=("interrupted", *NOBODY_HOLDS),
-        only_if=both(fence_is(record.fence), _queue_as_read(record), expected),
+        only_if=Both((fence_is(record.fence), _queue_as_read(record), expected)),
     )
 
 
@@ -326,7 +331,7 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
 
 def released(lease: Lease) -> Change:
     """Free the context: the turn is over, and nothing waits."""
-    return Change(remove=(*NOBODY_HOLDS, "due_at"), only_if=both(fence_is(lease.fence), NOTHING_WAITS))
+    return Change(remove=(*NOBODY_HOLDS, "due_at"), only_if=Both((fence_is(lease.fence), NOTHING_WAITS)))
 
 
 def released_for_input(lease: Lease) -> Change:
@@ -339,7 +344,7 @@ def left(record: ContextRecord, times: Times) -> Change:
     return Change(
         {"due_at": times.lease_until},
         remove=NOBODY_HOLDS,
-        only_if=both(fence_is(record.fence), _queue_as_read(record)),
+        only_if=Both((fence_is(record.fence), _queue_as_read(record))),
     )
 
 
@@ -348,7 +353,7 @@ def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
     return Change(
         _leased(lease, times, line=record.line + 1),
         drop_first=("waiting",),
-        only_if=both(fence_is(record.fence), _queue_as_read(record)),
+        only_if=Both((fence_is(record.fence), _queue_as_read(record))),
     )
 
 
@@ -378,4 +383,4 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
         values["due_at"] = times.lease_until
     elif not another_runs:
         remove = (*remove, "due_at")
-    return Change(values, remove=remove, only_if=both(fence_is(record.fence), _queue_as_read(record)))
+    return Change(values, remove=remove, only_if=Both((fence_is(record.fence), _queue_as_read(record))))

@@ -1,13 +1,17 @@
-"""A task's head: read from its item, and its changes, with what a commit expects of it. Pure."""
+"""A task's head, the events that move it on, and its subscribers by push notifications. Pure."""
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, Generic, TypeVar, cast
 
-from aion_core.errors import StoreCorrupt
-from aion_core.ports import ContextKey, Head, PushEvents, TaskKey
-from aion_core.ports.table import Absent, Change, Condition, Equals, Exists, Item, OneOf, both, either
-from aion_core.protocol.types import TaskState
+from aion_core.errors import StoreCorrupt, TooManyPushConfigs
+from aion_core.ports import MAX_PUSH_CONFIGS, ContextKey, Head, PushConfig, PushEvents, TaskKey
+from aion_core.ports.table import Absent, Both, Change, Condition, Either, Equals, Exists, Item, OneOf
+from aion_core.protocol.types import Event, Message, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle
+
+T = TypeVar("T", covariant=True)
 
 
 def head_of(key: TaskKey, item: Item) -> Head:
@@ -38,13 +42,13 @@ HAS_NOT_ENDED = state_in(lifecycle.RUNNING | lifecycle.INTERRUPTED)
 
 def subscribers_as_read(head: Head) -> Condition:
     """Return the condition that nobody has subscribed since the head was read: a commit has to know all subscribers."""
-    return either(Absent("push_epoch"), Equals("push_epoch", head.push_epoch))
+    return Either((Absent("push_epoch"), Equals("push_epoch", head.push_epoch)))
 
 
 def as_read(head: Head, *, fence: bool) -> Condition:
     """Return the condition that the task has not gone on since the head was read; nor its lease, with `fence`."""
     mine = (Equals("fence", head.fence),) if fence else ()
-    return both(Equals("generation", head.generation), *mine, subscribers_as_read(head))
+    return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))
 
 
 def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = True) -> Change:
@@ -77,7 +81,7 @@ def subscribers(head: Head) -> dict[str, str | int]:
 def subscribed(head: Head, after: Head, *, while_running: bool = False) -> Change:
     """Note a subscriber, of a task that exists, or, `while_running`, has not come to an end or an interrupt."""
     exists = IS_RUNNING if while_running else Exists()
-    return Change(subscribers(after), only_if=both(exists, subscribers_as_read(head)))
+    return Change(subscribers(after), only_if=Both((exists, subscribers_as_read(head))))
 
 
 def without_subscribers(head: Head, after: Head) -> Change:
@@ -85,3 +89,88 @@ def without_subscribers(head: Head, after: Head) -> Change:
     return Change(
         {"push_epoch": after.push_epoch}, remove=("push_events",), only_if=Equals("push_epoch", head.push_epoch)
     )
+
+
+# ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to be appended to a task's log."""
+
+    task: TaskKey
+    generation: int
+    event: Event
+    asked: Message | None = None
+    """The client's message that the event takes in."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    key: str = ""
+    token: str = ""
+    """Tells the event's own writer from others, after an answer was lost."""
+    notifies: bool = False
+    """True if a subscriber by push notifications may want it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadMove:
+    """A change of a task's head, and the head after it."""
+
+    change: Change
+    after: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[T]):
+    """The changes of one transaction, and its outcome."""
+
+    outcome: T
+    context: Change | None = None
+    heads: tuple[HeadMove, ...] = ()
+    events: tuple[NewEvent, ...] = ()
+    taken_in: tuple[TaskKey, str] | None = None
+    """The task and turn whose waiting message is in the log now."""
+
+
+def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:
+    """Return the event of a commit that knows the subscribers of `head`."""
+    return NewEvent(head.key, after.generation, event, notifies=listened_to(head, event), **more)
+
+
+# ── Subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def wants(events: PushEvents, event: Event) -> bool:
+    """True if the event is one of these."""
+    match event:
+        case TaskStatusUpdateEvent():
+            return True
+        case TaskArtifactUpdateEvent():
+            return events is not PushEvents.STATUS
+        case _:
+            return events is PushEvents.ALL
+
+
+def listened_to(head: Head, event: Event) -> bool:
+    """True if a subscriber may want the event."""
+    return head.push_events is not None and wants(head.push_events, event)
+
+
+def listening(head: Head, config: PushConfig) -> Head:
+    """Return the head with this subscriber too."""
+    order = list(PushEvents)
+    before = [head.push_events] if head.push_events is not None else []
+    widest = max([config.events, *before], key=order.index)
+    return replace(head, push_epoch=head.push_epoch + 1, push_events=widest)
+
+
+def deserted(head: Head) -> Head:
+    """Return the head without subscribers."""
+    return replace(head, push_epoch=head.push_epoch + 1, push_events=None)
+
+
+def check_room(config_ids: Collection[str], config: PushConfig) -> None:
+    """Raise TooManyPushConfigs if the task, which has these configs, has no room for another."""
+    if config.id not in config_ids and len(config_ids) >= MAX_PUSH_CONFIGS:
+        raise TooManyPushConfigs(
+            f"The task has {MAX_PUSH_CONFIGS} push notification configs already. Delete one first, or replace it."
+        )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import ContextKey, History, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports import ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Message
 from aion_core.tasks import answers, projection
 
@@ -23,26 +23,22 @@ class ContextHistory:
     def __init__(self, store: TaskStore, tasks: TaskList) -> None:
         self._store, self._tasks = store, tasks
 
-    def of(self, task: TaskKey, context: ContextKey) -> History:
-        """Return the reader of the task's context."""
-
-        async def read(limit: int, before: str | None) -> Sequence[Message]:
-            said = await self._said(task)
-            place: Place | None = None
-            filter_ = TaskFilter(context.owner, context.agent, context.context_id)
-            for _ in range(MOST_TASKS // AT_ONCE):
-                if len(_until(said, before)) >= limit and (before is None or _holds(said, before)):
-                    break
-                page = await self._tasks.page(filter_, after=place, limit=AT_ONCE)
-                for place in page:  # the last one is where the next page begins
-                    if place.task_id != task.task_id:
-                        said = [*await self._said(TaskKey(context.owner, place.task_id)), *said]
-                if len(page) < AT_ONCE:
-                    break
-            found = _until(said, before)
-            return found[max(0, len(found) - limit) :]
-
-        return read
+    async def read(self, task: TaskKey, context: ContextKey, limit: int, before: str | None) -> Sequence[Message]:
+        """Return the last `limit` messages of the task's context, or of those before this message."""
+        said = await self._said(task)
+        place: Place | None = None
+        filter_ = TaskFilter(context.owner, context.agent, context.context_id)
+        for _ in range(MOST_TASKS // AT_ONCE):
+            if len(_until(said, before)) >= limit and (before is None or _holds(said, before)):
+                break
+            page = await self._tasks.page(filter_, after=place, limit=AT_ONCE)
+            for place in page:  # the last one is where the next page begins
+                if place.task_id != task.task_id:
+                    said = [*await self._said(TaskKey(context.owner, place.task_id)), *said]
+            if len(page) < AT_ONCE:
+                break
+        found = _until(said, before)
+        return found[max(0, len(found) - limit) :]
 
     async def _said(self, key: TaskKey) -> list[Message]:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from aion_core.ports import Head, Limits, OpenStream, OpenTask, TaskKey
-from aion_core.ports.table import Absent, AtMost, Change, Equals, Exists, Item, ShorterThan, either
+from aion_core.ports.table import Absent, AtMost, Change, Either, Equals, Exists, Item, ShorterThan
 from aion_core.tasks import lifecycle
 from aion_core.tasks.contexts import VERSION, moment
 
@@ -30,7 +30,7 @@ def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
     return (
         Change(
             values={"full_at": at + step, "v": VERSION, "expires": expires},
-            only_if=either(Absent("full_at"), AtMost("full_at", at)),
+            only_if=Either((Absent("full_at"), AtMost("full_at", at))),
         ),
         Change(values={"expires": expires}, add={"full_at": step}, only_if=AtMost("full_at", at + MINUTE - step)),
     )
@@ -87,7 +87,7 @@ def _streams(item: Item | None, streams: Collection[OpenStream], now: datetime) 
             "streams": {each.id: {"task_id": each.task_id, "until": _milliseconds(each.until)} for each in streams},
             "expires": int(ends.timestamp()) + 60,
         },
-        only_if=either(Absent("revision"), Equals("revision", revision)),
+        only_if=Either((Absent("revision"), Equals("revision", revision))),
     )
 
 

@@ -9,7 +9,7 @@ import logging
 from aion_core.errors import StoreError
 from aion_core.ports import Begun, Bell, Bells, ContextKey, Head, PushBell, PushBells, TaskKey
 from aion_core.protocol.types import Event
-from aion_core.tasks import pushed
+from aion_core.tasks import heads
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class CommitNotifier:
 
     def appended(self, head: Head, event: Event) -> None:
         """Enqueue for an appended event, without waiting: beside whatever the turn does next."""
-        if pushed.listened_to(head, event):
+        if heads.listened_to(head, event):
             self._enqueue_beside(head)
 
     async def settle(self, task: TaskKey) -> None:

@@ -35,13 +35,13 @@ def is_message(
     event: TaskStatusUpdateEvent,
     log: Sequence[Numbered],
 ) -> bool:
-    """Tell whether the turn that ends by this event has a Message for its client.
+    """Tell whether the turn that ends by this event has a Message for its client, whose agent's reply is not the task.
 
     It has none where it does not simply complete with something to say, and where its message continued a task, which
     the client knows, and has to see complete. By `auto` it has none either where there is more than the answer, or it
     took long.
     """
-    if reply is ReplyAs.TASK or turn.asked != 1 or not isinstance(ending, Reply):
+    if turn.asked != 1 or not isinstance(ending, Reply):
         return False
     if ending.state != TaskState.TASK_STATE_COMPLETED or ending.message is None or not ending.message.parts:
         return False

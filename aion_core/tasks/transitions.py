@@ -7,41 +7,15 @@ it, or reads again and decides again.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from aion_core.errors import LeaseLost, MoreAsked
-from aion_core.ports import Begun, ContextKey, Ended, Head, Held, Lease, TaskKey, Turn
+from aion_core.ports import Begun, ContextKey, Ended, Head, Held, Lease, Turn
 from aion_core.ports.table import Change
 from aion_core.protocol.types import Event, Message, stream_response
-from aion_core.tasks import contexts, heads, ingress, lifecycle, pushed
+from aion_core.tasks import admission, contexts, heads, lifecycle
 from aion_core.tasks.contexts import ContextRecord, Times
-
-T = TypeVar("T", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    """An event to be appended to a task's log."""
-
-    task: TaskKey
-    generation: int
-    event: Event
-    asked: Message | None = None
-    """The client's message that the event takes in."""
-    request: Mapping[str, Any] = field(default_factory=dict)
-    key: str = ""
-    token: str = ""
-    """Tells the event's own writer from others, after an answer was lost."""
-    notifies: bool = False
-    """True if a subscriber by push notifications may want it."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadMove:
-    """A change of a task's head, and the head after it."""
-
-    change: Change
-    after: Head
+from aion_core.tasks.heads import HeadMove, NewEvent, Transition, new_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +25,6 @@ class QueuedMessage:
     message: Message | None = None
     """None if it is gone: its turn begins all the same, and fails for want of a message."""
     request: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Transition(Generic[T]):
-    """The changes of one transaction, and its outcome."""
-
-    outcome: T
-    context: Change | None = None
-    heads: tuple[HeadMove, ...] = ()
-    events: tuple[NewEvent, ...] = ()
-    taken_in: tuple[TaskKey, str] | None = None
-    """The task and turn whose waiting message is in the log now."""
-    again: bool = False
-    """True if this only clears the way: read and decide once more."""
-
-
-def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:
-    """Return the event of a commit that knows the subscribers of `head`."""
-    return NewEvent(head.key, after.generation, event, notifies=pushed.listened_to(head, event), **more)
 
 
 def token_of(lease: Lease, generation: int, event: Event) -> str:
@@ -98,7 +53,7 @@ def is_over(head: Head | None) -> bool:
 
 def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
     """Remove a task that is over, which would block its context."""
-    return Transition(None, contexts.removed(task_id, record, record.fence + 1, times), again=True)
+    return Transition(None, contexts.removed(task_id, record, record.fence + 1, times))
 
 
 def begun(
@@ -137,7 +92,7 @@ def _beginning(
     if turn.asked:
         return lease, HeadMove(heads.fenced(lease.fence), replace(head, fence=lease.fence)), ()
     queued = queued or QueuedMessage()
-    event = ingress.at_work(head, contexts.moment(times.now))
+    event = admission.at_work(head, contexts.moment(times.now))
     after = replace(lifecycle.advance(head, event), fence=lease.fence)
     lease = replace(lease, turn=replace(lease.turn, asked=after.generation))
     taken_in = new_event(after, after, event, asked=queued.message, request=queued.request)
@@ -229,7 +184,7 @@ def next_turn(ending: Ending, record: ContextRecord) -> Turn | None:
     if ending.after.state in lifecycle.TERMINAL and waits:
         raise MoreAsked("A message waits for this task.")
     if not ending.rests and not waits:
-        raise ingress.nothing_left_to_do()
+        raise admission.nothing_left_to_do()
     return next(iter(record.waiting), None)
 
 

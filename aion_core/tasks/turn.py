@@ -1,7 +1,9 @@
-"""One turn's words, from the message to the last event: numbered, recorded, and spoken, in that order."""
+"""One turn under way: its words, numbered, recorded and spoken in that order; and its metrics."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from datetime import UTC, datetime
+from functools import partial
 
 from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
@@ -14,17 +16,16 @@ from aion_core.ports import (
     Begun,
     Chunk,
     Clock,
-    ContextKey,
     Delta,
     Emitted,
     Ended,
-    History,
+    Metric,
+    Metrics,
     Noted,
     Numbered,
     Reply,
     ReplyAs,
     Said,
-    TaskKey,
     TaskStore,
     Turn,
 )
@@ -43,6 +44,7 @@ from aion_core.protocol.types import (
 )
 from aion_core.tasks import answers, lifecycle, projection, replies
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
+from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.run import Run
 
 COMPLETE, CUT = "complete_message", "interrupted"
@@ -61,7 +63,7 @@ class TurnUnderWay:
         run: Run,
         store: TaskStore,
         clock: Clock,
-        history: Callable[[TaskKey, ContextKey], History] | None,
+        history: ContextHistory | None,
         *,
         reply: ReplyAs = ReplyAs.TASK,
         answer: AnswerAs = AnswerAs.MESSAGE,
@@ -88,7 +90,7 @@ class TurnUnderWay:
         self.ended: Ended | None = None
         """How the turn ended, once that is recorded."""
         self.drain = asyncio.Event()
-        self._history = history(self.key, self.lease.context) if history else None
+        self._history = partial(history.read, self.key, self.lease.context) if history else None
         self._keys = {entry.key for entry in run.log if entry.key}
 
     @property
@@ -229,7 +231,8 @@ class TurnUnderWay:
         return message if self._answer_as is AnswerAs.BOTH else None
 
     def _ends_as_message(self, ending: Reply | Asks, event: TaskStatusUpdateEvent) -> bool:
-        if self._reply_as is ReplyAs.AUTO and self._run.told_of_task():
+        told = self._reply_as is ReplyAs.AUTO and self._run.told_of_task()
+        if self._reply_as is ReplyAs.TASK or told:
             return False
         return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._run.log)
 
@@ -316,3 +319,67 @@ def message_asked(entry: Numbered | None, turn: Turn) -> Message:
     if entry is not None and isinstance(entry.event, Task) and entry.event.history:
         return entry.event.history[-1]
     raise StoreCorrupt(f"Event {turn.asked} of the task holds no message to answer.")
+
+
+logger = logging.getLogger(__name__)
+
+
+class CountedTurn:
+    """Counts as the turn goes on, and the most of it when the turn's run in this process is over."""
+
+    def __init__(self, metrics: Metrics, clock: Clock, turn: Turn, asked: Numbered | None, *, agent: str) -> None:
+        """`asked` is the event that holds the message; None where it is not known."""
+        self._metrics, self._clock, self._turn, self._agent = metrics, clock, turn, agent
+        self._arrived = time_of(asked.event) if asked is not None else None
+        self._began = clock.now()
+        self._deltas = 0
+        self._first_token: float | None = None
+
+    @property
+    def _is_first(self) -> bool:
+        return self._turn.tries <= 1 and not self._turn.hops
+
+    def begins(self) -> None:
+        """Count that it begins."""
+        if self._turn.tries > 1:
+            self._count(Metric.TURN_RETRIES)
+        if self._is_first and self._arrived is not None:
+            self._count(Metric.TURN_LAG, milliseconds(self._arrived, self._began))
+
+    def speaks(self) -> None:
+        """Count a chunk."""
+        self._deltas += 1
+        if self._first_token is None:
+            self._first_token = milliseconds(self._began, self._clock.now())
+
+    def rests(self, ended: Ended | None) -> None:
+        """Count what there is to count at the end of its run here; None where that was not the turn's end."""
+        if self._deltas:
+            self._count(Metric.STREAM_DELTAS, self._deltas)
+        if self._first_token is not None and self._is_first:
+            self._count(Metric.FIRST_TOKEN_TIME, self._first_token)
+        if ended is None:
+            return
+        since = self._began if self._is_first or self._arrived is None else self._arrived
+        duration, state = milliseconds(since, self._clock.now()), ended.head.state
+        self._count(Metric.TURNS)
+        self._count(Metric.TURN_DURATION, duration)
+        if state == TaskState.TASK_STATE_FAILED:
+            self._count(Metric.TURNS_FAILED)
+        words = TaskState.Name(state).removeprefix("TASK_STATE_").lower()
+        logger.info("A turn has ended.", extra={"state": words, "duration_ms": round(duration), "chunks": self._deltas})
+
+    def _count(self, metric: Metric, value: float = 1.0) -> None:
+        self._metrics.count(metric, value, agent=self._agent)
+
+
+def time_of(event: Event) -> datetime | None:
+    """Return when the event happened; None of one that does not say."""
+    if not isinstance(event, Task | TaskStatusUpdateEvent) or not event.status.HasField("timestamp"):
+        return None
+    return event.status.timestamp.ToDatetime(tzinfo=UTC)
+
+
+def milliseconds(since: datetime, until: datetime) -> float:
+    """Return how long it is from one to the other; two machines' clocks may differ, and none goes backwards here."""
+    return max(0.0, (until - since).total_seconds() * 1000)

@@ -19,7 +19,7 @@ from aion_core.auth.presented import Presented
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Metrics, SpanKind, Traces, Untraced
 from aion_core.protocol.errors import RETRY_AFTER
-from aion_core.tasks.time_up import TimeUp
+from aion_core.tasks.call import TimeUp
 from aion_core.web.errors import RETRY_AFTER_SECONDS
 from aion_core.web.request_context import CALLER, TIME_UP, WORK, Caller
 

@@ -94,6 +94,13 @@ class AionRequestHandler(RequestHandler):
                 async for batch in batches:
                     yield batch if asked is None else [_shortened(spoken, asked) for spoken in batch]
 
+    async def opened(
+        self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> tuple[list[Spoken], AsyncGenerator[list[Spoken], None]]:
+        """Return the stream's first batch and the rest of `batches`; raises if the request is refused before it."""
+        batches = self.batches(params, context)
+        return await anext(batches, []), batches
+
     async def on_message_send_stream(
         self, params: pb.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event, None]:

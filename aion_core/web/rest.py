@@ -31,7 +31,7 @@ from aion_core.web.request_context import (
     tenant_of,
 )
 from aion_core.web.request_handler import OPERATIONS, AionRequestHandler
-from aion_core.web.sse import REST_V1, open_stream
+from aion_core.web.sse import REST_V1, EventStream
 
 # ── Both versions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -186,7 +186,7 @@ class RestV1(HttpBinding):
         context = self._builder.build_in(request, tenant_of(params, in_path))
         asked: Any = read_params(params, about.request)
         if about.answer is None:
-            return await open_stream(self._handler.batches(asked, context), REST_V1)
+            return EventStream(*await self._handler.opened(asked, context), REST_V1)
         answer = await about.answer(self._handler, asked, context)
         return JSONResponse({} if answer is None else answer, media_type=A2A_JSON)
 

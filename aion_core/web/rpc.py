@@ -33,7 +33,7 @@ from aion_core.web.request_context import (
     tenant_of,
 )
 from aion_core.web.request_handler import OPERATIONS, AionRequestHandler, wire_errors
-from aion_core.web.sse import RequestId, jsonrpc_v1, open_stream
+from aion_core.web.sse import EventStream, RequestId, jsonrpc_v1
 from aion_core.web.v03 import EXTENDED_CARD, V03Adapter
 
 
@@ -118,7 +118,7 @@ class Dispatcher:
             operation = OPERATIONS[method]
             asked: Any = read_params(params, operation.request)
             if operation.answer is None:
-                return await open_stream(self._handler.batches(asked, context), jsonrpc_v1(request_id))
+                return EventStream(*await self._handler.opened(asked, context), jsonrpc_v1(request_id))
             result = await operation.answer(self._handler, asked, context)
         return JSONResponse({"result": result, "id": request_id, "jsonrpc": "2.0"})
 

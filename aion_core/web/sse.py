@@ -146,9 +146,9 @@ class Frames:
 class EventStream(Response):
     """The answer to a streaming request: written as it comes, ended when the task rests or the client leaves."""
 
-    def __init__(self, first: list[Spoken], rest: AsyncGenerator[list[Spoken], None], frames: Frames) -> None:
+    def __init__(self, first: list[Spoken], rest: AsyncGenerator[list[Spoken], None], dialect: Dialect) -> None:
         """`first` is the batch already read, to learn whether the request is refused before a stream begins."""
-        self._first, self._rest, self._frames = first, rest, frames
+        self._first, self._rest, self._frames = first, rest, Frames(dialect)
         self.status_code = 200
         self.background = None
         self.raw_headers = list(_HEADERS)
@@ -195,9 +195,3 @@ class EventStream(Response):
                     await write(self._frames.render(batch))
             except Exception as error:  # the outermost edge: the frame says what it was, and logs it
                 await write(self._frames.error(error))
-
-
-async def open_stream(batches: AsyncGenerator[list[Spoken], None], dialect: Dialect) -> EventStream:
-    """Return the stream's response once its first words are there; what is refused before them is raised."""
-    first: list[Spoken] = await anext(batches, [])
-    return EventStream(first, batches, Frames(dialect))

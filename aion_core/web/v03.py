@@ -28,7 +28,7 @@ from aion_core.web.errors import rpc_error
 from aion_core.web.request_body import BASE64
 from aion_core.web.request_context import V03, VERSION, CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler, wire_errors
-from aion_core.web.sse import RequestId, jsonrpc_v03, open_stream
+from aion_core.web.sse import EventStream, RequestId, jsonrpc_v03
 
 from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter  # isort: skip
 import base64
@@ -203,7 +203,7 @@ class V03Adapter(JSONRPC03Adapter):
         else:
             core = core_request(request_obj)
         with _unexpected():
-            return await open_stream(self._handler.batches(core, context), jsonrpc_v03(request_id))
+            return EventStream(*await self._handler.opened(core, context), jsonrpc_v03(request_id))
 
 
 @contextmanager
@@ -258,10 +258,10 @@ class RestV03(HttpBinding):
         context = self._builder.build(request)
         if operation == "stream":
             asked = await _message(request)
-            return await open_stream(self._handler.batches(asked, context), REST_V03)
+            return EventStream(*await self._handler.opened(asked, context), REST_V03)
         if operation == "subscribe":
             subscribe = pb.SubscribeToTaskRequest(id=request.path_params["id"])
-            return await open_stream(self._handler.batches(subscribe, context), REST_V03)
+            return EventStream(*await self._handler.opened(subscribe, context), REST_V03)
         return JSONResponse(await _UNARY[operation](self._handler, request, context))
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:

@@ -8,7 +8,7 @@ from infra.gates.code import core, texts_of_classes
 
 FILTER = "AWS::Logs::MetricFilter"
 # Where aion names what it counts.
-COUNTED = "ports/metrics.py"
+COUNTED = "ports/observability.py"
 EMF = "aion"
 # Of AWS's own metrics those that are used here.
 AWS_METRICS = {

@@ -31,7 +31,7 @@ EMULATOR = f"{ROOT / 'aion_core' / 'local'}{os.sep}"
 MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 45
 """Limits of the number of files: until the first write of the table, and in the whole streamed turn."""
 
-WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking", "MemoryTaskStore.create"}
+WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}
 """Functions that write into the memory store."""
 AWS_WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"}
 """DynamoDB's operations that write."""

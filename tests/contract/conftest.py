@@ -1,5 +1,6 @@
 """Runs what asks for a `stack`, an `adapter` or a `table` on each engine, and says how much ran on which."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from aion_core.local.stack import LocalStack
-from aion_core.ports.table import Table
+from aion_core.ports.table import Key, Table
+from aion_core.sqlite.table import SQLiteTable
 from tests.support import engines, telling
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.engines import Stack
 from tests.support.stores import dynamodb_table, store_of, table_of
+from tests.support.tables import skip_deviation
 
 _ran: Counter[tuple[str, str]] = Counter()
 
@@ -24,7 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stack" in metafunc.fixturenames:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
-        local = engines.LOCAL if {"blobs", "artifacts"} & {*metafunc.fixturenames} else ["memory"]
+        local = engines.LOCAL if {"blobs", "artifacts", "belfry"} & {*metafunc.fixturenames} else ["memory"]
         metafunc.parametrize("adapter", [*local, *names], indirect=True)
     if "table" in metafunc.fixturenames:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
@@ -51,17 +54,55 @@ def stack(request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
 
 
 @pytest.fixture
+def clock(request: pytest.FixtureRequest) -> ManualClock:
+    """A clock that moves 1 ms at each look, so that two tries of a write never read the same time."""
+    return ManualClock(step=0.0 if request.node.get_closest_marker("exact_times") else 0.001)
+
+
+@pytest.fixture
 def adapter(request: pytest.FixtureRequest, emptied: set[str]) -> Stack | None:
     """The stack on which the port's adapter runs; None where it needs none."""
     return None if request.param in engines.LOCAL else _on(request.param, request, emptied)
 
 
 @pytest.fixture
-def table(request: pytest.FixtureRequest, emptied: set[str], clock: ManualClock, tmp_path: Path) -> Table:
+def table(request: pytest.FixtureRequest, emptied: set[str], clock: ManualClock, tmp_path: Path) -> Iterator[Table]:
     """The table port: in memory, in a file, and on each engine; at the clock's time, but for the engines' own."""
     if request.param in engines.LOCAL:
-        return engines.local_table(request.param, clock, tmp_path)
-    return dynamodb_table(_on(request.param, request, emptied), clock=clock)
+        made = engines.local_table(request.param, clock, tmp_path)
+        yield made
+        if isinstance(made, SQLiteTable):
+            made.close()
+    else:
+        yield dynamodb_table(_on(request.param, request, emptied), clock=clock)
+
+
+_partitions = itertools.count()
+
+
+@pytest.fixture
+def part() -> str:
+    """A partition that no other test has."""
+    return f"TEST#{next(_partitions)}"
+
+
+@pytest.fixture
+def key(part: str) -> Key:
+    return Key(part, "one")
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.node.callspec.params["table"]
+    return name
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest, engine: str) -> str:
+    """The id of the case; skips it if it is one of the engine's deviations."""
+    name: str = request.node.callspec.id.removeprefix(f"{engine}-").removesuffix(f"-{engine}")
+    skip_deviation(engine, name)
+    return name
 
 
 @pytest.fixture(scope="session")

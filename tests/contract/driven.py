@@ -13,7 +13,6 @@ from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.ports import Asked, Asks, Begun, Chunk, Emission, Emitted, Noted, Numbered, Paused, Reply, Said, Turn
 from aion_core.protocol.types import (
@@ -26,7 +25,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import ingress, lifecycle, projection
+from aion_core.tasks import admission, lifecycle, projection
 from tests.support.savers import Savers, fence_of
 
 WORKING = TaskState.TASK_STATE_WORKING
@@ -54,10 +53,10 @@ class Conversation:
     def of(cls, begun: Begun, text: str = "hi") -> "Conversation":
         message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
         context, clock = begun.lease.context, SystemClock()
-        new = ingress.new_task(
+        new = admission.new_task(
             message, context, task_id="t-1", turn_id=str(uuid7()), at=clock.now(), context_is_new=False
         )
-        return cls(begun, list(ingress.first_log(new)), replace(new.turn, tries=1), message)
+        return cls(begun, list(admission.first_log(new)), replace(new.turn, tries=1), message)
 
     @property
     def task(self) -> Task:
@@ -67,9 +66,6 @@ class Conversation:
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
     ) -> Reply | Asks | Paused:
         """Let a new agent, in a process of its own so to speak, take the turn as far as it goes."""
-
-        def saver(asked: Asked, before_put: Any, types: Any) -> Any:
-            return savers.saver(fence=Fence(asked.context, asked.fence), before_put=before_put, types=types)
 
         asked = Asked(
             self.begun.lease.context,
@@ -81,7 +77,7 @@ class Conversation:
             drain=drain or asyncio.Event(),
         )
         ending: Reply | Asks | Paused | None = None
-        async for emission in LangGraphAgent(graph, saver).run(asked):
+        async for emission in LangGraphAgent(graph, savers.saver).run(asked):
             assert ending is None, "an agent says nothing after its end"
             if isinstance(emission, Chunk):
                 self.chunks.append(emission)

@@ -9,8 +9,8 @@ from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
 
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
-from aion_core.checkpointing.turn import Fence
 from aion_core.protocol.types import Message, Part, Role
+from aion_core.stores.retries import Fence
 from tests.support.adk import DecidingLlm, call, saying, served, texts
 from tests.support.adk_http import ask, history, said
 from tests.support.clock import ManualClock

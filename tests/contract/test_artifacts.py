@@ -140,6 +140,7 @@ async def test_saves_at_the_same_instant_get_versions_of_their_own(
         assert await artifacts.load_artifact(**of, filename="a", version=number) == part
 
 
+@pytest.mark.exact_times
 async def test_each_version_says_what_it_is(artifacts: BlobArtifacts, of: dict[str, Any], clock: ManualClock) -> None:
     metadata = {"from": "tool", "n": [1, None]}
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(), custom_metadata=metadata)

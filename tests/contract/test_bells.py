@@ -2,9 +2,11 @@
 
 import asyncio
 import itertools
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Protocol
 
 import botocore.session
@@ -18,6 +20,8 @@ from aion_core.errors import StoreError, StoreUnavailable, UnreadableBell
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Bell, Bells, ContextKey
 from aion_core.ports.bells import bell_of, body_of
+from aion_core.sqlite.database import Database
+from aion_core.sqlite.queues import VERSION, SQLiteBells, SQLiteQueue, open_queues
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 
@@ -71,6 +75,34 @@ class MemoryBelfry:
         self._heard.append(bell)
 
 
+class SQLiteBelfry:
+    def __init__(self, clock: ManualClock, path: Path) -> None:
+        self._path, self._clock = path, clock
+        self._database = open_queues(path)
+        self._queue = SQLiteQueue(self._database, "task", clock)
+        self.bells = SQLiteBells(self._queue, at_once=16)
+
+    async def heard(self) -> list[Bell]:
+        heard = []
+        for message in await self._queue.receive(10):
+            await self._queue.delete(message)
+            heard.append(bell_of(message.body))
+        return heard
+
+    async def let_pass(self, seconds: float) -> None:
+        self._clock.move(seconds)
+
+    def cut_off(self) -> Bells:
+        """Another process writes, and does not end."""
+        impatient = Database(self._path, "", version=VERSION, busy_seconds=0.05)
+        self._writer = sqlite3.connect(self._path, isolation_level=None)
+        self._writer.execute("BEGIN IMMEDIATE")
+        return SQLiteBells(SQLiteQueue(impatient, "task", self._clock), at_once=16)
+
+    def close(self) -> None:
+        self._database.close()
+
+
 _queues = itertools.count()
 
 
@@ -112,8 +144,14 @@ class SQSBelfry:
 
 
 @pytest_asyncio.fixture
-async def belfry(adapter: Stack | None, clock: ManualClock) -> AsyncIterator[Belfry]:
-    if adapter is None:
+async def belfry(
+    adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Belfry]:
+    if request.node.callspec.params["adapter"] == "sqlite":
+        in_a_file = SQLiteBelfry(clock, tmp_path / "queues.db")
+        yield in_a_file
+        in_a_file.close()
+    elif adapter is None:
         belfry = MemoryBelfry(clock)
         yield belfry
         belfry.bells.close()

@@ -20,11 +20,12 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from aion_core.checkpointing.serializer import Unserializable
-from aion_core.checkpointing.turn import Fence
+from aion_core.checkpointing.persistence import Unserializable
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Begun, ContextKey
-from aion_core.stores import fenced, keys, ttl
+from aion_core.stores import keys, retries
+from aion_core.stores.retries import Fence
+from aion_core.tasks.contexts import VERSION
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line, Savers, begin, fence_of, memory_savers, taken_over
@@ -297,7 +298,7 @@ async def test_a_refusal_has_the_name_of_what_happened(
     error: type[Exception],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fenced, "TRIES", 3)
+    monkeypatch.setattr(retries, "TRIES", 3)
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
     Answers(table.client, canceled(reason), times=1000)
     with pytest.raises(error) as caught:
@@ -666,4 +667,4 @@ async def test_items_carry_their_version_and_when_they_expire(savers: Savers, cl
     await saver.aput_writes(await put(saver, config), [("x", 1)], "task-1")
     page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)
     expires = int((clock.now() + timedelta(days=7)).timestamp())
-    assert [(item["v"], item["expires"]) for item in page.items] == [(ttl.VERSION, expires)] * 2
+    assert [(item["v"], item["expires"]) for item in page.items] == [(VERSION, expires)] * 2

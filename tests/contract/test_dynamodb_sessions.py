@@ -13,11 +13,10 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.sessions.session import Session
 from google.genai import types
 
-from aion_core.checkpointing.turn import Fence
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import Begun
 from aion_core.stores import keys
-from aion_core.stores.retries import TRIES_UNHEARD
+from aion_core.stores.retries import TRIES_UNHEARD, Fence
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import begin, fence_of

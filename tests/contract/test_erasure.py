@@ -19,18 +19,17 @@ from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.aws.erasure import Erasure
-from aion_core.aws.survey import LEFTOVERS
+from aion_core.aws.object_versions import S3ObjectVersions
 from aion_core.bootstrap.operator import owner_of_key
-from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports.table import Put
 from aion_core.stores import keys
+from aion_core.stores.erasure import Erasure
 from aion_core.stores.owned import STORES
+from aion_core.stores.survey import LEFTOVERS
 from aion_core.tasks.run import Run
-from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.worker import Worker
+from aion_core.tasks.runner import TaskRunner, Worker
 from tests.contract.test_late_worker import frozen
 from tests.support import operating
 from tests.support.clock import ManualClock
@@ -88,9 +87,8 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
         dynamodb = Calls("dynamodb", executor, client=client or stack.client("dynamodb"))
         return Erasure(
             DynamoDBTable(dynamodb, name=environ["AION_TABLE"]),
-            Calls("s3", executor, client=s3 or stack.client("s3")),
+            S3ObjectVersions(Calls("s3", executor, client=s3 or stack.client("s3")), bucket=environ["AION_BUCKET"]),
             Later(later),
-            bucket=environ["AION_BUCKET"],
             owner_of_key=owner_of_key,
             retention=timedelta(days=30),
         )
@@ -210,9 +208,7 @@ async def test_late_worker_writes_nothing_that_stays(stack: Stack, erasure: Maki
     graph = StateGraph(MessagesState).add_node(wait).add_edge(START, "wait").compile()
     agent = LangGraphAgent(
         graph,
-        lambda asked, before_put, types: savers.saver(
-            fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
-        ),
+        savers.saver,
     )
     bells = MemoryBells(clock)
     runner = TaskRunner(savers.tasks, {"echo": agent}.__getitem__, clock, bells, keep_lease=frozen)

@@ -15,16 +15,15 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.checkpointing.turn import Fence, thread_id
 from aion_core.memory.queues import MemoryBells
 from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import TaskState
+from aion_core.stores.keys import thread_id
 from aion_core.tasks import projection
 from aion_core.tasks.call import Call
 from aion_core.tasks.run import Run
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
-from aion_core.tasks.worker import Worker
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
@@ -84,9 +83,7 @@ async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> N
     def agent(worker: str) -> LangGraphAgent:
         return LangGraphAgent(
             graphs.graph(worker),
-            lambda asked, before_put, types: savers.saver(
-                fence=Fence(asked.context, asked.fence), before_put=before_put, types=types
-            ),
+            savers.saver,
         )
 
     def worker(name: str) -> Worker:

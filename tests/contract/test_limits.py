@@ -33,6 +33,7 @@ async def taken(limits: RateLimits, owner: str, times: int, per_minute: int) -> 
     return waits.count(0.0)
 
 
+@pytest.mark.exact_times
 async def test_as_many_requests_as_a_minute_has_are_taken_and_no_more(
     limits: RateLimits, clock: ManualClock, owner: str
 ) -> None:

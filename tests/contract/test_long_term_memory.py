@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.store import OwnersStore, StoreRefused
+from aion_core.checkpointing.persistence import OwnersStore, StoreRefused
 from aion_core.errors import LeaseLost
 from aion_core.ports import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
 from aion_core.stores import long_term_memory
@@ -55,6 +56,7 @@ async def keys_of(memory: LongTermMemory, scope: MemoryScope, prefix: Namespace 
 # ── The port ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.exact_times
 async def test_written_item_is_read_back(memory: LongTermMemory, scope: MemoryScope, clock: ManualClock) -> None:
     await memory.write(scope, MemoryWrite(NS, "color", '{"is":"blue"}'))
     item = await memory.get(scope, NS, "color")
@@ -63,6 +65,7 @@ async def test_written_item_is_read_back(memory: LongTermMemory, scope: MemorySc
     assert await memory.get(scope, ("facts", "color"), "color") is None
 
 
+@pytest.mark.exact_times
 async def test_second_write_replaces_and_keeps_creation(
     memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
 ) -> None:
@@ -250,7 +253,7 @@ async def test_forget_deletes_everything_of_one_owner(memory: LongTermMemory, cl
 
 @pytest.fixture
 async def store(memory: LongTermMemory, scope: MemoryScope) -> OwnersStore:
-    return OwnersStore(memory, scope)
+    return OwnersStore(lambda: memory, scope)
 
 
 PEOPLE: list[tuple[Namespace, str, dict[str, Any]]] = [
@@ -329,6 +332,7 @@ async def test_batch_reads_before_it_writes(store: BaseStore) -> None:
     assert made.value == {"n": 3}
 
 
+@pytest.mark.exact_times
 async def test_store_works_by_its_methods(store: BaseStore, clock: ManualClock) -> None:
     made = clock.now()
     await store.aput(NS, "k", {"n": 1})
@@ -428,7 +432,8 @@ async def test_store_refuses_labels_that_langgraph_refuses(store: BaseStore) -> 
 async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     store = OwnersStore(
-        memories.memory(fence=fence_of(begun)), MemoryScope(begun.lease.context.owner, begun.lease.context.agent)
+        partial(memories.memory, fence=fence_of(begun)),
+        MemoryScope(begun.lease.context.owner, begun.lease.context.agent),
     )
     await asyncio.gather(*(store.aput(NS, f"k{n:02d}", {"n": n}) for n in range(30)))
     assert [hit.value["n"] for hit in await store.asearch(NS, limit=50)] == [*range(30)]
@@ -437,7 +442,8 @@ async def test_concurrent_puts_of_one_turn_are_all_made(memories: Memories, cloc
 async def test_puts_of_many_threads_are_all_made(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     store = OwnersStore(
-        memories.memory(fence=fence_of(begun)), MemoryScope(begun.lease.context.owner, begun.lease.context.agent)
+        partial(memories.memory, fence=fence_of(begun)),
+        MemoryScope(begun.lease.context.owner, begun.lease.context.agent),
     )
     await asyncio.gather(*(asyncio.to_thread(store.put, NS, f"k{n:02d}", {"n": n}) for n in range(20)))
     assert [hit.value["n"] for hit in await store.asearch(NS, limit=50)] == [*range(20)]

@@ -406,6 +406,7 @@ async def test_a_config_is_due_soon_after_it_is_registered_whatever_becomes_of_i
     assert [each.config_id for each in await push.overdue()] == ["p-1"]
 
 
+@pytest.mark.exact_times
 @pytest.mark.parametrize("what", ["an event", "a config"])
 async def test_what_is_overdue_is_claimed_once_and_due_again_later(push: Pushes, what: str) -> None:
     await starts(push, a_config() if what == "an event" else None)

@@ -105,6 +105,12 @@ async def test_a_config_that_cannot_be_read_is_claimed_as_such(push: Pushes) -> 
     assert good.id == "good"
 
 
+async def test_config_without_its_content_is_claimed_without_config(push: Pushes) -> None:
+    await told_of_a_task(push)
+    await push.table.write(Update(keys.push_key(push.key(), "bad"), Change(remove=("sealed",))))
+    assert (await push.claimed("bad")).config is None
+
+
 async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dead(
     push: Pushes, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,10 +18,10 @@ from google.adk.sessions.session import Session
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
-from aion_core.checkpointing.turn import Fence
 from aion_core.errors import AgentFailed, LeaseLost
 from aion_core.ports import Begun
 from aion_core.sessions.service import StoredSessions
+from aion_core.stores.retries import Fence
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import begin, fence_of

@@ -16,7 +16,7 @@ from aion_core.ports.table import Delete, Table
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.stores import keys, task_list
 from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks import ingress, lifecycle
+from aion_core.tasks import admission, lifecycle
 from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
@@ -47,7 +47,7 @@ class Kept:
         """A task that has worked since then."""
         of = of or ContextKey(self.mine.owner, self.mine.agent, f"c-{task_id}")
         message = Message(message_id=f"m-{task_id}", role=Role.ROLE_USER, parts=[Part(text="hi")])
-        new = ingress.new_task(
+        new = admission.new_task(
             message, of, task_id=task_id, turn_id=f"turn-{task_id}", at=at(seconds), context_is_new=False
         )
         begun = await self.store.create(new, holder="holder-1")

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import pytest
 from langchain_core.runnables import RunnableConfig
 
-from aion_core.checkpointing.turn import thread_id
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
 from aion_core.ports import Begun, Reply
 from aion_core.ports.table import SingleWrite, Table, Write
 from aion_core.stores import keys
+from aion_core.stores.keys import thread_id
 from tests.contract.driven import Conversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock

@@ -21,13 +21,13 @@ from langgraph.types import Command, Interrupt, Send, StateSnapshot, interrupt
 
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.ports import Begun, ContextKey
 from aion_core.stores import keys
 from aion_core.stores.checkpoints import TableSaver
+from aion_core.stores.retries import Fence
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line, begin, fence_of, taken_over

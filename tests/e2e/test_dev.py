@@ -28,7 +28,7 @@ from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseDict
 
 from tests.support.clients import official_client
-from tests.support.server import ROOT, Server, aion_dev, make_dev, serving
+from tests.support.server import ROOT, Server, aion_dev, serving
 
 VERSIONS = ["1.0", "0.3"]
 
@@ -200,7 +200,7 @@ def test_the_curl_that_it_prints_works_when_pasted(server: Server) -> None:
 
 
 def test_ctrl_c_leaves_nothing_behind() -> None:
-    with serving(make_dev()) as server:
+    with serving(aion_dev("--store", "dynamodb")) as server:
         address = urlsplit(server.url)
         endpoint = re.search(r"emulated at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
         assert endpoint is not None
@@ -269,7 +269,7 @@ def test_a_wrong_aion_yaml_is_said_in_a_sentence(tmp_path: Path, yaml: str, sent
 
 def test_the_command_explains_itself() -> None:
     shown = subprocess.run([sys.executable, "-m", "aion_core.cli", "dev", "--help"], capture_output=True, text=True)
-    for option in ("--port", "--config", "--store", "dynamodb", "memory"):
+    for option in ("--port", "--config", "--store", "sqlite", "dynamodb", "memory"):
         assert option in shown.stdout
 
 
@@ -299,7 +299,7 @@ graph = StateGraph(MessagesState).add_node("a", lambda state: {"messages": [AIMe
 """
 
 
-@pytest.mark.parametrize("store", ["memory", "dynamodb"])
+@pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
 def test_agents_get_dotenv_and_unset_secrets_are_told(tmp_path: Path, store: str) -> None:
     (tmp_path / "agent.py").write_text(VARIABLES)
     (tmp_path / "aion.yaml").write_text(
@@ -320,5 +320,5 @@ def test_agents_get_dotenv_and_unset_secrets_are_told(tmp_path: Path, store: str
         answer = httpx.post(server.url + "/", json=body, timeout=60).json()
         parts = answer["result"]["task"]["status"]["message"]["parts"]
         # Credentials of one's own reach agents where no AWS is emulated: docs/models.md relies on it for Bedrock.
-        profile = "of-the-developer" if store == "memory" else "none"
+        profile = "of-the-developer" if store == "sqlite" else "none"
         assert parts[0]["text"] == f"yaml dotenv shell none {profile}"

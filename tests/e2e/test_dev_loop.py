@@ -1,6 +1,7 @@
 """`aion dev` while an author works: edits, failures, restarts, what is left when it ends."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -114,10 +116,13 @@ def get(server: Server, task_id: str) -> dict[str, Any]:
 class Streaming:
     """Reads a stream in a thread, to its end."""
 
-    def __init__(self, server: Server, text: str) -> None:
+    def __init__(self, server: Server, text: str = "", *, task_id: str = "") -> None:
+        """Send the text, or subscribe to the task."""
         self.frames: list[dict[str, Any]] = []
         self.error: Exception | None = None
         self._url, self._body = server.url, send(text, method="SendStreamingMessage")
+        if task_id:
+            self._body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -245,10 +250,14 @@ def test_nothing_outlives_a_killed_supervisor(server: Server) -> None:
     assert ended(worker)
 
 
-def test_state_survives_a_restart_until_it_is_forgotten(project: Path) -> None:
+STORES = pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
+
+
+@STORES
+def test_state_survives_a_restart_until_it_is_forgotten(project: Path, store: str) -> None:
     """Tasks, checkpoints, and a turn that Ctrl-C has cut, which goes on by itself."""
-    folder = {"AION_DATA_DIR": str(project / ".aion")}
-    with serving(dev(project), **folder) as server:
+    folder, command = {"AION_DATA_DIR": str(project / ".aion")}, dev(project, "--store", store)
+    with serving(command, **folder) as server:
         whole = ask(server)
         cut = Streaming(server, "wait")
         until(lambda: notes(project).count("wait") == 2, server)
@@ -256,19 +265,113 @@ def test_state_survives_a_restart_until_it_is_forgotten(project: Path) -> None:
         cut.join()
     assert (project / ".aion" / ".gitignore").read_text() == "*\n"
     (project / "seen" / "go").touch()
-    with serving(dev(project), **folder) as server:
+    with serving(command, **folder) as server:
         assert get(server, whole["id"])["result"] == whole
-        until(lambda: get(server, cut.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
+        until(partial(is_completed, server, cut), server)
         assert Counter(notes(project))["begin"] == 2, "no step that had ended runs again"
         server.stop()
-    (project / ".aion" / "state").write_bytes(b"not a snapshot")
-    with serving(dev(project), **folder) as server:
-        assert printed(server, "is not used: it is broken. It is now")
+    with serving([*command, "--fresh"], **folder) as server:
         assert "error" in get(server, whole["id"])
-        kept = ask(server)
+
+
+def is_completed(server: Server, stream: Streaming) -> bool:
+    return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
+
+
+def test_state_of_an_earlier_version_is_named_once(project: Path) -> None:
+    (project / ".aion").mkdir()
+    (project / ".aion" / "state").write_bytes(b"a snapshot")
+    folder = {"AION_DATA_DIR": str(project / ".aion")}
+    with serving(dev(project), **folder) as server:
+        assert printed(server, "aion dev --store dynamodb")
         server.stop()
-    with serving(dev(project, "--fresh"), **folder) as server:
-        assert "error" in get(server, kept["id"])
+    assert (project / ".aion" / "state").read_bytes() == b"a snapshot"
+    with serving(dev(project), **folder) as server:
+        assert not printed(server, "--store dynamodb")
+
+
+def test_broken_snapshot_is_set_aside(project: Path) -> None:
+    folder, state = {"AION_DATA_DIR": str(project / ".aion")}, project / ".aion" / "state"
+    state.parent.mkdir()
+    for broken in (
+        b"not a snapshot",
+        b"aion snapshot\n{rubbish\n" + hashlib.sha256(b"x").hexdigest().encode() + b"\nx",
+    ):
+        state.write_bytes(broken)
+        with serving(dev(project, "--store", "dynamodb"), **folder) as server:
+            assert printed(server, "is not used: it is broken. It is now")
+            assert "Traceback" not in "".join(server.printed)
+            server.stop()
+
+
+def test_broken_sqlite_file_is_named(project: Path) -> None:
+    store = project / ".aion" / "store"
+    for name in ("table.db", "queues.db"):
+        shutil.rmtree(store, ignore_errors=True)
+        store.mkdir(parents=True)
+        (store / name).write_bytes(b"not a database" * 100)
+        command = dev(project, "--port", "0", "--data-dir", str(store.parent))
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        assert ran.returncode == 1
+        assert name in ran.stderr
+        assert "--fresh" in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+def watched_turns(project: Path) -> int:
+    """Return the number of wake-up messages: the first renewal of a lease sends one, for the case that its holder dies."""
+    with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db")) as connection:
+        return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
+
+
+def test_killed_server_loses_nothing(project: Path) -> None:
+    """Every process is killed with SIGKILL in the middle of turns; the next start resumes them."""
+    folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
+    with serving(dev(project), **folder) as server:
+        whole = ask(server)
+        streams = [Streaming(server, "wait") for _ in range(4)]
+        worker = worker_of(server)
+        until(lambda: all(stream.task_id for stream in streams) and watched_turns(project) == 4, server)
+        os.kill(server.process.pid, signal.SIGKILL)
+        os.kill(worker, signal.SIGKILL)
+        server.process.wait()
+        assert gone(server.process.pid)
+    (project / "seen" / "go").touch()
+    with serving(dev(project), **folder) as server:
+        assert get(server, whole["id"])["result"] == whole
+        until(lambda: all(is_completed(server, stream) for stream in streams), server)
+        assert notes(project).count("begin") == 6, "no step that had ended runs again"
+
+
+def test_stream_goes_on_after_its_worker_was_killed(project: Path) -> None:
+    folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
+    with serving(dev(project), **folder) as server:
+        worker = worker_of(server)
+        stream = Streaming(server, "wait")
+        until(lambda: stream.task_id and watched_turns(project) == 1, server)
+        os.kill(worker, signal.SIGKILL)
+        stream.join()
+        until(lambda: printed(server, "Reloaded ("), server)
+        again = Streaming(server, task_id=stream.task_id)
+        until(lambda: notes(project).count("wait") == 3, server)
+        (project / "seen" / "go").touch()
+        again.join()
+        assert again.error is None
+        assert again.frames[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert Counter(notes(project))["begin"] == 2, "the step that had ended does not run again"
+
+
+def test_sixteen_queued_turns_run_at_once(server: Server, project: Path) -> None:
+    body = send("wait")
+    body["params"]["configuration"] = {"returnImmediately": True}
+    tasks = []
+    for number in range(16):
+        body["params"]["message"]["messageId"] = f"m-{number}"
+        tasks.append(httpx.post(server.url, json=body, timeout=PATIENCE).json()["result"]["task"]["id"])
+    until(lambda: notes(project).count("wait") == 16, server)
+    (project / "seen" / "go").touch()
+    for task in tasks:
+        until(lambda task=task: get(server, task)["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
 
 
 def test_second_server_in_the_folder_names_the_first(server: Server, project: Path) -> None:
@@ -284,8 +387,8 @@ def test_second_server_in_the_folder_names_the_first(server: Server, project: Pa
     assert "--data-dir" in second.stderr
 
 
-def test_operator_commands_find_the_server(server: Server, project: Path) -> None:
-    task = ask(server)
+@STORES
+def test_operator_commands_find_the_server(project: Path, store: str) -> None:
     inner = project / "seen"
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
 
@@ -299,13 +402,29 @@ def test_operator_commands_find_the_server(server: Server, project: Path) -> Non
             timeout=PATIENCE,
         )
 
-    listed = run("tasks", "list", "--scan")
-    assert listed.stdout.startswith(f"{task['id']}\tcompleted\t"), listed
-    assert listed.stderr == f"Using the development server at {server.url}\n"
-    assert run("push", "list").returncode == 0
-    assert "No messages in the dead letter queues." in run("dlq", "list").stderr
-    server.stop()
-    assert "Which deployment?" in run("tasks", "list", "--scan").stderr
+    with serving(dev(project, "--store", store), AION_DATA_DIR=str(project / ".aion")) as server:
+        task = ask(server)
+        listed = run("tasks", "list", "--scan")
+        assert listed.stdout.startswith(f"{task['id']}\tcompleted\t"), listed
+        assert listed.stderr == f"Using the development server at {server.url}\n"
+        assert run("push", "list").returncode == 0
+        assert "No messages in the dead letter queues." in run("dlq", "list").stderr
+        waiting = Streaming(server, "wait")
+        until(lambda: waiting.task_id, server)
+        assert run("tasks", "cancel", waiting.task_id, "--yes").returncode == 0
+        waiting.join()
+        assert waiting.frames[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
+        server.stop()
+    stopped = run("tasks", "list")
+    if store == "dynamodb":
+        assert "Which deployment?" in run("tasks", "list", "--scan").stderr
+        return
+    assert task["id"] in stopped.stdout
+    assert f"Using {project / '.aion' / 'store'}, the store of `aion dev`, which is stopped\n" == stopped.stderr
+    assert run("tasks", "show", task["id"]).returncode == 0
+    made = run("key", "create", "alice")
+    assert made.returncode == 0
+    assert "alice" in run("key", "list").stdout
 
 
 def test_agents_that_fail_are_told_before_those_that_answer(project: Path) -> None:
@@ -349,9 +468,10 @@ def test_file_without_aion_yaml_is_served(project: Path) -> None:
         until(lambda: text_of(ask(server)).startswith("second "), server)
 
 
+@STORES
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.deep)])
-async def test_many_sends_at_once_are_all_answered(count: int) -> None:
-    with serving(aion_dev()) as server:
+async def test_many_sends_at_once_are_all_answered(count: int, store: str) -> None:
+    with serving(aion_dev("--store", store)) as server:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(timeout=230, limits=limits) as http:
             answers = await asyncio.gather(
@@ -421,10 +541,7 @@ def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
         until(lambda: notes(project).count("wait") == 2, server)
         stream.join()
 
-        def done() -> bool:
-            return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
-
-        until(done, server)
+        until(partial(is_completed, server, stream), server)
 
 
 def test_dead_worker_is_replaced_after_a_failed_edit(server: Server, project: Path) -> None:
@@ -499,17 +616,6 @@ def test_removed_project_does_not_end_the_server(project: Path) -> None:
         shutil.rmtree(project)
         assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=PATIENCE).status_code == 200
         assert server.stop() == 0
-        assert "Traceback" not in "".join(server.printed)
-
-
-def test_broken_state_header_is_set_aside(project: Path) -> None:
-    folder = {"AION_DATA_DIR": str(project / ".aion")}
-    (project / ".aion").mkdir()
-    (project / ".aion" / "state").write_bytes(
-        b"aion snapshot\n{rubbish\n" + hashlib.sha256(b"x").hexdigest().encode() + b"\nx"
-    )
-    with serving(dev(project), **folder) as server:
-        assert printed(server, "is not used: it is broken. It is now")
         assert "Traceback" not in "".join(server.printed)
 
 

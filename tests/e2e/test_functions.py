@@ -23,7 +23,7 @@ from aion_core.ports import Bell, ContextKey, Head
 from aion_core.ports.bells import body_of
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
-from aion_core.tasks.time_up import TimeUp
+from aion_core.tasks.call import TimeUp
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan

@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aion_core.checkpointing.turn import Fence
 from aion_core.ports import Asked, Asks, Chunk, ContextKey, Emission, Emitted, Noted, Paused, Reply, Said, Stepped
 from aion_core.ports.table import Key, Put
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.stores import keys
-from aion_core.stores.fenced import FencedWrites
+from aion_core.stores.retries import Fence, FencedWrites
 from tests.simulation.table import operation
 
 if TYPE_CHECKING:
@@ -21,18 +20,18 @@ Op = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """What an agent does for a message: steps, each finished by a checkpoint, then an ending."""
+    """Behaviour of an agent for a message: steps, each finished by a checkpoint, then an ending."""
 
     steps: tuple[tuple[Op, ...], ...]
     ending: str = "reply"
     """reply · nothing · after (goes on after its end) · twice (ends twice)"""
     drains: bool = True
-    """Whether it pauses at a step boundary when it is asked to drain."""
+    """True if it pauses at a step boundary when it is asked to drain."""
     fails: bool = False
-    """Whether its task is expected to end failed."""
+    """True if its task is expected to end failed."""
 
     def seconds(self) -> float:
-        """How long it takes when nothing goes wrong."""
+        """Return its seconds when nothing goes wrong."""
         return sum(float(op[1]) for step in self.steps for op in step if op[0] in ("sleep", "block", "stubborn"))
 
 
@@ -56,6 +55,7 @@ PROGRAMS: dict[str, Program] = {
         ((("say",), ("effect",)), (("ask",),), (("effect",), ("emit",))),
     ),
     "asks twice": Program(((("ask",),), (("effect",), ("say",)), (("ask", "auth"),), (("say",),))),
+    "asks often": Program(tuple((("ask",),) for _ in range(5))),
     "raises": Program(((("say",), ("effect",)), (("raise",),)), fails=True),
     "hangs": Program(((("say",),), (("hang",),)), fails=True),
     "says nothing": Program(((("effect",),),), ending="nothing"),
@@ -91,7 +91,7 @@ class State:
 
 
 def text_of(message: Message) -> str:
-    """What the message says."""
+    """Return the text of the message."""
     return "".join(part.text for part in message.parts)
 
 
@@ -215,5 +215,5 @@ def _thread_key(context: ContextKey) -> Key:
 
 
 def answer_to(program: str) -> str:
-    """What the agent answers in the end."""
+    """Return the agent's last answer."""
     return f"done: {program}"

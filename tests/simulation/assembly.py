@@ -19,16 +19,14 @@ from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import turn
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import Call, TimeUp
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.quotas import OpenTasks
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
 from aion_core.tasks.sweep import Sweep
-from aion_core.tasks.time_up import TimeUp
-from aion_core.tasks.worker import Worker
 from tests.simulation.agents import ScriptedAgent
 from tests.simulation.heartbeat import SimHeartbeat
 from tests.simulation.table import Operations
@@ -99,7 +97,7 @@ def assemble(process: "Process") -> Parts:
         clock,
         bells,
         keep_lease=partial(SimHeartbeat, process),
-        history=ContextHistory(store, tasks).of,
+        history=ContextHistory(store, tasks),
         replies={AGENT: settings.reply},
         answers={AGENT: settings.answer},
         metrics=metrics,

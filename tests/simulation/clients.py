@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 PATIENCE = 300.0
-"""How long a client waits for a unary answer; fronts cut sooner than this."""
+"""Longest wait of a client for a unary answer; HTTP entry points cut sooner than this."""
 TRIES = 12
 RESTING = {
     TaskState.TASK_STATE_COMPLETED,
@@ -179,7 +179,7 @@ class Client:
                 self.name, self.owner, what, world.loop.time(), message_id, task_id, context, key, before=len(known)
             )
             world.history.askings.append(asking)
-            connection = world.ask(self.owner, operation, of=of)
+            connection = world.front.ask(self.owner, operation, of=of)
             asking.process = connection.process
             world.trace(self.name, f"{what} {message_id or task_id} (to {connection.process})")
             try:
@@ -219,7 +219,7 @@ class Client:
         world.history.hearings.append(hearing)
         asking = Asking(self.name, self.owner, what.split()[0], world.loop.time(), message_id, task_id or asks)
         world.history.askings.append(asking)
-        connection = world.listen(self.owner, operation, slow=slow)
+        connection = world.front.listen(self.owner, operation, slow=slow)
         hearing.process = asking.process = connection.process
         world.trace(self.name, f"{what} after {cursor!r} (to {connection.process})")
         while new := await connection.read():
@@ -249,7 +249,7 @@ def _how(connection: Connection) -> str:
 
 
 def _at_rest(hearing: Hearing) -> bool:
-    """Whether the last thing heard says that the task rests."""
+    """True if the last status received says that the task is at rest."""
     for _, _, what in reversed(hearing.heard):
         status = getattr(what, "status", None)
         if status is not None:

@@ -11,7 +11,7 @@ class Broken(Exception):
 
 
 class Connection:
-    """What a client holds in its hand."""
+    """The client's and the server's side of a connection."""
 
     def __init__(self, process: str) -> None:
         self.process = process
@@ -19,7 +19,7 @@ class Connection:
         self.slow = 0.0
         self.gone = False
         self.ended: Any = None
-        """How it ended: True, or the exception that says why."""
+        """Its end: True, or the exception that says why."""
         self.answer: Any = None
         self._news = asyncio.Event()
         self._read = 0

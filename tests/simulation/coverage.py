@@ -1,7 +1,7 @@
 """Which faults befell which side effects in which scenarios, as a table; an empty cell has its reason."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from string import ascii_letters
 
 from tests.simulation.faults import WHY_NOT, Fault, applies
@@ -46,13 +46,13 @@ class Coverage:
         for fault, reason in WHY_NOT.items():
             yield f"  {fault.value:16} {reason}"
 
-    def undrawn(self) -> list[tuple[str, str]]:
-        """Return the cells that should not be empty: the fault has a meaning there, and some scenario came there."""
+    def undrawn(self, kinds: Collection[str]) -> list[tuple[str, str]]:
+        """Return the empty cells of these kinds of side effect at which the fault has a meaning."""
         counts = self._counts()
         return [
             (fault.value, kind)
             for fault in Fault
-            for kind in self.kinds()
+            for kind in sorted(kinds)
             if applies(fault, kind) and not counts[fault.value, kind, ""]
         ]
 

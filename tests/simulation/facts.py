@@ -53,3 +53,10 @@ def expires_after(world: "World", key: TaskKey) -> float | None:
     ]
     retention = world.deployment.retention.total_seconds()
     return max(messages) + retention if messages else None
+
+
+def has_expired(world: "World", key: TaskKey, at: float) -> bool:
+    """True if the task may have expired by then."""
+    ends = expires_after(world, key)
+    # A message makes a task's life longer only if it does so by a good part of it.
+    return world.forgets and ends is not None and at > ends - world.deployment.retention.total_seconds() / 2

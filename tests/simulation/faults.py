@@ -214,7 +214,7 @@ AMOUNTS: Mapping[Fault, Sequence[float]] = {
     Fault.CLIENT_SLOW: (0.5, 20.0),
     Fault.SKEWED: (-600.0, -60.0, 60.0, 600.0),
 }
-"""How much there may be of a fault: seconds; of a doubled one repeats, of a refused write its place in the transaction.
+"""Amounts of a fault: seconds; of a doubled one repeats, of a refused write its place in the transaction.
 
 A stale index shows entries as they were (1), or both as they were and as they are (2).
 """

@@ -1,4 +1,4 @@
-"""What happened in a schedule, as facts: what was recorded, answered, heard, run, and what went wrong on purpose."""
+"""The facts of a schedule: events, answers, streams, leases, runs of agents, and the faults."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Hold:
     tries: int
     until: float
     over: float | None = None
-    """When it was given back, or taken away by a cancel."""
+    """Time at which it was released, or taken away by a cancel."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Asking:
     answer: Any = None
     """A Task, a tuple of ids, or the exception."""
     before: int = 0
-    """How many events the task had when it was asked."""
+    """Number of the task's events at the time of the request."""
 
 
 @dataclass
 class Hearing:
-    """What a client heard on one connection."""
+    """Everything that a client received on one connection."""
 
     client: str
     owner: str
@@ -85,14 +85,14 @@ class Hearing:
     """The connection that this one continues."""
     heard: list[tuple[float, str, Any]] = field(default_factory=list)
     how: str = ""
-    """How it ended: clean, left, broken, refused."""
+    """Its end: clean, left, broken, refused."""
     process: str = ""
     task_id: str = ""
 
 
 @dataclass(frozen=True)
 class Did:
-    """What an agent did."""
+    """One act of an agent."""
 
     at: float
     process: str
@@ -104,7 +104,7 @@ class Did:
     step: int
     message_id: str = ""
     current: bool = True
-    """Whether its fence was still the context's."""
+    """True if its fence was still the context's."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Listening:
     task: TaskKey
     config: PushConfig
     after: int
-    """How many events the task had then."""
+    """Number of the task's events then."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Post:
     id: str
     outcome: Outcome
     claimed: float
-    """When the process that posted it was last told that it had the right to."""
+    """Time at which the process that posted it last claimed the config."""
 
 
 class History:
@@ -150,31 +150,31 @@ class History:
         self.troubled: set[str] = set()
         """The processes that a fault has met."""
         self.deaths: dict[str, float] = {}
-        """When which process died."""
+        """Time of each process's death."""
         self.unheard = False
-        """Whether an invocation was over before it heard that a turn was its own: as good as a death, for that turn."""
+        """True if an invocation was over before it knew that a turn was its own: as good as a death, for that turn."""
         self.claimed: list[ContextKey] = []
-        """What sweeps have claimed and not rung for yet."""
+        """Contexts that sweeps have claimed and not woken yet."""
         self.spoken: dict[tuple[str, int], str] = {}
-        """What text an agent has spoken in chunks, for a task and under a fence."""
+        """Text that an agent has streamed, for a task and under a fence."""
         self.streamed: dict[tuple[TaskKey, str], Delta] = {}
         """The chunks that were stored, by their task and SSE id."""
         self.unreadable: set[str] = set()
         """The tasks of which a record was destroyed."""
         self.recalled: list[tuple[ContextKey, str, tuple[str, ...]]] = []
-        """What agents read as the history of their context: (context, message answered, ids of the messages)."""
+        """Histories that agents have read: (context, message answered, ids of the messages)."""
         self.listenings: list[Listening] = []
         self.posts: list[Post] = []
         self.registered: dict[tuple[TaskKey, str], float] = {}
-        """When which push config was registered last."""
+        """Time of each push config's last registration."""
         self.deleted: dict[tuple[TaskKey, str], float] = {}
-        """When which push config was deleted."""
+        """Time of each push config's deletion."""
         self.claims: dict[tuple[str, TaskKey, str], float] = {}
-        """When which process last had the right to post for which config."""
+        """Time of each process's last claim of a config."""
         self.spared: Counter[tuple[TaskKey, str]] = Counter()
-        """How many tries were noted for which push config without a post, as its host had kept others waiting."""
+        """Number of tries noted for a push config without a post, as its host had kept others waiting."""
         self.claimed_pushes: list[TaskKey] = []
-        """What sweeps have claimed of notifications and not rung for yet."""
+        """Tasks whose notifications sweeps have claimed and not woken yet."""
         self.bells = 0
         self.surprises: list[str] = []
         """Exceptions that nobody expected."""
@@ -187,10 +187,10 @@ class History:
         """Note that the context has expired and was deleted: its fences begin again."""
         for hold in self.holds:
             if hold.context == context:
-                hold.context = replace(context, context_id=f"{context.context_id} (expired)")
+                hold.context = replace(context, context_id=f"{context.context_id} (expired, {len(self.holds)})")
 
     def holds_still(self, context: ContextKey, fence: int) -> bool:
-        """Whether this is the newest lease of the context, and nobody has given it back or taken it away."""
+        """True if this is the newest lease of the context, and nobody has given it back or taken it away."""
         newest = max(
             (hold for hold in self.holds if hold.context == context), key=lambda hold: hold.fence, default=None
         )

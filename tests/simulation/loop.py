@@ -2,7 +2,11 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable, Coroutine, Generator
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -20,14 +24,14 @@ class Runaway(Exception):
 
 
 class Life:
-    """Whether what was started under it may still run: it can be held for a while, or end for good."""
+    """The life of a process: its tasks may run, be held for a while, or end for good."""
 
     __slots__ = ("alive", "held")
 
     def __init__(self) -> None:
         self.alive = True
         self.held: list[asyncio.Handle] | None = None
-        """What would have run since it is being held, None while it is not."""
+        """Steps that would have run since it is being held, None while it is not."""
 
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
@@ -160,3 +164,19 @@ def at_once(work: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> Any:
         return returned.value
     work.close()
     raise AssertionError("what is asked for at once may not wait")
+
+
+@contextmanager
+def no_logging(tracing: bool) -> Iterator[None]:
+    """Keep the engine's log out of the way: what goes wrong here goes wrong on purpose."""
+    before = logging.root.manager.disable
+    logging.disable(logging.NOTSET if tracing else logging.CRITICAL)
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            # What was about to begin when the schedule was over never does.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        logging.disable(before)
+        sys.unraisablehook = hook

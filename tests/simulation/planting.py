@@ -30,9 +30,11 @@ class Bug:
     edits: tuple[Edit, ...]
     seen_by: frozenset[str]
     scenarios: tuple[str, ...] = field(default=())
-    """Where it is looked for; everywhere if empty."""
+    """Scenarios in which it is looked for; all if empty."""
     aims: tuple[Aim, ...] = ()
     """Faults that bring it to light, each tried by itself, where chance seldom would."""
+    together: tuple[Aim, ...] = ()
+    """Faults that bring it to light together."""
 
 
 def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:

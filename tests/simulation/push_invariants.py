@@ -1,4 +1,4 @@
-"""What must hold of push notifications in the end, whatever went wrong: I8 and I9."""
+"""Invariants of push notifications, whatever went wrong: I8 and I9."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -44,7 +44,8 @@ def i8_who_listens_is_told(world: "World") -> Iterator[str]:
         # Who stood still with its right to post may post late; nobody is given that right any more. But whoever's clock is
         # ahead takes it for run out while the other is still being told.
         slack = POST_SECONDS if world.skewed else 0.0
-        if heard and any(post.claimed > heard[0] + slack for post in posts):
+        # Nor can it be noted while the table takes no requests.
+        if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
             yield f"{who} said that it was gone, and was told of more."
         if gone:
             continue
@@ -67,7 +68,7 @@ def _after_its_end(world: "World", posts: list[Post], deleted: float) -> Iterato
 
 
 def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
-    """What was not taken is tried as often as it may be; behind what was given up so, once is enough.
+    """Yield the events that were given up early: each is tried as often as it may be; behind what was given up so, once is enough.
 
     `spared`: how many tries were not made, as their host had just kept others waiting; the last one always is.
     """
@@ -92,7 +93,7 @@ def i9_the_tries_of_an_event_have_one_id(world: "World") -> Iterator[str]:
 
 
 def i16c_who_listens_is_told_soon(world: "World") -> Iterator[str]:
-    """Where nothing goes wrong, the bell is heard: nobody waits for a sweep."""
+    """Notifications come soon if nothing goes wrong: none waits for a sweep."""
     if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
         return
     for listening in world.history.listenings:

@@ -52,7 +52,7 @@ class BellQueue:
             letter.gone = True
 
     def open(self) -> list[Letter]:
-        """What is still to be handled."""
+        """Return the messages that are still to be handled."""
         return [letter for letter in self.letters if not letter.gone]
 
     def _receive(self, letter: Letter) -> None:

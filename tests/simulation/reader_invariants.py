@@ -1,4 +1,4 @@
-"""What must hold of what clients receive: streams, answers and replies."""
+"""Invariants of streams, answers and replies, as clients receive them."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -34,7 +34,7 @@ def i6_a_reader_hears_every_event_once(world: "World") -> Iterator[str]:
 
 
 def _heard_wrongly(hearing: Hearing, entries: list[Entry]) -> Iterator[str]:
-    """What is wrong with what was heard on one connection."""
+    """Yield each mistake in a connection's events."""
     place = (0, 0, 0)
     if isinstance(hearing.heard[0][2], Resumed):
         place = _place(hearing.cursor, len(entries))
@@ -88,7 +88,7 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[s
 
 
 def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
-    """Where nothing has happened to whoever speaks, a reader hears each chunk of what it hears the end of."""
+    """Without a fault of the streaming process, a reader hears each chunk of what it hears the end of."""
     if world.history.deaths or any(
         fault != Fault.SLOW and (not kind.startswith(("queue", "sse", "bell")) or fault in DEADLY)
         for _, fault, kind, _ in world.history.faults
@@ -112,7 +112,7 @@ def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
 
 
 def i17_an_answer_is_the_log_at_some_moment(world: "World") -> Iterator[str]:
-    """What a client is answered is the fold of the log as it was while it asked."""
+    """Each answer is the fold of the log as it was at some moment of the request."""
     for asking in world.history.askings:
         if not isinstance(asking.answer, Task) or asking.answered is None:
             continue
@@ -176,7 +176,7 @@ def _ended(hearing: Hearing) -> bool:
 
 
 def _place(cursor: str, newest: int) -> tuple[int, int, int]:
-    """Where a reader with this Last-Event-ID stands; (0, 0, 0) where it is none of this task's."""
+    """Return the place of this Last-Event-ID in the task; (0, 0, 0) if it is none of the task's."""
     steps = cursor.split(".")
     if len(steps) not in (1, 3) or not all(step.isdecimal() for step in steps) or not 0 < int(steps[0]) <= newest:
         return (0, 0, 0)
@@ -184,8 +184,10 @@ def _place(cursor: str, newest: int) -> tuple[int, int, int]:
 
 
 def i6e_no_stored_chunk_is_left_out(world: "World") -> Iterator[str]:
-    """A reader that comes back receives every stored chunk between two events, if nothing goes wrong."""
-    if not is_undisturbed(world):
+    """A reader that comes back receives every stored chunk between two events, if no request of its own fails."""
+    if not is_undisturbed(
+        world, Fault.CONFLICT, Fault.SKEWED, Fault.STALE, Fault.SEEN_AGAIN, Fault.POISONED, Fault.LOST
+    ):
         return
     for key, received in _chains(world):
         events = [id_ for id_, what in received if id_ and not isinstance(what, Delta)]

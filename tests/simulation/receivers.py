@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is answered, and after how many seconds."""
+    """An answer, and after how many seconds it comes."""
 
     outcome: Outcome
     seconds: float = 0.05

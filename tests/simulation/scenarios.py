@@ -3,15 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
-from aion_core.errors import TooManyRequests
-from aion_core.ports import AnswerAs, PushConfig, PushEvents, ReplyAs, WhenBusy
+from aion_core.ports import PushConfig, PushEvents, WhenBusy
 from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
+from tests.simulation.deployment import Deployment
 from tests.simulation.receivers import RECEIVERS
-from tests.simulation.world import Deployment, World
+from tests.simulation.world import World
 
 Story = Callable[[World], Awaitable[Any]]
 
@@ -24,9 +23,9 @@ class Scenario:
     tell: Story
     deployment: Deployment = Deployment()  # noqa: RUF009  # frozen
     weight: int = 2
-    """How often it is drawn, compared with the others."""
+    """Frequency with which it is drawn, compared with the others."""
     main: bool = True
-    """Whether a crash is tried at each of its side effects."""
+    """True if a crash is tried at each of its side effects."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -42,11 +41,11 @@ def scenario(name: str, **options: Any) -> Callable[[Story], Story]:
     return keep
 
 
-def _id(answer: Any) -> str:
+def id_of(answer: Any) -> str:
     return answer.id if isinstance(answer, Task) else ""
 
 
-async def _pause(world: World, *seconds: float) -> None:
+async def pause(world: World, *seconds: float) -> None:
     await asyncio.sleep(world.choices.choice(seconds))
 
 
@@ -54,7 +53,7 @@ async def _pause(world: World, *seconds: float) -> None:
 async def send_and_wait(world: World) -> None:
     ann = Client(world)
     task = await ann.send(world.choices.choice(("steps", "quick", "chatters", "goes on", "ends twice")), "m-1")
-    await ann.rest(_id(task))
+    await ann.rest(id_of(task))
 
 
 @scenario("stream", weight=3)
@@ -66,7 +65,7 @@ async def stream(world: World) -> None:
 async def send_and_go(world: World) -> None:
     ann = Client(world)
     task = await ann.send(world.choices.choice(("steps", "slow", "says nothing")), "m-1", wait=False)
-    await ann.rest(_id(task))
+    await ann.rest(id_of(task))
 
 
 @scenario("one messageId, many sends")
@@ -81,9 +80,9 @@ async def repeats(world: World) -> None:
     await asyncio.gather(*ways[: world.choices.choice((2, 3))])
     for left in ways:
         left.close()
-    await _pause(world, 0.1, 40.0)
+    await pause(world, 0.1, 40.0)
     task = await clients[0].send("steps", "m-1")
-    await clients[0].rest(_id(task))
+    await clients[0].rest(id_of(task))
 
 
 @scenario("question and answer", weight=3, deployment=Deployment(snapshot_every=4))
@@ -95,7 +94,7 @@ async def question(world: World) -> None:
         "m-1",
         wait=world.choices.random() < 0.5,
     )
-    task = await ann.rest(_id(task))
+    task = await ann.rest(id_of(task))
     if not isinstance(task, Task):
         return
     same = world.choices.random() < 0.5
@@ -117,7 +116,7 @@ async def _after(first: Any, second: Any) -> None:
 async def answered_in_context(world: World) -> None:
     """An answer that names no task, and a new message behind a question."""
     ann = Client(world)
-    task = await ann.rest(_id(await ann.send("asks", "m-1")))
+    task = await ann.rest(id_of(await ann.send("asks", "m-1")))
     if isinstance(task, Task):
         await asyncio.gather(ann.send("that one", "m-2"), Client(world, name="ann-2").send("quick", "m-3"))
         await ann.rest(task.id)
@@ -127,7 +126,7 @@ async def _double(world: World) -> None:
     """40: several messages to one context, some to the task at work itself."""
     ann = Client(world)
     first = await ann.send(world.choices.choice(("slow", "steps", "raises")), "m-1", wait=False)
-    await _pause(world, 0.0, 0.05, 3.0, 12.0)
+    await pause(world, 0.0, 0.05, 3.0, 12.0)
     others = []
     for number in range(world.choices.randint(1, 3)):
         to_task = world.choices.random() < 0.5
@@ -137,13 +136,13 @@ async def _double(world: World) -> None:
                 world.choices.choice(("quick", "steps")),
                 f"m-{number + 2}",
                 wait=world.choices.random() < 0.6,
-                task=_id(first) if to_task else "",
+                task=id_of(first) if to_task else "",
             )
         )
     answers = await asyncio.gather(*others)
     for answer in [first, *answers]:
-        if _id(answer):
-            await ann.rest(_id(answer))
+        if id_of(answer):
+            await ann.rest(id_of(answer))
 
 
 scenario("double texting: enqueue", deployment=Deployment(when_busy=WhenBusy.ENQUEUE), weight=3)(_double)
@@ -160,12 +159,12 @@ async def follow_up_at_the_end(world: World) -> None:
     async def more() -> None:
         await asyncio.sleep(2.0 + world.choices.random() * 0.2)
         again = (
-            [Client(world, name="ann-3").send("quick", "m-2", task=_id(task))] if world.choices.random() < 0.4 else []
+            [Client(world, name="ann-3").send("quick", "m-2", task=id_of(task))] if world.choices.random() < 0.4 else []
         )
-        await asyncio.gather(ben.send("quick", "m-2", task=_id(task), wait=world.choices.random() < 0.5), *again)
+        await asyncio.gather(ben.send("quick", "m-2", task=id_of(task), wait=world.choices.random() < 0.5), *again)
 
-    await asyncio.gather(more(), ann.rest(_id(task)))
-    await ann.rest(_id(task))
+    await asyncio.gather(more(), ann.rest(id_of(task)))
+    await ann.rest(id_of(task))
 
 
 @scenario("cancel", weight=3)
@@ -174,13 +173,13 @@ async def cancel(world: World) -> None:
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("slow", "steps", "stubborn", "sour", "asks", "blocks"))
     task = await ann.send(text, "m-1", wait=False)
-    if not _id(task):
+    if not id_of(task):
         return
     times = world.choices.choice((1, 1, 2, 10))
-    await _pause(world, 0.0, 0.02, 0.3, 1.0, 2.0, 2.05, 10.0, 30.0)
+    await pause(world, 0.0, 0.02, 0.3, 1.0, 2.0, 2.05, 10.0, 30.0)
     await asyncio.gather(*(ben.cancel(task.id) for _ in range(times)))
     await ann.rest(task.id)
-    await ann.rest(_id(await ann.send("steps", "m-2")))
+    await ann.rest(id_of(await ann.send("steps", "m-2")))
 
 
 @scenario("cancel what waits")
@@ -190,13 +189,15 @@ async def cancel_what_waits(world: World) -> None:
     first = await ann.send(world.choices.choice(("slow", "steps", "asks")), "m-1", wait=False)
     second = await ann.send("quick", "m-2", wait=False)
     third = await ann.send("steps", "m-3", wait=False)
-    await _pause(world, 0.0, 0.5, 2.0, 12.0)
-    await asyncio.gather(ben.cancel(_id(second)), *([ann.cancel(_id(first))] if world.choices.random() < 0.5 else []))
+    await pause(world, 0.0, 0.5, 2.0, 12.0)
+    await asyncio.gather(
+        ben.cancel(id_of(second)), *([ann.cancel(id_of(first))] if world.choices.random() < 0.5 else [])
+    )
     # Where the first one asks, the others wait until it is answered or canceled.
-    await ann.rest(_id(first))
-    await ann.cancel(_id(first))
+    await ann.rest(id_of(first))
+    await ann.cancel(id_of(first))
     for task in (second, third):
-        await ann.rest(_id(task))
+        await ann.rest(id_of(task))
 
 
 @scenario("readers elsewhere", weight=3)
@@ -205,22 +206,22 @@ async def readers(world: World) -> None:
     ann = Client(world)
     text = world.choices.choice(("steps", "slow", "chatters", "heavy"))
     task = await ann.send(text, "m-1", wait=False)
-    if not _id(task):
+    if not id_of(task):
         return
 
     async def reads(number: int) -> None:
-        await _pause(world, 0.0, 0.01, 0.3, 2.0, 2.1)
+        await pause(world, 0.0, 0.01, 0.3, 2.0, 2.1)
         cursor = world.choices.choice(("", "", "0", "1", "2", "99", "3.1.7", "2.9.1", "nonsense", "-1", "1.2"))
         reader = Client(world, name=f"reader-{number}")
         if number == 1 and world.choices.random() < 0.7:
-            hearing = await reader.listen(_id(task), leave_after=world.choices.randint(1, 5))
-            await _pause(world, 0.0, 0.05, 0.1, 0.5, 3.0)
+            hearing = await reader.listen(id_of(task), leave_after=world.choices.randint(1, 5))
+            await pause(world, 0.0, 0.05, 0.1, 0.5, 3.0)
             if world.choices.random() < 0.6:
-                await reader.listen(_id(task), after=hearing)
+                await reader.listen(id_of(task), after=hearing)
         else:
-            await reader.listen(_id(task), cursor=cursor, slow=world.choices.choice((0.0, 0.0, 0.7)))
+            await reader.listen(id_of(task), cursor=cursor, slow=world.choices.choice((0.0, 0.0, 0.7)))
 
-    await asyncio.gather(*(reads(number) for number in range(world.choices.randint(1, 3))), ann.rest(_id(task)))
+    await asyncio.gather(*(reads(number) for number in range(world.choices.randint(1, 3))), ann.rest(id_of(task)))
 
 
 @scenario("leaves in the middle")
@@ -230,7 +231,7 @@ async def leaves(world: World) -> None:
     task_id = await ann.stream(
         world.choices.choice(("steps", "chatters", "slow")), "m-1", leave_after=world.choices.randint(1, 9)
     )
-    await _pause(world, 0.0, 0.05, 0.1, 0.5, 5.0, 70.0)
+    await pause(world, 0.0, 0.05, 0.1, 0.5, 5.0, 70.0)
     if not task_id:
         return
     if world.choices.random() < 0.7:
@@ -248,8 +249,8 @@ async def misbehaving(world: World) -> None:
     if world.choices.random() < 0.5:
         await ann.stream(text, "m-1")
     else:
-        await ann.rest(_id(await ann.send(text, "m-1")))
-    await ann.rest(_id(await ann.send("quick", "m-2")))
+        await ann.rest(id_of(await ann.send(text, "m-1")))
+    await ann.rest(id_of(await ann.send("quick", "m-2")))
 
 
 @scenario("past fifteen minutes", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
@@ -260,7 +261,7 @@ async def long(world: World) -> None:
     if world.choices.random() < 0.5:
         task_id = await ann.stream(text, "m-1")
     else:
-        task_id = _id(await ann.send(text, "m-1", wait=world.choices.random() < 0.5))
+        task_id = id_of(await ann.send(text, "m-1", wait=world.choices.random() < 0.5))
     await ann.rest(task_id)
 
 
@@ -269,8 +270,8 @@ async def hangs(world: World) -> None:
     ann = Client(world)
     task = await ann.send("hangs", "m-1", wait=False)
     other = await Client(world, name="ann-2").send("quick", "m-2", wait=False)
-    await ann.rest(_id(task))
-    await ann.rest(_id(other))
+    await ann.rest(id_of(task))
+    await ann.rest(id_of(other))
 
 
 @scenario("two contexts, two owners")
@@ -280,11 +281,11 @@ async def strangers(world: World) -> None:
     mine, other, hers = await asyncio.gather(
         ann.send("steps", "m-1"), ann.send("steps", "m-1", context="c-2", wait=False), eve.send("quick", "m-1")
     )
-    await asyncio.gather(eve.get(_id(mine)), eve.cancel(_id(mine)), eve.send("hi", "m-9", task=_id(mine)))
-    await asyncio.gather(ann.rest(_id(mine)), ann.rest(_id(other)), eve.rest(_id(hers)))
+    await asyncio.gather(eve.get(id_of(mine)), eve.cancel(id_of(mine)), eve.send("hi", "m-9", task=id_of(mine)))
+    await asyncio.gather(ann.rest(id_of(mine)), ann.rest(id_of(other)), eve.rest(id_of(hers)))
 
 
-def _config(world: World, config_id: str) -> PushConfig:
+def new_config(world: World, config_id: str) -> PushConfig:
     return PushConfig(config_id, "https://hooks.test/", events=world.choices.choice(list(PushEvents)))
 
 
@@ -294,11 +295,11 @@ async def told(world: World) -> None:
     world.receiver = world.choices.choice(RECEIVERS)
     ann = Client(world)
     text = world.choices.choice(("quick", "steps", "slow", "raises", "goes on"))
-    push = _config(world, "p-1")
+    push = new_config(world, "p-1")
     task = await ann.send(text, "m-1", wait=world.choices.random() < 0.3, push=push)
-    if _id(task) and world.choices.random() < 0.4:
-        await ann.register(task.id, _config(world, "p-2"))
-    await ann.rest(_id(task))
+    if id_of(task) and world.choices.random() < 0.4:
+        await ann.register(task.id, new_config(world, "p-2"))
+    await ann.rest(id_of(task))
 
 
 @scenario("begins to listen late", weight=3)
@@ -307,14 +308,14 @@ async def late(world: World) -> None:
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(world.choices.choice(("steps", "slow", "chatters")), "m-1", wait=False)
-    if not _id(task):
+    if not id_of(task):
         return
 
     async def listens(config_id: str) -> None:
-        await _pause(world, 0.0, 0.02, 1.0, 2.0, 2.05)
-        config = _config(world, config_id)
+        await pause(world, 0.0, 0.02, 1.0, 2.0, 2.05)
+        config = new_config(world, config_id)
         await ben.register(task.id, config)
-        await _pause(world, 0.01, 0.5, 5.0)
+        await pause(world, 0.01, 0.5, 5.0)
         if world.choices.random() < 0.3:
             await ben.register(task.id, config)
         elif world.choices.random() < 0.3:
@@ -330,137 +331,13 @@ async def told_of_a_question(world: World) -> None:
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("asks", "asks", "slow"))
-    task = await ann.send(text, "m-1", wait=text == "asks", push=_config(world, "p-1"))
-    if not _id(task):
+    task = await ann.send(text, "m-1", wait=text == "asks", push=new_config(world, "p-1"))
+    if not id_of(task):
         return
     if text == "asks":
         await ann.rest(task.id)
-    await ann.send("that one", "m-2", wait=False, task=task.id, push=_config(world, "p-2"))
-    await _pause(world, 0.0, 0.05, 2.0)
+    await ann.send("that one", "m-2", wait=False, task=task.id, push=new_config(world, "p-2"))
+    await pause(world, 0.0, 0.05, 2.0)
     if world.choices.random() < 0.4:
         await ben.cancel(task.id)
     await ann.rest(task.id)
-
-
-# ── The store's long life ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@scenario("large payloads")
-async def large(world: World) -> None:
-    """19, 22: events that lie in the bucket; one of their blobs may go."""
-    ann = Client(world)
-    task = await ann.send("heavy", "m-1", wait=world.choices.random() < 0.5)
-    await asyncio.gather(ann.get(_id(task)), Client(world, name="reader").listen(_id(task)))
-    await ann.rest(_id(task))
-    # The next turn of the context reads what was said before, and does not depend on it.
-    await ann.rest(_id(await ann.send("recalls", "m-2")))
-    await ann.list(what="list all")
-
-
-@scenario("kept for an hour", main=False, deployment=Deployment(retention=timedelta(hours=1), watch_seconds=5.0))
-async def forgotten(world: World) -> None:
-    """20: a task outlives its first messages by later ones; then it expires, and its items go late and one by one."""
-    ann = Client(world)
-    task = await ann.rest(_id(await ann.send("asks twice", "m-1", push=_config(world, "p-1"))))
-    await asyncio.sleep(world.choices.choice((60.0, 2400.0)))
-    await ann.rest(_id(await ann.send("that one", "m-2", task=_id(task))))
-    await asyncio.sleep(world.choices.choice((2000.0, 3000.0)))
-    await ann.rest(_id(await ann.send("and this", "m-3", task=_id(task))))
-    # The record of this message may have expired, and its task not: it is a repeat all the same.
-    await asyncio.sleep(world.choices.choice((1.0, 700.0, 1500.0)))
-    await ann.send("that one", "m-2", task=_id(task))
-    await asyncio.sleep(world.choices.choice((1.0, 4000.0, 9000.0)))
-    await asyncio.gather(ann.get(_id(task)), ann.list(), ann.cancel(_id(task)))
-    await asyncio.gather(ann.rest(_id(await ann.send("steps", "m-4"))), ann.send("asks twice", "m-1", wait=False))
-
-
-@scenario("many tasks", deployment=Deployment(snapshot_every=3))
-async def listed(world: World) -> None:
-    """Lists of several pages while tasks move, and agents that read the history of their context."""
-    ann, eve = Client(world), Client(world, owner="eve")
-    tasks = [await ann.send(world.choices.choice(("quick", "steps")), "m-0")]
-    others = [
-        ann.send(world.choices.choice(("quick", "recalls", last)), f"m-{number}", context=context, wait=False)
-        for number, (context, last) in enumerate((("c", "steps"), ("c-2", "asks"), ("c-3", "asks"), ("c", "heavy")), 1)
-    ]
-    tasks += await asyncio.gather(*others, eve.send("quick", "m-1"), ann.list(), ann.list(context="c"))
-    for task in tasks:
-        if _id(task):
-            await ann.rest(_id(task))
-    await asyncio.gather(ann.list(what="list all"), ann.list(context="c", what="list all"), eve.list(what="list all"))
-
-
-@scenario("an idempotency key")
-async def idempotent(world: World) -> None:
-    """34: the same request, sent again with its key, by which it is known; each time it names no context."""
-    clients = [Client(world, name=f"ann-{number}") for number in range(3)]
-    text = world.choices.choice(("steps", "quick"))
-    await asyncio.gather(
-        *(client.send(text, "m-1", key="k-1", wait=number > 0) for number, client in enumerate(clients))
-    )
-    await _pause(world, 0.1, 40.0)
-    task = await clients[0].send(text, "m-1", key="k-1")
-    await clients[0].rest(_id(task))
-
-
-@scenario("no more than two tasks", deployment=Deployment(open_tasks=2))
-async def limited(world: World) -> None:
-    """A caller begins more tasks than it may have open; when they have ended it may again."""
-    ann = Client(world)
-    texts = [world.choices.choice(("steps", "slow", "asks")) for _ in range(3)]
-    answers = await asyncio.gather(
-        *(ann.send(text, f"m-{number}", context=f"c-{number}", wait=False) for number, text in enumerate(texts))
-    )
-    for task in answers:
-        if _id(task):
-            await ann.rest(_id(task))
-            await ann.cancel(_id(task))
-    # A task that was counted and never made is forgotten a minute later.
-    await asyncio.sleep(3700.0)
-    task = await ann.send("quick", "m-9", context="c-9")
-    if isinstance(task, TooManyRequests):
-        world.history.surprises.append("I22: all tasks have ended, and no other is taken.")
-    await ann.rest(_id(task))
-
-
-async def _reply(world: World) -> None:
-    ann = Client(world)
-    text = world.choices.choice(("quick", "quick", "steps", "asks", "heavy", "recalls"))
-    if world.choices.random() < 0.5:
-        await ann.stream(text, "m-1")
-    else:
-        await ann.send(text, "m-1", wait=world.choices.random() < 0.7)
-    await _pause(world, 0.0, 1.0)
-    again, other = Client(world, name="ann-2"), Client(world, name="ann-3")
-    await asyncio.gather(
-        again.stream(text, "m-1") if world.choices.random() < 0.5 else again.send(text, "m-1"),
-        other.send("quick", "m-2"),
-    )
-    for key in list(world.history.log):
-        await ann.rest(key.task_id)
-
-
-scenario("replies: auto", deployment=Deployment(reply=ReplyAs.AUTO))(_reply)
-scenario("replies: message", deployment=Deployment(reply=ReplyAs.MESSAGE, answer=AnswerAs.ARTIFACT))(_reply)
-scenario("answers in artifacts", deployment=Deployment(answer=AnswerAs.BOTH))(_reply)
-
-
-@scenario("a deployment in the middle")
-async def deployed(world: World) -> None:
-    """44: new code and new settings between two steps, while turns run and wait under the old ones."""
-    ann, ben = Client(world), Client(world, name="ann-2")
-    text = world.choices.choice(("slow", "steps", "asks"))
-    task = await ann.send(text, "m-1", wait=False, push=_config(world, "p-1"))
-    await ann.send("quick", "m-2", wait=False)
-    await _pause(world, 0.0, 1.0, 12.0)
-    world.deploy(
-        when_busy=world.choices.choice(tuple(WhenBusy)),
-        reply=world.choices.choice(tuple(ReplyAs)),
-        answer=world.choices.choice(tuple(AnswerAs)),
-        snapshot_every=3,
-    )
-    await asyncio.gather(ben.send("steps", "m-3", wait=False), ann.rest(_id(task)))
-    if text == "asks":
-        await ann.send("that one", "m-4", task=_id(task))
-    for key in list(world.history.log):
-        await ann.rest(key.task_id)

@@ -1,4 +1,4 @@
-"""What must hold of the long life of what is stored: refusals, lists, limits, keys, expiry, retries."""
+"""Invariants of stored tasks over their life: refusals, lists, limits, keys, expiry, retries."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from aion_core.errors import (
 )
 from aion_core.ports import TaskKey, WhenBusy
 from aion_core.protocol.types import Task
-from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened
+from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened, has_expired, texts_of
 from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ WRITES_OF_TURNS = (
     "holds.get_blocking",
 )
 SLACK_SECONDS = 700.0
-"""How much later than it is noted a task may expire: it is a retry's time that counts, by a clock that may be wrong."""
+"""Longest time by which a task may expire late: by a retry, or a clock that is wrong."""
 
 
 def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
@@ -39,13 +39,10 @@ def i20_who_is_refused_has_given_cause(world: "World") -> Iterator[str]:
         if not isinstance(error, ClientError) or asking.answered is None:
             continue
         entries = world.history.log.get(key)
-        ends = expires_after(world, key) or 0.0
-        # A message makes a task's life longer only if it does so by a good part of it.
-        slack = world.deployment.retention.total_seconds() / 2
         then = [entry.state for entry in entries or () if entry.at <= asking.answered]
         match error:
             case TaskNotFound():
-                just = entries is None or (world.forgets and asking.answered > ends - slack)
+                just = entries is None or has_expired(world, key, asking.answered)
             case TooManyRequests():
                 just = world.deployment.open_tasks is not None
             case TaskFinished() | TaskNotCancelable():
@@ -69,7 +66,10 @@ def i21_a_list_holds_the_owners_tasks(world: "World") -> Iterator[str]:
         ids = [task.id for task in asking.answer]
         own = {key.task_id for key in world.history.log if key.owner == asking.owner}
         own = {key.task_id for key in world.history.log if key.task_id in own and _is_in(world, key, asking.context)}
-        if len(set(ids)) != len(ids) and not stale:
+        twice = {id_ for id_ in ids if ids.count(id_) > 1}
+        # A status may go back in time, by a clock that is behind: its task is found again on a later page.
+        moved = {key.task_id for key, entries in world.history.log.items() if any(e.at > asking.at for e in entries)}
+        if twice - moved and not stale:
             yield f"{asking.client} was listed a task twice: {ids}."
         if not set(ids) <= own:
             yield f"{asking.client} was listed what is not its own: {set(ids) - own}."
@@ -139,7 +139,8 @@ def i27_a_write_that_is_tried_again_costs_no_turn(world: "World") -> Iterator[st
     if world.history.deaths or not 0 < len(faults) <= 2 or len(single) < len(faults):
         return
     for hold in world.history.holds:
-        if hold.tries > 1:
+        texts = texts_of(world, TaskKey(hold.context.owner, hold.task_id))
+        if hold.tries > 1 and not texts & {"hangs", "deaf", "lumps"}:
             yield f"{hold.turn} was begun {hold.tries} times, for {single}."
 
 

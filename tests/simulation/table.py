@@ -29,7 +29,7 @@ class Operation:
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     at: float = 0.0
-    """When it was called."""
+    """Time of the call."""
 
 
 OTHER = Operation()
@@ -147,6 +147,16 @@ class SimTable:
         return await self._process.effect(f"{made.name}.{method}", make)
 
 
+class Members(frozenset[str]):
+    """A set whose members come in order."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(super().__iter__()))
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(self)}}}"
+
+
 class SimFaults(Faults):
     """The faults of the world's table: those of the side effect that is being made."""
 
@@ -168,6 +178,10 @@ class SimFaults(Faults):
         if aim is None or aim.fault is not Fault.STALE:
             return versions[-1:]
         return versions[:1] if aim.amount == 1.0 else versions
+
+    def read(self, item: Item) -> Item:
+        """Return the item with sets that have the same order in every process."""
+        return {name: Members(value) if isinstance(value, frozenset) else value for name, value in item.items()}
 
     async def partway(self, writes: Sequence[Write]) -> None:
         """Take a moment between two writes of a transaction."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Lease, PushConfig, TaskKey
 from aion_core.ports.schema import DUE
 from aion_core.ports.table import Check, Delete, Item, Key
@@ -10,14 +11,15 @@ from aion_core.ports.table import Write as TableWrite
 from aion_core.protocol.types import Message
 from aion_core.stores import keys
 from tests.simulation.history import Entry, Hold, Listening, Write, plain
-from tests.simulation.loop import at_once
+from tests.simulation.loop import BEGINNING, at_once
 from tests.simulation.table import Operation
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
     from tests.simulation.world import World
 
-LEASE_SECONDS = 30.0
+NEXT_TURN_SECONDS = 45.0
+"""A process that ends sooner than this leaves the next turn to another one."""
 LEAVES_LEASE = ("create", "begin")
 """Operations that take a context whose lease has run out; every other one ends the lease that it replaces."""
 
@@ -80,13 +82,14 @@ class Watch:
         holds = [hold for hold in self._history.holds if hold.context == context]
         for hold in holds:
             if hold.fence == fence and is_held:
-                if operation.method == "renew":
-                    hold.until = at + LEASE_SECONDS
+                hold.until = _seconds(item["until"])
             elif hold.over is None and operation.method not in LEAVES_LEASE:
                 hold.over = at
         if turn is not None and is_held and all(hold.fence != fence for hold in holds):
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
-            until = at + LEASE_SECONDS
+            until, left = _seconds(item["until"]), process.remaining()
+            if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
+                self._history.surprises.append(f"I16: {process.name} began another turn {left:.0f} s before its end.")
             self._history.holds.append(
                 Hold(at, process.name, context, turn["id"], turn["task_id"], fence, turn["tries"], until)
             )
@@ -121,7 +124,11 @@ class Watch:
         self._history.context_of[task] = head.context
         if head.generation <= len(entries):
             return
-        log = at_once(self._world.log.every_event(task, after=len(entries)))
+        try:
+            log = at_once(self._world.log.every_event(task, after=len(entries)))
+        except StoreCorrupt as error:
+            self._history.surprises.append(f"I26: {task.task_id} cannot be read after a commit: {error}")
+            return
         state = entries[-1].state if entries else None
         for numbered in log.events:
             status = getattr(numbered.event, "status", None)
@@ -150,3 +157,8 @@ class Watch:
         first, last = keys.asked_key(task, ""), keys.asked_key(task, keys.LAST)
         items = at_once(self._world.reads.query(first.partition, first.sort, last.sort))
         return {Message.FromString(item["asked"]).message_id for item in items if "asked" in item}
+
+
+def _seconds(milliseconds: int) -> float:
+    """Return the time of the loop, by the clock of whoever wrote it."""
+    return milliseconds / 1000 - BEGINNING.timestamp()

@@ -1,32 +1,29 @@
 """The world of one schedule: the table, the queue, the time, the processes, and the record of what happens."""
 
 import asyncio
-import logging
-import sys
-import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
 
-from aion_core.errors import AionError, StoreUnavailable
+from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import AnswerAs, Asked, Bell, ContextKey, PushBell, ReplyAs, TaskKey, WhenBusy
+from aion_core.ports import Asked, Bell, ContextKey, PushBell, TaskKey
 from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
-from aion_core.stores.reads import Reads
+from aion_core.stores.items import Reads
 from aion_core.stores.task_log import TaskLog
 from aion_core.tasks.call import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
-from tests.simulation.connections import Broken, Connection
+from tests.simulation.deployment import Deployment
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
+from tests.simulation.front import Front
 from tests.simulation.history import Did, History, Post
-from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask
+from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import BellQueue, Letter
 from tests.simulation.receivers import Answer, Receiver, fine
@@ -40,33 +37,17 @@ MOST_SECONDS = 2 * 3600.0
 """Everything is at rest within this time after the clients have left: a message may be received five times by then."""
 
 
-@dataclass(frozen=True)
-class Deployment:
-    """Settings of a deployment, which a story may change while turns run."""
-
-    when_busy: WhenBusy = WhenBusy.ENQUEUE
-    reply: ReplyAs = ReplyAs.TASK
-    answer: AnswerAs = AnswerAs.MESSAGE
-    watch_seconds: float = 1.0
-    """Pause between two lease checks; longer where hours pass and nobody cancels."""
-    snapshot_every: int = 100
-    """Number of events after which the end of a turn stores a snapshot."""
-    retention: timedelta = timedelta(days=30)
-    open_tasks: int | None = None
-    """Limit of open tasks of an owner."""
-
-
 class World:
     """One schedule: a seed, a plan of faults, and its history."""
 
     def __init__(
-        self, seed: int, plan: Plan | None = None, *, deployment: Deployment = Deployment(), tracing: bool = False
+        self, seed: int, plan: Plan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
     ) -> None:
         # Three sources, so that a fault does not change what the clients do, nor they the order in which things run.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.plan = plan or Plan()
-        self.deployment, self.release = deployment, 0
+        self.deployment, self.release = deployment or Deployment(), 0
         self.page_items = self.choices.choice((None, None, None, 3))
         self.tokens: dict[str, float] = {}
         """The tokens of the transactions that were made, and when."""
@@ -80,6 +61,7 @@ class World:
         self.receiver: Receiver = fine
         """The webhook of the clients."""
         self.queue = BellQueue(self.outside, self.random, self._deliver)
+        self.front = Front(self)
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []
@@ -87,7 +69,7 @@ class World:
         self._overtaken: list[tuple[Process, Callable[[], Any], float]] = []
         self.skewed = False
         self.thawed = 0.0
-        """When the last frozen process goes on."""
+        """Time at which the last frozen process goes on."""
         self.purged = False
         self.over = False
         """True once the schedule is judged and its tasks are only being ended."""
@@ -100,7 +82,7 @@ class World:
     def run(self, scenario: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
         """Let the scenario's clients act, then wait until nothing is left to do."""
         self.loop.set_exception_handler(self._surprise)
-        with _no_logging(self.tracing), assembly.deterministic(self):
+        with no_logging(self.tracing), assembly.deterministic(self):
             try:
                 self.loop.run_until_complete(self._live(scenario))
             except (Deadlock, Runaway) as stuck:
@@ -208,9 +190,11 @@ class World:
         self.trace("deploy", f"release {self.release}: {changes}")
 
     def expire(self) -> None:
-        """Delete some of the expired items, one by one, as TTL does."""
+        """Delete one or two of the expired items now and then, as TTL does."""
+        if self.choices.random() > 0.2:
+            return
         expired = self.table.expired(SimClock(self.loop, tick=0.0).now())
-        for key in self.choices.sample(expired, min(len(expired), self.choices.randint(1, 5))):
+        for key in self.choices.sample(expired, min(len(expired), self.choices.randint(1, 2))):
             self.table.delete_expired(SimClock(self.loop, tick=0.0).now(), [key])
             self.watch.follow(key, None)
             if key.partition.startswith("CONTEXT#"):
@@ -251,9 +235,10 @@ class World:
         self.processes.append(process)
         return process
 
-    def _begin(
+    def begin(
         self, process: Process, work: Callable[[Call], Coroutine[Any, Any, Any]], owner: str = "nobody"
     ) -> SimTask:
+        """Begin an invocation of the process, which does this."""
         aim = self.plan.at("invoke")
         # Now and then a function may take a minute only, and hands on what takes longer.
         seconds, really = self.random.choice((*(INVOCATION_SECONDS,) * 14, 70.0)), None
@@ -292,7 +277,7 @@ class World:
             if self.forgets:
                 self.expire()
             process = self.process("sweep")
-            self._begin(process, lambda _, by=process: self._guarded(by, assembly.sweep(by)))
+            self.begin(process, lambda _, by=process: self._guarded(by, assembly.sweep(by)))
 
     async def _guarded(self, process: Process, work: Awaitable[Any]) -> None:
         try:
@@ -358,7 +343,7 @@ class World:
                 self.outside(aim.amount, self.queue.put, letter.bell)
         self.trace("queue", f"delivers {letter.bell} to {process.name}")
         fails = fault is Fault.HANDLER_FAILS
-        self._begin(process, lambda _: self._hear(process, letter, fails=fails))
+        self.begin(process, lambda _: self._hear(process, letter, fails=fails))
 
     async def _hear(self, process: Process, letter: Letter, *, fails: bool) -> None:
         try:
@@ -371,86 +356,6 @@ class World:
             self.history.surprises.append(f"{process.name} raised {error!r}")
             return
         await process.effect("queue.delete", lambda: self.queue.delete(letter))
-
-    # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def ask(self, owner: str, operation: Callable[[Any, Call], Awaitable[Any]], *, of: str = "service") -> Connection:
-        """Send a request to some environment of the API; its answer comes on the connection."""
-        process, connection = self._connect()
-        self._begin(process, lambda call: self._answer(process, connection, operation, call, of), owner)
-        return connection
-
-    def listen(self, owner: str, operation: Callable[[Any, Call], Any], *, slow: float = 0.0) -> Connection:
-        """Send a request whose answer is a stream."""
-        process, connection = self._connect()
-        connection.slow = slow
-        self._begin(process, lambda call: self._stream(process, connection, operation, call), owner)
-        return connection
-
-    def _connect(self) -> tuple[Process, Connection]:
-        process = self.process("api")
-        connection = Connection(process.name)
-        process.at_death(connection.breaks)
-        return process, connection
-
-    async def _answer(
-        self,
-        process: Process,
-        connection: Connection,
-        operation: Callable[[Any, Call], Awaitable[Any]],
-        call: Call,
-        of: str,
-    ) -> None:
-        answer: Any
-        try:
-            answer = await operation(getattr(process.parts, of), call)
-        except AionError as refused:
-            answer = refused
-        except asyncio.CancelledError:
-            connection.breaks()
-            raise
-        except Exception as error:
-            self.history.surprises.append(f"A request was answered by {error!r}")
-            answer = Broken("internal error")
-        if process.buffered:
-            # Behind this front the answer leaves only when the call returns: what still runs is handed on.
-            call.time_up.now.set()
-            while call.work:
-                await asyncio.wait(set(call.work))
-        await process.effect("answer.write", lambda: self._writes(connection, answer))
-
-    async def _stream(
-        self, process: Process, connection: Connection, operation: Callable[[Any, Call], Any], call: Call
-    ) -> None:
-        try:
-            async with aclosing(operation(process.parts.service, call)) as batches:
-                async for batch in batches:
-                    await process.effect("sse.write", lambda said=batch: self._speaks(connection, said))
-                    await connection.room()
-            connection.ends()
-        except AionError as refused:
-            connection.ends(refused)
-        except ConnectionError:
-            pass  # the client has left: the work goes on
-        except asyncio.CancelledError:
-            connection.breaks()
-            raise
-        except Exception as error:
-            self.history.surprises.append(f"A stream ended by {error!r}")
-            connection.ends(Broken("internal error"))
-
-    def _writes(self, connection: Connection, answer: Any) -> None:
-        if self.aim is not None and self.aim.fault is Fault.CLIENT_LEAVES:
-            connection.breaks()
-        else:
-            connection.answers(answer)
-
-    def _speaks(self, connection: Connection, batch: Any) -> None:
-        if self.aim is not None and self.aim.fault is Fault.CLIENT_SLOW:
-            connection.slow = self.aim.amount
-        if self.aim is not None and self.aim.fault is Fault.CLIENT_LEAVES:
-            connection.leave()
-        connection.write(self.loop.time(), batch)
 
     # ── What is recorded ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -521,7 +426,7 @@ class World:
         )  # fmt: skip
 
     def seconds_of(self, key: TaskKey) -> float:
-        """How long the task's programs take when nothing goes wrong."""
+        """Return the seconds of the task's programs when nothing goes wrong."""
         names = {did.message_id for did in self.history.agent if did.task_id == key.task_id}
         texts = {
             text_of(message)
@@ -533,19 +438,3 @@ class World:
             if message.message_id in names
         }
         return sum(PROGRAMS[text].seconds() for text in texts if text in PROGRAMS)
-
-
-@contextmanager
-def _no_logging(tracing: bool) -> Iterator[None]:
-    """Keep the engine's log out of the way: what goes wrong here goes wrong on purpose."""
-    before = logging.root.manager.disable
-    logging.disable(logging.NOTSET if tracing else logging.CRITICAL)
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        with warnings.catch_warnings():
-            # What was about to begin when the schedule was over never does.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            yield
-    finally:
-        logging.disable(before)
-        sys.unraisablehook = hook

@@ -20,7 +20,7 @@ from aion_core.ports import (
     Waiting,
 )
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import ingress, lifecycle, projection
+from aion_core.tasks import admission, lifecycle, projection
 from tests.support.clock import ManualClock
 from tests.support.stores import LEASE_SECONDS, new_owner
 
@@ -59,7 +59,7 @@ class Conversation:
     ) -> NewTask:
         """A message that starts a task, as `create` takes it."""
         task_id = task_id or f"t-{message_id}"
-        return ingress.new_task(
+        return admission.new_task(
             Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)]),
             self.context,
             task_id=task_id,
@@ -92,7 +92,7 @@ class Conversation:
         self, head: Head, message_id: str, text: str = "more", *, turn_id: str = "", task: Task | None = None
     ) -> FollowUp:
         """A message to a task, as `follow_up` takes it."""
-        return ingress.follow_up(
+        return admission.follow_up(
             Message(message_id=message_id, role=Role.ROLE_USER, task_id=head.key.task_id, parts=[Part(text=text)]),
             head,
             task or await self.task(head.key.task_id),
@@ -125,7 +125,7 @@ class Conversation:
 
     def canceled(self, head: Head) -> TaskStatusUpdateEvent:
         """The event by which a task is canceled."""
-        return ingress.canceled(head, self.clock.now(), "No longer wanted.")
+        return admission.canceled(head, self.clock.now(), "No longer wanted.")
 
     async def begins(self, holder: str = "holder-2") -> Begun:
         """The turn begins whose time has come."""

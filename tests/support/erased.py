@@ -13,11 +13,11 @@ from aion_core.auth.api_keys import make_key
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
-from aion_core.checkpointing.turn import thread_id
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, Delta, DeltaBatch
 from aion_core.settings import Settings
 from aion_core.stores import keys
+from aion_core.stores.keys import thread_id
 from aion_core.web.request_context import owner_in
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, Conversation

@@ -10,13 +10,13 @@ from botocore.exceptions import EndpointConnectionError
 
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.checkpointing.turn import Fence
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.ports import Begun, Blobs, Clock, ContextKey, TaskStore
 from aion_core.ports.table import Table
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.stores.checkpoints import TableSaver
-from aion_core.tasks import ingress
+from aion_core.stores.retries import Fence
+from aion_core.tasks import admission
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store, new_owner, stack_blobs
@@ -50,7 +50,7 @@ class DynamoDBSavers(Savers):
 async def begin(tasks: TaskStore, clock: ManualClock) -> Begun:
     """A context of its own, whose lease `holder-1` has taken."""
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
-    new = ingress.new_task(
+    new = admission.new_task(
         message,
         ContextKey(new_owner(), "echo", "c-1"),
         task_id="t-1",

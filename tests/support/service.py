@@ -9,8 +9,6 @@ import httpx
 from fastapi import FastAPI
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.checkpointing.store import OwnersStore
-from aion_core.checkpointing.turn import Fence
 from aion_core.clock import SystemClock
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.queues import MemoryBells, MemoryPushBells
@@ -18,7 +16,6 @@ from aion_core.ports import (
     Agent,
     AnswerAs,
     Clock,
-    MemoryScope,
     PushConfigs,
     PushEvents,
     ReplyAs,
@@ -39,9 +36,8 @@ from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
-from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
-from aion_core.tasks.worker import Worker
 from aion_core.web.app import Served, build_app
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
@@ -125,18 +121,10 @@ def parts(
         if hasattr(agent, "load")
         else LangGraphAgent(
             agent,
-            lambda asked, before_put, types: TableSaver(
-                tasks.table,
-                blobs,
-                clock,
-                fence=Fence(asked.context, asked.fence) if fenced else None,
-                before_put=before_put,
-                types=types,
+            lambda fence, before_put, types: TableSaver(
+                tasks.table, blobs, clock, fence=fence if fenced else None, before_put=before_put, types=types
             ),
-            stores=lambda asked: OwnersStore(
-                TableLongTermMemory(tasks.table, clock, fence=Fence(asked.context, asked.fence) if fenced else None),
-                MemoryScope(asked.context.owner, asked.context.agent),
-            ),
+            memories=lambda fence: TableLongTermMemory(tasks.table, clock, fence=fence if fenced else None),
         )
     )
     store = store or tasks
@@ -150,7 +138,7 @@ def parts(
         events = {"test": push_events}
         registry = PushRegistry(configs, push_bells, store, task_list, allowed or Allowed(), clock, events=events)
         push = Push(configs, push_bells, delivery, registry)
-    history = ContextHistory(store, task_list).of
+    history = ContextHistory(store, task_list)
     replies = {"test": reply}
     runner = TaskRunner(
         store,

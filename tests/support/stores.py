@@ -12,8 +12,9 @@ from aion_core.local.stack import LocalStack
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import Clock
+from aion_core.ports import Clock, TaskKey
 from aion_core.ports.table import Table
+from aion_core.stores import keys
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
@@ -31,6 +32,11 @@ class MemoryTaskStore(TableTaskStore):
     def __init__(self, clock: Clock, **options: Any) -> None:
         self.table, self.clock = MemoryTable(clock), clock
         super().__init__(self.table, MemoryBlobs(), clock, **{"cipher": CIPHER, **options})
+
+    def task_keys(self) -> list[TaskKey]:
+        """The keys of all tasks, in no promised order."""
+        found = map(keys.key_of, self.table.items())
+        return [keys.task_of(key) for key in found if key.partition.startswith(keys.TASKS) and key.sort == keys.HEAD]
 
 
 class MemoryTaskList(TableTaskList):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from aion_core.clock import SystemClock
 from aion_core.ports import Begun, ContextKey, Head
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks import ingress
+from aion_core.tasks import admission
 from tests.support.engines import Stack
 from tests.support.stores import dynamodb_store, new_owner
 
@@ -16,7 +16,7 @@ async def orphan(stack: Stack, text: str, *, agent: str = "echo") -> Head:
     context = ContextKey(new_owner(), agent, "c-1")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
     task_id = f"t-{context.owner}"
-    new = ingress.new_task(
+    new = admission.new_task(
         message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
     )
     begun = await store.create(new, holder="gone")

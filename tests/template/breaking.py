@@ -12,7 +12,7 @@ READ = [
     "aion_core/aws/cipher.py",
     "aion_core/ports/schema.py",
     "aion_core/cli/checks/here.py",
-    "aion_core/ports/metrics.py",
+    "aion_core/ports/observability.py",
     "aion_core/ports/webhooks.py",
     "aion_core/push/delivery.py",
     "aion_core/settings.py",

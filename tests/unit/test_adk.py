@@ -617,7 +617,7 @@ async def test_an_agent_does_not_run_ahead_of_what_is_recorded() -> None:
     seen: list[list[str]] = []
 
     async def recorded() -> list[str]:
-        ((key, _),) = made.store._tasks.items()  # type: ignore[attr-defined]
+        (key,) = made.store.task_keys()  # type: ignore[attr-defined]
         log = await made.store.log(key)
         assert log is not None
         return [entry.event.artifact.name for entry in log.events if hasattr(entry.event, "artifact")]

@@ -165,7 +165,7 @@ async def test_a_task_that_goes_on_has_an_answer_for_each_of_its_messages(answer
     made = parts(agent, store, clock, answer=answer)
     first = asyncio.create_task(made.service.send(Call("owner", "test"), request("slow")))
     await agent.began.wait()
-    (task_id,) = [head.key.task_id for head in store.heads()]
+    (task_id,) = [key.task_id for key in store.task_keys()]
     second = asyncio.create_task(
         made.service.send(Call("owner", "test"), request("more", message_id="m-2", task_id=task_id))
     )

@@ -15,7 +15,7 @@ from a2a.utils.errors import InvalidParamsError
 from aion_core.errors import InvalidMessage
 from aion_core.ports import Asked, Asks, ContextKey, Emission, Emitted, Reply
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
-from aion_core.tasks import ingress, listing
+from aion_core.tasks import admission, listing
 from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
@@ -70,7 +70,8 @@ class Desk:
         at = self.clock.now() + timedelta(seconds=number)
         task_id = f"task-{number:03d}"
         await self.store.create(
-            ingress.new_task(message, context, task_id=task_id, turn_id="turn", at=at, context_is_new=True), holder="h"
+            admission.new_task(message, context, task_id=task_id, turn_id="turn", at=at, context_is_new=True),
+            holder="h",
         )
         return task_id
 

@@ -163,4 +163,4 @@ async def test_each_version_and_method_refuses_what_the_card_does_not_say_and_st
         for body in bodies(acceptedOutputModes=["text"]):
             answer = await client.post("/", json=body)
             assert '"error"' not in answer.text, "the short word of the first versions"
-    assert len(made.store._tasks) == 1, "of all these, the good ones are one message"  # type: ignore[attr-defined]
+    assert len(made.store.task_keys()) == 1, "of all these, the good ones are one message"  # type: ignore[attr-defined]

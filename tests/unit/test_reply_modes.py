@@ -18,11 +18,10 @@ from aion_core.ports import Head, Lease, Reply, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
 from aion_core.tasks import replies
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import Call, TimeUp
 from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.run import Run, Spoken
 from aion_core.tasks.service import SETTLED_SECONDS
-from aion_core.tasks.time_up import TimeUp
 from aion_core.tasks.turn import TurnUnderWay
 from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller
@@ -508,7 +507,7 @@ async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> Non
     made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))
     first = asyncio.create_task(made.service.send(caller(), request("slow")))
     await agent.began.wait()
-    (task_id,) = [head.key.task_id for head in store.heads()]
+    (task_id,) = [key.task_id for key in store.task_keys()]
     second = asyncio.create_task(made.service.send(caller(), request("more", message_id="m-2", task_id=task_id)))
     await asyncio.sleep(0.01)
     agent.go.set()
@@ -557,7 +556,7 @@ graph.add_edge(START, "say")
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_turn_with_pending_input_does_not_end_as_message(reply: ReplyAs, clock: ManualClock) -> None:
+async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
     """A message waits for the task, which goes on: a reader must not wait for a Message that never comes."""
     chat = Conversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()

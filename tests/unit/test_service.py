@@ -3,14 +3,15 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aion_core.errors import TaskNotFound
 from aion_core.ports import Asked, Begun, Chunk, Cursor, Emission, Reply, TaskKey
+from aion_core.ports.table import Change, Update
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
+from aion_core.stores.keys import context_key
 from aion_core.tasks import lifecycle, subscription
 from aion_core.tasks.call import Call
 from aion_core.tasks.shared_reads import SharedReads
@@ -92,8 +93,11 @@ async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -
     call = Call("owner", "test")
     sending = asyncio.create_task(service.send(call, request()))
     await agent.spoke.wait()
-    ((context, record),) = store._contexts.items()
-    store._contexts[context] = replace(record, until=0)
+    (key,) = store.task_keys()
+    head = await store.head(key)
+    assert head is not None
+    context = head.context
+    await store.table.write(Update(context_key(context), Change({"until": 0})))
     heir = await store.begin(context, holder="heir")
     assert isinstance(heir, Begun)
     status = lifecycle.status_at(TaskState.TASK_STATE_COMPLETED, clock.now())

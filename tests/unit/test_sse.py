@@ -213,7 +213,7 @@ async def test_an_agent_that_replies_nothing_completes_without_a_message() -> No
     assert "message" not in answer.json()["result"]["task"]["status"]
 
 
-def test_error_frame_is_one_line_for_clients_that_split_by_unicode() -> None:
+def test_error_frame_escapes_unicode_line_ends() -> None:
     """An error may quote what was sent; `str.splitlines` ends a line at U+2028."""
     frame = Frames(jsonrpc_v1(1)).error(InvalidParamsError(ODD)).decode()
     assert len(frame.splitlines()) == 3, "its event, its data and the empty line"

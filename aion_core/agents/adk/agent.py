@@ -21,8 +21,8 @@ from aion_core.agents.adk.marks import missing
 from aion_core.agents.adk.outbound import Outbound
 from aion_core.agents.adk.services import credentials_of, memory_of
 from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
-from aion_core.agents.guard import guarded_run
 from aion_core.agents.inbound import Unfit, asked_before
+from aion_core.agents.loader import guarded_run
 from aion_core.errors import AgentFailed
 from aion_core.ports import AfterCrash, Asked, Emission, Paused
 

@@ -18,8 +18,8 @@ from aion_core.agents.executor.inbound import request_of
 from aion_core.agents.executor.outbound import Outbound
 from aion_core.agents.executor.queue import RecordingQueue
 from aion_core.agents.executor.sink import QueueSink
-from aion_core.agents.guard import guarded_run
 from aion_core.agents.inbound import context_of
+from aion_core.agents.loader import guarded_run
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import AgentFailed, StoreError
 from aion_core.ports import AfterCrash, Asked, Emission, TaskKey, TaskStore

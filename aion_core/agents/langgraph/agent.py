@@ -19,13 +19,20 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
 from aion_core.agents.factory import PerTurn
-from aion_core.agents.guard import guarded_run
 from aion_core.agents.inbound import Unfit, asked_before
-from aion_core.agents.langgraph.inbound import with_envelopes
 from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound
-from aion_core.agents.langgraph.thread import REDEPLOYED, Graph, has_nodes, messages_of, node_names, with_finished
-from aion_core.agents.langgraph.turn import Given, GraphTurn, Savers, Stores, config_of
+from aion_core.agents.langgraph.thread import (
+    REDEPLOYED,
+    Graph,
+    has_nodes,
+    messages_of,
+    node_names,
+    with_envelopes,
+    with_finished,
+)
+from aion_core.agents.langgraph.turn import Given, GraphTurn, Memories, Savers, config_of
+from aion_core.agents.loader import guarded_run
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import Asked, Emission, Paused, Reply, Said
@@ -43,7 +50,7 @@ class LangGraphAgent:
         graph: StateGraph[Any, Any, Any, Any] | Graph | PerTurn,
         savers: Savers | None = None,
         *,
-        stores: Stores | None = None,
+        memories: Memories | None = None,
         name: str = "",
         configuration: Mapping[str, Any] | None = None,
         module: ModuleType | None = None,
@@ -53,7 +60,7 @@ class LangGraphAgent:
         `module` is where the graph was found: its classes may be kept too. A factory's graph is checked when it is made,
         any other one now. Raises ConfigurationError.
         """
-        self._name, self._savers, self._stores, self._module = name, savers, stores, module
+        self._name, self._savers, self._memories, self._module = name, savers, memories, module
         self._configuration = configuration or {}
         self._factory = graph if isinstance(graph, PerTurn) else None
         self._served = self._prepared(graph) if not isinstance(graph, PerTurn) else None
@@ -103,7 +110,7 @@ class LangGraphAgent:
             configuration=self._configuration,
             context=own_context(compiled, self._configuration),
             savers=self._savers,
-            stores=self._stores,
+            memories=self._memories,
             types=state_types(compiled) | (classes_of(self._module) if self._module is not None else frozenset()),
             nodes=node_names(compiled),
         )

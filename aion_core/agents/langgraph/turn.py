@@ -5,10 +5,11 @@ import copy
 import logging
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -20,21 +21,31 @@ from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
-from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.inbound import context_of, ids_of
-from aion_core.agents.langgraph.inbound import clears_outbox, graph_input
 from aion_core.agents.langgraph.interrupts import resumption
 from aion_core.agents.langgraph.outbound import HANDED, Outbound, StreamSink, is_internal
-from aion_core.agents.langgraph.thread import MESSAGES, NODES, Graph, Streamed, Thread, messages_of, values_of
+from aion_core.agents.langgraph.thread import (
+    MESSAGES,
+    NODES,
+    Graph,
+    Streamed,
+    Thread,
+    clears_outbox,
+    graph_input,
+    messages_of,
+    values_of,
+)
 from aion_core.agents.outbound import BrokeOff, InternalEvents
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
-from aion_core.checkpointing.turn import thread_id
+from aion_core.checkpointing.persistence import BeforePut, OwnersStore
 from aion_core.errors import LeaseLost
-from aion_core.ports import Asked, Emission, Stepped
+from aion_core.ports import Asked, Emission, LongTermMemory, MemoryScope, Stepped
 from aion_core.protocol.types import Message
+from aion_core.stores.keys import thread_id
+from aion_core.stores.retries import Fence
 
 logger = logging.getLogger(__name__)
 
@@ -233,14 +244,24 @@ WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 # asked, that the context is not None.
 warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
 
-Savers = Callable[[Asked, Callable[[], Awaitable[None]], Collection[type]], BaseCheckpointSaver[Any]]
-"""Makes the saver of one turn: it writes by the turn's lease, and no sooner than the function has returned.
 
-The types are the author's own, which checkpoints may hold.
-"""
+class Savers(Protocol):
+    """Factory of savers, one or more for each turn."""
 
-Stores = Callable[[Asked], BaseStore]
-"""Makes the store of one turn: it holds what is the turn's owner's, and writes by the turn's lease."""
+    def __call__(self, *, fence: Fence, before_put: BeforePut, types: Collection[type]) -> BaseCheckpointSaver[Any]:
+        """Return a saver whose writes depend on the fence, and follow a call of `before_put`.
+
+        `types` are the author's own, which checkpoints may hold.
+        """
+        ...
+
+
+class Memories(Protocol):
+    """Factory of long-term memories, at most one for each turn."""
+
+    def __call__(self, *, fence: Fence) -> LongTermMemory:
+        """Return the memory, whose writes depend on the fence."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +275,7 @@ class Given:
     context: Mapping[str, Any] | None
     """The graph's context, where its schema is its own; None where it is the turn's AionContext."""
     savers: Savers | None
-    stores: Stores | None
+    memories: Memories | None
     types: Collection[type]
     """The author's classes that checkpoints may hold."""
     nodes: str
@@ -285,12 +306,14 @@ class GraphTurn:
         config["metadata"][NODES] = given.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """What the graph keeps its state in, where its author has chosen that."""
-        beside = self.own_saver
+        beside, fence = self.own_saver, Fence(asked.context, asked.fence)
         if beside is None and given.savers is not None:
-            graph = graph.copy(update={"checkpointer": given.savers(asked, self._log_first, given.types)})
-            beside = given.savers(asked, _at_once, given.types)
-        if graph.store is None and given.stores is not None:
-            graph = graph.copy(update={"store": given.stores(asked)})
+            saver = given.savers(fence=fence, before_put=self._log_first, types=given.types)
+            graph = graph.copy(update={"checkpointer": saver})
+            beside = given.savers(fence=fence, before_put=_at_once, types=given.types)
+        if graph.store is None and given.memories is not None:
+            scope = MemoryScope(asked.context.owner, asked.context.agent)
+            graph = graph.copy(update={"store": OwnersStore(partial(given.memories, fence=fence), scope)})
         self._graph = graph
         self.durable = beside is not None
         """Whether anything of the turn is kept at all."""

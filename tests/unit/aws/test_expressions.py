@@ -14,10 +14,12 @@ from aion_core.ports import PushEvents
 from aion_core.ports.table import (
     Absent,
     AtMost,
+    Both,
     Change,
     Check,
     Condition,
     Delete,
+    Either,
     Equals,
     Exists,
     Key,
@@ -27,8 +29,6 @@ from aion_core.ports.table import (
     Put,
     ShorterThan,
     Update,
-    both,
-    either,
 )
 
 KEY = Key("p", "s")
@@ -108,13 +108,30 @@ def test_decoding_refuses_other_types(attribute: dict[str, Any]) -> None:
         (AtMost("a", 7), "#0 <= :0", (7,)),
         (MoreThan("a", 7), "#0 > :0", (7,)),
         (OneOf("a", ("x", "y")), "#0 IN (:0, :1)", ("x", "y")),
-        (ShorterThan("a", 3), "(attribute_not_exists(#0) OR size(#0) < :0)", (3,)),
-        (NotEmpty("a"), "(attribute_exists(#0) AND size(#0) > :0)", (0,)),
-        (both(Exists("a"), Equals("b", 1)), "(attribute_exists(#0) AND #1 = :0)", (1,)),
+        (ShorterThan("a", 3), "attribute_not_exists(#0) OR size(#0) < :0", (3,)),
+        (NotEmpty("a"), "attribute_exists(#0) AND size(#0) > :0", (0,)),
+        (Both((Exists("a"), Equals("b", 1))), "attribute_exists(#0) AND #1 = :0", (1,)),
         (
-            both(either(Absent("a"), AtMost("a", 1)), Equals("a", "x")),
-            "((attribute_not_exists(#0) OR #0 <= :0) AND #0 = :1)",
+            Both((Either((Absent("a"), AtMost("a", 1))), Equals("a", "x"))),
+            "(attribute_not_exists(#0) OR #0 <= :0) AND #0 = :1",
             (1, "x"),
+        ),
+        (
+            Both((ShorterThan("a", 1), Both((Exists("b"), Exists("c"))))),
+            "(attribute_not_exists(#0) OR size(#0) < :0) AND attribute_exists(#1) AND attribute_exists(#2)",
+            (1,),
+        ),
+        (
+            Either((Exists("a"), NotEmpty("b"))),
+            "attribute_exists(#0) OR attribute_exists(#1) AND size(#1) > :0",
+            (0,),
+        ),
+        (Both((Either((Exists("a"),)),)), "attribute_exists(#0)", ()),
+        (Both((Both((ShorterThan("a", 1),)),)), "attribute_not_exists(#0) OR size(#0) < :0", (1,)),
+        (
+            Both((Either((ShorterThan("a", 1),)), Exists("b"))),
+            "(attribute_not_exists(#0) OR size(#0) < :0) AND attribute_exists(#1)",
+            (1,),
         ),
     ],
 )

@@ -16,15 +16,15 @@ from aion_core.auth.declaration import AwsIam
 from aion_core.auth.iam import IamVerifier
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
-from aion_core.aws.expressions import encoded_key
 from aion_core.bootstrap.operator import build_keys
 from aion_core.cli.data import Progress
 from aion_core.cli.subjects import OWN_ISSUERS, declared_in, owners_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.local.stack import LocalStack
-from aion_core.ports import ContextKey
-from aion_core.ports import schema as shape
+from aion_core.ports import ContextKey, schema
+from aion_core.ports.table import Put
+from aion_core.settings import Settings
 from aion_core.stores import keys, owned
 from aion_core.web.request_context import owner_in
 from tests.support import operating
@@ -32,7 +32,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.erased import AION_YAML, ISSUER
 from tests.support.operating import Run
-from tests.support.stores import dynamodb_store
+from tests.support.stores import dynamodb_store, dynamodb_table
 
 ALICE = "alice@example.com"
 
@@ -60,8 +60,8 @@ async def uses(stack: LocalStack, owner: str) -> None:
     chat = Conversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-1"))
     begun = await chat.starts(text="x" * 40_000)
     await chat.ends(begun)
-    table = stack.environment("ApiFunction")["AION_TABLE"]
-    await build_keys(table).add(make_key(ALICE, now=SystemClock().now()).record)
+    settings = Settings.from_environ(stack.environment("ApiFunction"))
+    await build_keys(settings).add(make_key(ALICE, now=SystemClock().now()).record)
 
 
 class Terminal(BytesIO):
@@ -163,16 +163,13 @@ def test_bucket_has_to_be_known(stack: LocalStack) -> None:
 def test_owner_who_still_writes_is_reported(
     run: Run, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, whole = stack.environment("ApiFunction")["AION_TABLE"], boto3.session.Session.client
+    table, whole = dynamodb_table(stack), boto3.session.Session.client
 
     def is_written_to(*arguments: Any, **options: Any) -> Any:
         """A client after whose deletions a request of the owner is counted."""
         client = whole(*arguments, **options)
-        request = {**encoded_key(keys.requests_key(owner)), "full_at": {"N": "1"}}
-        client.meta.events.register(
-            "after-call.dynamodb.BatchWriteItem",
-            lambda **_: stack.client("dynamodb").put_item(TableName=table, Item=request),
-        )
+        request = Put(keys.requests_key(owner), {"full_at": 1})
+        client.meta.events.register("after-call.dynamodb.BatchWriteItem", lambda **_: table.write_blocking(request))
         return client
 
     with monkeypatch.context() as patched:
@@ -243,4 +240,4 @@ def test_list_of_stores_has_every_partition() -> None:
 
 def test_list_of_stores_has_every_folder() -> None:
     known = {each.prefix.partition("/")[0] for each in owned.FOLDERS}
-    assert known == {*shape.RETENTIONS, shape.KEPT}
+    assert known == {*schema.RETENTIONS, schema.KEPT}

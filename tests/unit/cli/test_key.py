@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,13 @@ from aion_core.auth.declaration import ApiKey
 from aion_core.auth.presented import Presented
 from aion_core.auth.principal import Principal
 from aion_core.auth.users import users_in
-from aion_core.aws.client import Calls
-from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.cli.main import aion
 from aion_core.clock import SystemClock
 from aion_core.errors import AionError
 from aion_core.local.stack import LocalStack
 from aion_core.stores.api_keys import TableApiKeys
 from tests.support.declared import AION_YAML
+from tests.support.stores import dynamodb_table
 
 Run = Callable[..., Result]
 
@@ -42,9 +40,7 @@ def created(run: Run, *arguments: str) -> str:
 
 async def whose(stack: LocalStack, text: str) -> Principal | Unproven:
     """What the server knows of the key."""
-    dynamodb = Calls("dynamodb", ThreadPoolExecutor(2), client=stack.client("dynamodb"))
-    table = DynamoDBTable(dynamodb, name=stack.environment("ApiFunction")["AION_TABLE"])
-    keys = TableApiKeys(table, SystemClock())
+    keys = TableApiKeys(dynamodb_table(stack), SystemClock())
     return await ApiKeyVerifier(ApiKey(), keys).verify(Presented.of([(b"x-api-key", text.encode())], None))
 
 

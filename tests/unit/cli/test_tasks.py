@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
-from aion_core.aws.expressions import encoded_key
 from aion_core.dev.place import DataFolder, Running
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
@@ -19,7 +18,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.operating import Run, refusal
 from tests.support.pushes import a_config
-from tests.support.stores import dynamodb_store
+from tests.support.stores import dynamodb_store, dynamodb_table
 
 
 @pytest.fixture
@@ -208,8 +207,7 @@ def test_what_a_cancel_records_is_kept_as_long_as_the_deployment_keeps_tasks(
     name = operating.registered(moto, "aion-kept", RetentionDays="365")
     run = operating.runs(operating.environ_of(moto))
     assert run("tasks", "cancel", "t-m-1", "--owner", chat.context.owner, "--yes", "--stack", name).exit_code == 0
-    item = moto.client("dynamodb").get_item(
-        TableName=moto.physical_id("Table"), Key=encoded_key(keys.event_key(chat.key("t-m-1"), 3))
-    )["Item"]
-    days = (int(item["expires"]["N"]) - chat.clock.now().timestamp()) / 86400
+    item = dynamodb_table(moto).get_blocking(keys.event_key(chat.key("t-m-1"), 3))
+    assert item is not None
+    days = (item["expires"] - chat.clock.now().timestamp()) / 86400
     assert 364 < days < 366

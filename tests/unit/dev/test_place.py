@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.dev.place import DataFolder, Running, find_running
+from aion_core.dev.place import DataFolder, Running, find_local
 from aion_core.errors import ConfigurationError
 
 
@@ -26,8 +26,37 @@ def test_server_is_found_from_folders_below(tmp_path: Path, monkeypatch: pytest.
     with folder.taken():
         folder.announce(running)
         assert (folder.path / "dev.json").stat().st_mode & 0o077 == 0, "it holds credentials"
-        assert find_running() == running
-    assert find_running() is None
+        assert Running.read(folder.path) == running
+        found = find_local()
+        assert found is not None
+        assert (found.name, found.environment) == (
+            "the development server at http://127.0.0.1:8000",
+            running.environment,
+        )
+    assert find_local() is None
+
+
+def test_sqlite_store_of_a_stopped_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / ".aion" / "store"
+    store.mkdir(parents=True)
+    inner = tmp_path / "a"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    found = find_local()
+    assert found is not None
+    assert found.environment == {"AION_SQLITE_FOLDER": str(store)}
+    assert "which is stopped" in found.name
+    monkeypatch.setenv("AION_DATA_DIR", str(tmp_path / "elsewhere"))
+    assert find_local() is None
+
+
+def test_server_that_stores_in_memory_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = DataFolder(tmp_path / ".aion")
+    (folder.path / "store").mkdir(parents=True)
+    with folder.taken():
+        folder.announce(Running(os.getpid(), "http://127.0.0.1:8000"))
+        assert find_local() is None, "the files are of an earlier start"
 
 
 def test_file_of_an_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +66,7 @@ def test_file_of_an_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest
     folder = DataFolder(tmp_path / ".aion")
     with folder.taken():
         folder.announce(Running(ended.pid, "http://127.0.0.1:8000"))
-        assert find_running() is None
+        assert find_local() is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}'])
@@ -45,7 +74,7 @@ def test_unreadable_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".aion").mkdir()
     (tmp_path / ".aion" / "dev.json").write_text(content)
-    assert find_running() is None
+    assert find_local() is None
 
 
 def test_folder_is_taken_once(tmp_path: Path) -> None:
@@ -70,7 +99,7 @@ def test_removed_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.Monkey
     with folder.taken():
         shutil.rmtree(folder.path)
         folder.announce(running)
-        assert find_running() == running
+        assert Running.read(folder.path) == running
         assert (folder.path / ".gitignore").read_text() == "*\n"
 
 

@@ -21,7 +21,7 @@ COMPLETED = TaskState.TASK_STATE_COMPLETED
 
 async def task_id_of(store: Any) -> str:
     """The one task of the store."""
-    (key,) = store._tasks
+    (key,) = store.task_keys()
     return str(key.task_id)
 
 
@@ -89,7 +89,7 @@ async def test_what_waits_behind_a_canceled_task_runs() -> None:
     await agent.spoke.wait()
     second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
     agent.spoke.clear()
-    running = next(key.task_id for key in made.store._tasks if key.task_id != second.id)  # type: ignore[attr-defined]
+    running = next(key.task_id for key in made.store.task_keys() if key.task_id != second.id)  # type: ignore[attr-defined]
     await made.service.cancel(call, running)
     await asyncio.wait_for(agent.spoke.wait(), 5)
     agent.go.set()

@@ -26,7 +26,7 @@ async def running(policy: WhenBusy) -> tuple[Parts, Held, Call, "asyncio.Task[ob
     call = Call("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("one")))
     await agent.spoke.wait()
-    (key,) = made.store._tasks  # type: ignore[attr-defined]
+    (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     return made, agent, call, sending, key.task_id
 
 

@@ -9,10 +9,9 @@ import pytest
 from aion_core.ports import Begun, Bell, ContextKey, TaskKey
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import Call, TimeUp, margins
 from aion_core.tasks.run import Spoken
 from aion_core.tasks.shared_reads import SharedReads
-from aion_core.tasks.time_up import TimeUp, margins
 from tests.support.agents.scripted import Held, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -60,7 +59,7 @@ async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> No
 
     sending = asyncio.create_task(made.service.send(call, request()))
     await asyncio.sleep(0.01)
-    (key,) = made.store._tasks  # type: ignore[attr-defined]
+    (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     watching = asyncio.create_task(watch(key.task_id))
     await let_time_pass(clock, sending)
     assert (await sending).status.state == TaskState.TASK_STATE_WORKING, "after blocking_wait"
@@ -140,7 +139,7 @@ async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to
 
     first = asyncio.create_task(listen(""))
     await asyncio.sleep(0.01)
-    (key,) = made.store._tasks  # type: ignore[attr-defined]
+    (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     await let_time_pass(clock, first)
     assert 0 < len(ids) < 30
     rounds = 1

@@ -41,8 +41,8 @@ async def test_a_conversation_is_read_over_its_tasks(limit: int, before: str | N
     await service.send(Call("owner", "test"), request("elsewhere", context_id="another"))
     await service.send(Call("another owner", "test"), request("elsewhere"))
     history = ContextHistory(store, MemoryTaskList(store))
-    read = history.of(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"))
-    assert [message.parts[0].text for message in await read(limit, before)] == expected
+    said = await history.read(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"), limit, before)
+    assert [message.parts[0].text for message in said] == expected
 
 
 async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() -> None:
@@ -62,6 +62,7 @@ async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() ->
     for n in range(25):
         task = await service.send(Call("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
     asked = 0
-    read = ContextHistory(store, MemoryTaskList(store)).of(TaskKey("owner", task.id), ContextKey("owner", "test", "c"))
-    assert [message.parts[0].text for message in await read(4, None)] == ["23", "answer to 23", "24", "answer to 24"]
+    history = ContextHistory(store, MemoryTaskList(store))
+    said = await history.read(TaskKey("owner", task.id), ContextKey("owner", "test", "c"), 4, None)
+    assert [message.parts[0].text for message in said] == ["23", "answer to 23", "24", "answer to 24"]
     assert asked <= 10

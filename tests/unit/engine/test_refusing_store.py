@@ -134,8 +134,8 @@ async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog
         clock.move(1)
         ids.append((await made.service.send(CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
     store.log = _unreadable(store.log, ids[1])
-    history = ContextHistory(store, tasks).of(TaskKey("owner", ids[2]), CONTEXT)
-    said = [part.text for message in await history(10, None) for part in message.parts]
+    history = await ContextHistory(store, tasks).read(TaskKey("owner", ids[2]), CONTEXT, 10, None)
+    said = [part.text for message in history for part in message.parts]
     assert said == ["text 0", "answer", "text 2", "answer"]
     assert ids[1] in caplog.text
 

@@ -12,7 +12,7 @@ from aion_core.ports import Asked, Asks, ContextKey, Emission, Interrupted
 from aion_core.ports.table import Delete
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
 from aion_core.stores import keys
-from aion_core.tasks import ingress
+from aion_core.tasks import admission
 from aion_core.tasks.call import Call
 from tests.support.agents.scripted import Asking, Held, says
 from tests.support.requests import request
@@ -104,7 +104,7 @@ class Insists(Asking):
         yield Asks(says("really?"))
 
 
-async def test_repeated_follow_up_is_found_in_its_task_after_its_key_expired() -> None:
+async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
     """The task outlives the key of the message: each event moves the end of its retention."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
@@ -137,5 +137,5 @@ def test_content_hash_differs_by(other: dict[str, Any]) -> None:
     """D17: a message of the same id and another content is no repeat."""
     content: dict[str, Any] = {"message_id": "m-1", "role": Role.ROLE_USER, "task_id": "t-1", "parts": [Part(text="a")]}
     message = Message(**content)
-    assert ingress.content_hash(message) == ingress.content_hash(Message(**content, metadata={"trace": "1"}))
-    assert ingress.content_hash(message) != ingress.content_hash(Message(**{**content, **other}))
+    assert admission.content_hash(message) == admission.content_hash(Message(**content, metadata={"trace": "1"}))
+    assert admission.content_hash(message) != admission.content_hash(Message(**{**content, **other}))

@@ -16,7 +16,7 @@ async def held() -> tuple[Any, Held, str, "asyncio.Task[Any]"]:
     made = parts(agent)
     sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
     await agent.spoke.wait()
-    (key,) = made.store._tasks  # type: ignore[attr-defined]
+    (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     return made, agent, key.task_id, sending
 
 

@@ -195,6 +195,8 @@ class Clients(RuleBasedStateMachine):
         """Let everything come to rest, and look whether each message stands where it was sent."""
         self.agent.go.set()
         for number in range(50):
+            # A store that meets another writer waits a moment, longer than a queue needs to be empty.
+            await asyncio.sleep(5)
             await self.made.bells.quiet()
             asking = None
             for task_id in self.seen:

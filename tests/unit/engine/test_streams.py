@@ -281,7 +281,7 @@ async def test_reader_survives_failures_with_successes_between() -> None:
         assert isinstance(await reader.outcome(), StoreUnavailable)
 
 
-async def test_clock_set_back_does_not_repeat_an_old_read() -> None:
+async def test_clock_set_back_makes_a_new_read() -> None:
     async with streaming() as stream:
         reads, key = SharedReads(stream.store, stream.clock), stream.head.key
         assert await reads.after(key, 2, Cursor(2))

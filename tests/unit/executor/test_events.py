@@ -404,7 +404,7 @@ async def test_a_stream_delta_of_its_own_is_a_preview_and_no_artifact() -> None:
     events = await events_of(made.parts.app(), "SendStreamingMessage")
     deltas = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
     assert "".join(part["text"] for delta in deltas for part in delta["artifact"].get("parts", ())) == "Hello"
-    (key,) = made.store._tasks
+    (key,) = made.store.task_keys()
     assert not (await made.parts.service.get(_call("anonymous"), key.task_id)).artifacts
 
 
@@ -437,7 +437,7 @@ async def test_media_types_are_negotiated_on_the_rest_binding_too(path: str) -> 
         answer = await client.post(path, json=body, headers={"A2A-Version": "0.3" if old else "1.0"})
     assert answer.status_code in (400, 415), answer.text
     assert "text/plain" in answer.text
-    assert not made.store._tasks
+    assert not made.store.task_keys()
 
 
 async def test_a_quick_reply_may_be_a_plain_message() -> None:

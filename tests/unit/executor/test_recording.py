@@ -170,7 +170,7 @@ async def cancel_while(doing: Doing, begun: asyncio.Event) -> tuple[Task, Any]:
     made = served(doing, lease_seconds=3)
     sending = asyncio.create_task(made.send())
     await begun.wait()
-    (key,) = made.store._tasks
+    (key,) = made.store.task_keys()
     canceled = await made.parts.service.cancel(Call("owner", "test"), key.task_id)
     await asyncio.wait_for(sending, 10)
     return canceled, made

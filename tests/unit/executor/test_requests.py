@@ -156,7 +156,7 @@ async def test_a_message_to_a_task_at_work_finds_it_at_work() -> None:
     call = Call("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await begun.wait()
-    (key,) = made.store._tasks
+    (key,) = made.store.task_keys()
     following = asyncio.create_task(
         made.parts.service.send(call, request("more", message_id="m-2", task_id=key.task_id))
     )

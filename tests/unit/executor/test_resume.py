@@ -9,8 +9,7 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.ports import AfterCrash, Bell, ContextKey
 from aion_core.protocol.types import Role, Task, TaskState
-from aion_core.tasks.call import Call
-from aion_core.tasks.time_up import TimeUp
+from aion_core.tasks.call import Call, TimeUp
 from tests.support.clock import ManualClock
 from tests.support.executors import Doing, Execute, Served, said, served, text
 from tests.support.requests import request
@@ -44,7 +43,7 @@ async def lost_and_found(clock: ManualClock, made: Served, *dying: Dying) -> Tas
         await asyncio.sleep(0.01)
         clock.move(31)
     await made.parts.worker.answer(Bell(CONTEXT))
-    (key,) = made.store._tasks
+    (key,) = made.store.task_keys()
     return await made.parts.service.get(call, key.task_id)
 
 

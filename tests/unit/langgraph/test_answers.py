@@ -198,7 +198,7 @@ async def test_a_structured_response_is_an_object_of_its_class_in_the_next_turn_
     graph = create_agent(model, [], response_format=ToolStrategy(City), middleware=[peek])
     savers = memory_savers(SystemClock())
     agent = LangGraphAgent(
-        graph, lambda asked, before_put, types: savers.saver(types=types), module=sys.modules[__name__]
+        graph, lambda fence, before_put, types: savers.saver(types=types), module=sys.modules[__name__]
     )
     with caplog.at_level(logging.WARNING):
         await held(agent, "SendMessage", "one", "two")

@@ -13,7 +13,7 @@ from langgraph.func import entrypoint
 from langgraph.func import task as durable_task
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 
-from aion_core.agents.guard import guarded
+from aion_core.agents.loader import guarded
 from aion_core.errors import AgentFailed
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.service import http, parts, send

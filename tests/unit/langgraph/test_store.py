@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.store import OwnersStore
+from aion_core.checkpointing.persistence import OwnersStore
 from aion_core.tasks.call import Call
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.requests import request
@@ -270,7 +270,7 @@ async def test_node_of_cancelled_turn_writes_nothing_into_the_next() -> None:
     call = Call("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("slow", context_id="c-1")))
     await asyncio.wait_for(began.wait(), 10)
-    [key] = made.store._tasks  # type: ignore[attr-defined]
+    [key] = made.store.task_keys()  # type: ignore[attr-defined]
     await made.service.cancel(call, key.task_id)
     await asyncio.wait_for(sending, 10)
     for message_id in ("m-2", "m-3"):

@@ -25,7 +25,7 @@ from aion_core.ports.bells import body_of, push_body_of
 from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
-from aion_core.tasks import ingress
+from aion_core.tasks import admission
 from tests.support.collector import attributes, exported_from_here
 from tests.support.receiver import answers, receiving
 from tests.support.stores import dynamodb_store, new_owner
@@ -114,7 +114,7 @@ async def waiting(stack: LocalStack, text: str, **request: Any) -> Head:
     context = ContextKey(new_owner(), "one", "c-1")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
     task_id = str(uuid4())
-    new = ingress.new_task(
+    new = admission.new_task(
         message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
     )
     kept = await store.create(replace(new, request=request), holder=None)

@@ -16,7 +16,7 @@ from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.posts import render
-from aion_core.tasks import ingress, sweep
+from aion_core.tasks import admission, sweep
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
 from tests.support.stores import MemoryPushConfigs, MemoryTaskStore
@@ -80,7 +80,7 @@ class Deployment:
         """A task with an event of which its owner's webhook is to be told."""
         message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         context = ContextKey(owner, "echo", f"c-{number}")
-        new = ingress.new_task(
+        new = admission.new_task(
             message, context, task_id=f"t-{number}", turn_id=f"u-{number}", at=self.clock.now(), context_is_new=True
         )
         config = PushConfig("p", f"https://hooks.example.org/{owner}/{number}", secrets=("s",))

@@ -59,7 +59,7 @@ def test_absent_task_is_over() -> None:
 
 def test_dropped_task_clears_the_way() -> None:
     change = contexts.removed("t-2", WAITS, 4, TIMES)
-    assert transitions.dropped(WAITS, "t-2", TIMES) == Transition(None, change, again=True)
+    assert transitions.dropped(WAITS, "t-2", TIMES) == Transition(None, change)
 
 
 @pytest.mark.parametrize("record", [WAITS, replace(HELD, until=TIMES.now)], ids=["waiting", "abandoned"])

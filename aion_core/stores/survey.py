@@ -7,18 +7,18 @@ nobody any more: it is found too, as leftovers, since it may be the owner's.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from aion_core.aws.client import Calls
-from aion_core.checkpointing.turn import thread_id
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
+from aion_core.ports.erasure import ObjectVersion, ObjectVersions
 from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Page, Table
 from aion_core.stores import keys, owned
+from aion_core.stores.keys import thread_id
 from aion_core.stores.owned import FOLDERS, Folder, NamedBy
 from aion_core.stores.retries import TRIES, jitter
 from aion_core.tasks.contexts import turn_of
@@ -114,16 +114,15 @@ class Survey:
     def __init__(
         self,
         table: Table,
-        s3: Calls,
+        objects: ObjectVersions,
         clock: Clock,
         *,
-        bucket: str,
         owner_of_key: KeyOwner,
         retention: timedelta,
     ) -> None:
         """`retention`: how long the deployment keeps tasks; an object that nothing leads to is a leftover after that."""
-        self._table, self._s3, self._clock = table, s3, clock
-        self._bucket, self._owner_of_key, self._retention = bucket, owner_of_key, retention
+        self._table, self._objects, self._clock = table, objects, clock
+        self._owner_of_key, self._retention = owner_of_key, retention
 
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
         """Return everything that the owners have, and the leftovers of nobody.
@@ -175,14 +174,12 @@ class Survey:
             async for page in self._versions(prefix):
                 add(folder, page)
 
-        def add(folder: Folder, page: Iterable[Mapping[str, Any]]) -> None:
+        def add(folder: Folder, page: Iterable[ObjectVersion]) -> None:
             for each in page:
                 owner = seen.owner_of(folder, each)
                 if owner is not None:
                     store = folder.store if owner != NOBODY else LEFTOVERS
-                    # A delete marker has no size.
-                    size = each.get("Size")
-                    found.append(Version(owner, store, each["Key"], each["VersionId"], size or 0, size is None))
+                    found.append(Version(owner, store, each.name, each.version_id, each.size, each.is_marker))
             progress("versions of objects found", len(found))
 
         async def read_all(folder: Folder) -> None:
@@ -198,16 +195,15 @@ class Survey:
         for folder in FOLDERS:
             await read_all(folder)
 
-    async def _versions(self, prefix: str) -> AsyncGenerator[list[dict[str, Any]], None]:
+    async def _versions(self, prefix: str) -> AsyncGenerator[Sequence[ObjectVersion], None]:
         """Yield the versions and delete markers of the objects whose names begin so, a request at a time."""
-        start: dict[str, str] = {}
+        after = None
         while True:
-            options = {"Bucket": self._bucket, "Prefix": prefix, **start}
-            page = await patiently(partial(self._s3, "list_object_versions", **options))
-            yield [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-            if not page.get("IsTruncated"):
+            page = await patiently(partial(self._objects.page, prefix, after=after))
+            yield page.versions
+            if page.next is None:
                 return
-            start = {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page["NextVersionIdMarker"]}
+            after = page.next
 
 
 class _Seen:
@@ -305,19 +301,18 @@ class _Seen:
         # Hashes, and so by their first digits a 16th each.
         return [f"{folder.prefix}{digit:x}" for digit in range(16)]
 
-    def owner_of(self, folder: Folder, version: Mapping[str, Any]) -> str | None:
+    def owner_of(self, folder: Folder, version: ObjectVersion) -> str | None:
         """Return the owner of the version, NOBODY for a leftover, None for what is another's."""
-        name: str = version["Key"]
         if folder.named_by is NamedBy.OWNER:
             # An owner may have a slash in it; a task's id and what follows have one between them.
-            named = name.removeprefix(folder.prefix).rsplit("/", 2)[0]
+            named = version.name.removeprefix(folder.prefix).rsplit("/", 2)[0]
             return named if named in self.owners else None
-        hashed = name.removeprefix(folder.prefix).partition("/")[0]
+        hashed = version.name.removeprefix(folder.prefix).partition("/")[0]
         owner = self._hashed(folder.named_by).get(hashed)
         if owner:
             return owner
         # An author's code may have kept it under a session or thread of its own choice, which no context leads to.
-        is_old = version["LastModified"] < self._now - self._retention
+        is_old = version.modified < self._now - self._retention
         return NOBODY if is_old and self._leads_to_nobody(folder.named_by, hashed) else None
 
     def _hashed(self, named_by: NamedBy) -> Mapping[str, str]:

@@ -1,13 +1,16 @@
-"""LangGraph's store over an owner's long-term memory."""
+"""LangGraph's persistence: the serializer of checkpoints, the step before each write, and the store of memories."""
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import orjson
+import ormsgpack
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -24,7 +27,7 @@ from langgraph.store.base import (
 # The rules of a filter and of a match condition are LangGraph's own, and it has them here and in SQL only.
 from langgraph.store.memory import _compare_values, _does_match
 
-from aion_core.checkpointing.turn import running_loop
+from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
 from aion_core.ports import (
     MAX_MEMORY_BYTES,
@@ -35,6 +38,64 @@ from aion_core.ports import (
     MemoryWrite,
     Namespace,
 )
+from aion_core.protocol.types import Message, Task
+
+StoredType = tuple[str, str] | type
+"""A class whose instances a checkpoint may hold: itself, or its module and name."""
+
+OUR_TYPES: tuple[StoredType, ...] = (
+    ("aion_core.authoring.types", "A2AInbox"),
+    ("aion_core.authoring.types", "A2AOutbox"),
+)
+
+
+def serializer(types: Iterable[StoredType] = ()) -> JsonPlusSerializer:
+    """Return LangGraph's serializer without pickle, which makes objects of listed classes and of no others.
+
+    Listed are LangGraph's own safe types (messages, dates, `Send`, `Interrupt` and the like), ours, and `types`. An
+    object of another class is stored all the same and comes back as the plain data it was made of.
+    """
+    return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *types))
+
+
+class Unserializable(AgentFailed):
+    """What the agent keeps holds a value that nothing can be written of; the sentence names its type."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The graph's state, or a question of it, holds a value ({what}) that cannot be kept from one step to the "
+            "next. Hold plain data there, messages, pydantic models, dataclasses or enums, and make the rest where it is "
+            "used."
+        )
+
+
+class _Serializer(JsonPlusSerializer):
+    """LangGraph's, which knows no protobuf: an author may leave the SDK's own Message or Task as the outbox (D16)."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Return the object's type and bytes; a protobuf Message or Task in it comes back as an A2AOutbox.
+
+        Raises Unserializable.
+        """
+        try:
+            return super().dumps_typed(_without_protobuf(obj))
+        except ormsgpack.MsgpackEncodeError as error:
+            # "Type is not msgpack serializable: function"
+            raise Unserializable(str(error).rpartition(": ")[2]) from error
+
+
+def _without_protobuf(value: Any) -> Any:
+    match value:
+        case Message():
+            return A2AOutbox(message=value)
+        case Task():
+            return A2AOutbox(task=value)
+        case dict() if type(value) is dict:
+            return {key: _without_protobuf(held) for key, held in value.items()}
+        case list() if type(value) is list:
+            return [_without_protobuf(held) for held in value]
+        case _:
+            return value
 
 
 class StoreRefused(AgentFailed):
@@ -51,13 +112,17 @@ class OwnersStore(BaseStore):
 
     supports_ttl = True
 
-    def __init__(self, memory: LongTermMemory, scope: MemoryScope) -> None:
-        """To be made on the event loop that the graph runs on."""
-        self._memory, self._scope = memory, scope
+    def __init__(self, memory: Callable[[], LongTermMemory], scope: MemoryScope) -> None:
+        """To be made on the event loop that the graph runs on; `memory` is called at the first operation."""
+        self._make_memory, self._scope = memory, scope
         self._loop = asyncio.get_running_loop()
         # To DynamoDB, two transactions that check one fence are a conflict.
         self._one_at_a_time = asyncio.Lock()
         self._one_thread_at_a_time = threading.Lock()
+
+    @cached_property
+    def _memory(self) -> LongTermMemory:
+        return self._make_memory()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """See `abatch`; raises asyncio.InvalidStateError in the event loop's thread, as LangGraph's async stores do."""
@@ -194,3 +259,48 @@ def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
             wild = condition.path.index("*") if "*" in condition.path else len(condition.path)
             return tuple(condition.path[:wild])
     return ()
+
+
+BeforePut = Callable[[], Awaitable[None]]
+"""Records what the graph has emitted so far. It must not wait for the graph, which may be waiting for it."""
+
+
+class LogFirst:
+    """The step before each write of a saver: records what the graph has emitted.
+
+    It precedes a task's writes as well as a checkpoint: LangGraph takes a node for finished, and never runs it again,
+    as soon as one of its writes is readable.
+    """
+
+    def __init__(self, before_put: BeforePut | None) -> None:
+        """To be made on the event loop that `before_put` belongs to."""
+        self._before_put = before_put
+        self._loop = asyncio.get_running_loop() if before_put else None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self) -> None:
+        """Return when everything is recorded."""
+        if self._before_put is not None:
+            async with self._one_at_a_time:
+                await self._before_put()
+
+    def blocking(self) -> None:
+        """Return when everything is recorded, for a synchronous graph in a thread of its own."""
+        if self._loop is not None:
+            self.check_thread()
+            asyncio.run_coroutine_threadsafe(self(), self._loop).result()
+
+    def check_thread(self) -> None:
+        """Raise AgentFailed in the event loop's thread: while a graph blocks that, nothing can be recorded."""
+        if self._loop is not None and self._loop is running_loop():
+            raise AgentFailed(
+                "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."
+            )
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -15,14 +15,13 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from aion_core.aws.client import Calls
-from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.aws.survey import LEFTOVERS, Found, KeyOwner, Progress, Survey, Version, patiently
-from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock
-from aion_core.ports.table import Absent, AtMost, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused, both
+from aion_core.ports.erasure import ErasableTable, ObjectVersions
+from aion_core.ports.table import Absent, AtMost, Both, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused
 from aion_core.stores import keys, owned
 from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.survey import LEFTOVERS, Found, KeyOwner, Progress, Survey, patiently
 
 ITEMS_AT_ONCE = 25
 """The most that one batch of DynamoDB may delete."""
@@ -46,17 +45,16 @@ class Erasure:
 
     def __init__(
         self,
-        table: DynamoDBTable,
-        s3: Calls,
+        table: ErasableTable,
+        objects: ObjectVersions,
         clock: Clock,
         *,
-        bucket: str,
         owner_of_key: KeyOwner,
         retention: timedelta,
     ) -> None:
         """The options are the survey's."""
-        self._table, self._s3, self._clock, self._bucket = table, s3, clock, bucket
-        self._survey = Survey(table, s3, clock, bucket=bucket, owner_of_key=owner_of_key, retention=retention)
+        self._table, self._objects, self._clock = table, objects, clock
+        self._survey = Survey(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
 
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> Found:
         """See `Survey.find`."""
@@ -76,7 +74,8 @@ class Erasure:
         by_kind = sorted(found.versions, key=lambda version: version.is_marker)
         for number, versions in _counted(by_kind, VERSIONS_AT_ONCE):
             progress("versions of objects deleted", number)
-            await self._delete_versions(versions)
+            names = [(version.name, version.version_id) for version in versions]
+            await patiently(partial(self._objects.delete, names))
         done = len(api_keys)
         ranked = sorted((row for row in own if row.store != owned.API_KEYS), key=lambda row: owned.rank_of(row.key))
         for number, rows in _counted(ranked, ITEMS_AT_ONCE):
@@ -120,13 +119,6 @@ class Erasure:
             else:
                 raise StoreUnavailable("The table is throttled. Run the command again: it goes on where it was.")
 
-    async def _delete_versions(self, versions: Sequence[Version]) -> None:
-        objects = [{"Key": version.name, "VersionId": version.version_id} for version in versions]
-        request = {"Bucket": self._bucket, "Delete": {"Objects": objects, "Quiet": True}}
-        answer = await patiently(partial(self._s3, "delete_objects", **request))
-        if errors := answer.get("Errors"):
-            raise StoreError(f"DeleteObjects: {errors[0].get('Code', '')}")
-
     async def _delete_leftover(self, key: Key) -> None:
         """Delete the item, unless its session was made anew, or it is in force again."""
         writes: list[Write]
@@ -135,7 +127,7 @@ class Erasure:
             writes = [no_head, Delete(key)]
         else:
             has_expired = AtMost("expires", int(self._clock.now().timestamp()))
-            writes = [Delete(key, only_if=both(Exists(), has_expired))]
+            writes = [Delete(key, only_if=Both((Exists(), has_expired)))]
         try:
             await patiently(partial(self._table.transact, writes))
         except WriteRefused:

@@ -1,0 +1,409 @@
+"""Mistakes in the engine: turns, streams and push notifications."""
+
+from aion_core.push import schedule, tries
+from aion_core.push.delivery import PushDelivery
+from aion_core.push.patience import Patience
+from aion_core.push.tries import Tries
+from aion_core.stores import task_log
+from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.stores.retries import FencedWrites
+from aion_core.stores.task_store import TableTaskStore
+from aion_core.tasks import contexts, deliveries, heads, lifecycle, subscription, timers, transitions
+from aion_core.tasks.deltas import DeltaWriter
+from aion_core.tasks.notifications import CommitNotifier
+from aion_core.tasks.runner import TaskRunner, Worker
+from aion_core.tasks.service import Intake, TaskService
+from aion_core.tasks.sweep import Sweep
+from aion_core.tasks.turn import TurnUnderWay
+from tests.simulation.faults import Aim, Fault
+from tests.simulation.planting import Bug, Edit
+
+TOLD, LISTENS_LATE, FORGOTTEN = ("told of a task",), ("begins to listen late",), ("kept for an hour",)
+READERS = ("readers elsewhere", "leaves in the middle", "stream")
+LOST_BELLS = tuple(Aim(Fault.LOST, "bell.ring", number) for number in range(1, 6))
+
+
+def aims(fault: Fault, kind: str, numbers: range, amount: float = 0.0) -> tuple[Aim, ...]:
+    """Return the fault at each of these side effects of a kind."""
+    return tuple(Aim(fault, kind, number, amount) for number in numbers)
+
+
+def bug(
+    what: str,
+    seen_by: str,
+    *edits: Edit,
+    scenarios: tuple[str, ...] = (),
+    aims: tuple[Aim, ...] = (),
+    together: tuple[Aim, ...] = (),
+) -> Bug:
+    return Bug(what, edits, frozenset(seen_by.split()), scenarios, aims, together)
+
+
+BUGS = [
+    bug(
+        "speaks before it records",
+        "I6",
+        Edit(
+            TurnUnderWay,
+            "_record",
+            "self._head = await self._store.append(",
+            "self._run.record(Numbered(self._head.generation + 1, event)); self._head = await self._store.append(",
+        ),
+        scenarios=("stream",),
+    ),
+    bug(
+        "does not look at the fence when it records",
+        "I10 I11 I5 I4",
+        Edit(heads, "as_read", "if fence else ()", "if False else ()"),
+        scenarios=("send and go", "stream", "double texting: enqueue"),
+    ),
+    bug(
+        "lets a checkpoint through whoever writes it",
+        "I10 I11",
+        Edit(FencedWrites, "__init__", "if fence else []", "if False else []"),
+    ),
+    bug(
+        "does not give the lease back",
+        "I14 I16",
+        Edit(contexts, "released", '(*NOBODY_HOLDS, "due_at")', "()"),
+        scenarios=("send and go", "send and wait"),
+    ),
+    bug(
+        "forgets the bell of a turn that waits",
+        "I16",
+        Edit(Intake, "_see_to", "await wake(self._bells, context)", "pass"),
+        scenarios=("send and go",),
+    ),
+    bug(
+        "forgets the bell of what a cancel leaves behind",
+        "I16",
+        Edit(Intake, "cancel", "if ended.waiting:", "if False:"),
+        scenarios=("cancel what waits",),
+    ),
+    bug(
+        "forgets the bell of a turn that is handed on",
+        "I16 I16B",
+        Edit(TaskRunner, "_put_down", "await wake(self._bells, turn.lease.context, delay=delay)", "pass"),
+        scenarios=("past fifteen minutes",),
+    ),
+    bug(
+        "counts each try twice",
+        "I15",
+        Edit(transitions, "_beginning", "tries=turn.tries + 1", "tries=turn.tries + 2"),
+    ),
+    bug(
+        "counts no try",
+        "I16 I14 I1",
+        Edit(transitions, "_beginning", "tries=turn.tries + 1", "tries=0"),
+        scenarios=("an agent that hangs",),
+    ),
+    bug(
+        "goes on counting the tries of a turn that gets on",
+        "I15",
+        Edit(transitions, "suspended", "tries=0, hops", "hops"),
+        scenarios=("past fifteen minutes",),
+    ),
+    bug(
+        "knows a messageId in every context of its owner",
+        "I13 I1",
+        Edit(
+            task_log,
+            "message_keys_of",
+            "keys.message_key(context, message_id)",
+            'keys.message_key(ContextKey(context.owner, context.agent, "any"), message_id)',
+        ),
+        scenarios=("two contexts, two owners",),
+    ),
+    bug(
+        "does not know a messageId again",
+        "I2",
+        Edit(task_log, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
+        scenarios=("one messageId, many sends",),
+    ),
+    bug(
+        "forgets that the retry of a message is its own",
+        "I2 I10 I14 I16 I16B I27 I1",
+        Edit(
+            TableTaskStore,
+            "_created_before",
+            "return admission.created_before(new, record, head, holder)",
+            "return Waiting(head, record.held_until())",
+        ),
+        scenarios=("send and wait", "stream"),
+        aims=aims(Fault.ANSWER_LOST, "create.transact", range(1, 2)),
+    ),
+    bug(
+        "cancels without raising the fence",
+        "I10 I12",
+        Edit(transitions, "canceled", "record.fence + 1 if takes else record.fence", "record.fence"),
+        scenarios=("cancel",),
+    ),
+    bug(
+        "writes an event over another",
+        "I4 I5 I10 I12 I17",
+        Edit(heads, "as_read", 'Equals("generation", head.generation)', 'Exists("generation")'),
+        scenarios=("cancel", "follow-up at the end"),
+    ),
+    bug(
+        "ends a task for which a message waits",
+        "I1 I4 I14",
+        Edit(transitions, "next_turn", "if ending.after.state in lifecycle.TERMINAL and waits:", "if False:"),
+        scenarios=("follow-up at the end", "double texting: enqueue"),
+    ),
+    bug(
+        "gives the subscriber a snapshot and its last event once more",
+        "I6",
+        Edit(
+            TaskService, "subscribe", "after = Cursor(log.head.generation)", "after = Cursor(log.head.generation - 1)"
+        ),
+        scenarios=("readers elsewhere",),
+    ),
+    bug(
+        "reads the tail from one event too far",
+        "I6",
+        Edit(subscription, "tail", "after.generation, since)", "after.generation + 1, since)"),
+        scenarios=("readers elsewhere",),
+    ),
+    bug(
+        "ends the tail before it has told the end",
+        "I6 I16 I6B",
+        Edit(
+            subscription,
+            "tail",
+            """
+            if heard:
+                yield heard
+            if log.head.state in lifecycle.RESTING:
+                return
+            """,
+            """
+            if log.head.state in lifecycle.RESTING:
+                return
+            if heard:
+                yield heard
+            """,
+        ),
+        scenarios=("readers elsewhere", "leaves in the middle"),
+    ),
+    bug(
+        "lets a reader hear the chunks of a fence that is over",
+        "I6 I6D I6C",
+        Edit(subscription, "merge", "if of_this_event and of_this_event[0].fence < batch.fence:", "if False:"),
+        Edit(subscription, "merge", "if not of_this_event or of_this_event[0].fence == batch.fence:", "if True:"),
+        Edit(subscription, "_hear", "elif batch.fence < after.fence:", "elif False:"),
+        scenarios=READERS,
+    ),
+    bug(
+        "writes the chunks after the event that they precede",
+        "I6C",
+        Edit(
+            TurnUnderWay,
+            "_record",
+            """
+            await self._deltas.flush()
+            self._head = await self._store.append(self.lease, self._head, event, key=key)
+            """,
+            """
+            self._head = await self._store.append(self.lease, self._head, event, key=key)
+            await self._deltas.flush()
+            """,
+        ),
+        scenarios=("readers elsewhere",),
+        aims=tuple(Aim(Fault.SLOW, "append_deltas.write", number, 2.5) for number in range(1, 6)),
+    ),
+    bug(
+        "forgets the cursor when a turn is taken over",
+        "I6",
+        Edit(TaskService, "stream", "after = accepted.run.cursor()", "after = Cursor()"),
+        scenarios=("stream", "past fifteen minutes"),
+    ),
+    bug(
+        "takes the claim for the bell",
+        "I16",
+        Edit(Sweep, "_contexts", "if await self._store.claim(overdue):", "if True:"),
+    ),
+    bug(
+        "forgets what it has claimed",
+        "I1 I14 I16",
+        Edit(
+            timers,
+            "claimed",
+            'return Change({"due_at": times.claimed_until}, only_if=as_read)',
+            "return Change(remove=NO_TIMER, only_if=as_read)",
+        ),
+    ),
+    bug(
+        "sets no timer for a turn that waits",
+        "I1 I14 I16",
+        Edit(contexts, "queued", "if timer else {}", "if False else {}"),
+    ),
+    bug(
+        "begins a turn whose holder lives",
+        "I10",
+        Edit(contexts, "turn_to_begin", "if record.until > now else", "if False else"),
+    ),
+    bug(
+        "begins a turn behind a question",
+        "I10 I1",
+        Edit(contexts, "turn_to_begin", "None if record.interrupted is not None else", "None if False else"),
+        Edit(contexts, "acquired_next", "NOTHING_RUNS, NO_INPUT_REQUIRED,", "NOTHING_RUNS,"),
+    ),
+    bug(
+        "does not note that a task requires input",
+        "I10 I1 I14",
+        Edit(contexts, "released_for_input", '{"interrupted": lease.turn.task_id}', "{}"),
+        scenarios=("answered in the context", "cancel what waits", "question and answer"),
+    ),
+    bug(
+        "runs on when the lease is lost",
+        "I12",
+        Edit(TaskRunner, "_run", "{work, lost, end}", "{work, end}"),
+        scenarios=("cancel",),
+    ),
+    bug(
+        "does not ring again for a turn whose holder lives",
+        "I16B",
+        Edit(Worker, "answer", "if begun.fence == bell.fence or left < self._runner.lease_seconds / 2:", "if False:"),
+        scenarios=("send and go", "cancel", "double texting: enqueue"),
+    ),
+    bug(
+        "says again what a step has said before it died",
+        "I5",
+        Edit(TurnUnderWay, "emit", "if emission.key and emission.key in self._keys:", "if False:"),
+    ),
+    bug(
+        "tells what its own agent said of its failure",
+        "I15",
+        Edit(TaskRunner, "_reason", "if self._reveal_errors", "if True"),
+        scenarios=("agents that misbehave", "double texting: enqueue"),
+    ),
+    bug(
+        "lets a task go on after its end",
+        "I4 I3",
+        Edit(lifecycle, "advance", "if head.state in TERMINAL:", "if False:"),
+        Edit(lifecycle, "advance", "if head.generation and not may_follow", "if False and not may_follow"),
+        Edit(Intake, "cancel", "if head.state in lifecycle.TERMINAL:", "if False:"),
+        scenarios=("cancel",),
+    ),
+    bug(
+        "loses a batch of chunks when it writes the next",
+        "I6C I6E",
+        Edit(
+            DeltaWriter,
+            "_write_pending",
+            "for page in _pages(self._pending):",
+            "for page in _pages(self._pending[1:]):",
+        ),
+        scenarios=("readers elsewhere",),
+    ),
+    bug(
+        "sets no timer for an event that a subscriber wants",
+        "I8",
+        Edit(heads, "new_event", "notifies=listened_to(head, event)", "notifies=False"),
+        scenarios=TOLD,
+        aims=LOST_BELLS,
+    ),
+    bug(
+        "forgets the bell of a notification",
+        "I16 I16C",
+        Edit(CommitNotifier, "_enqueue_beside", "if head.key not in self._enqueuing:", "if False:"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "passes an event before it is posted",
+        "I8",
+        Edit(
+            PushDelivery,
+            "_post_all",
+            "outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)",
+            "claim = await self._configs.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
+            "outcome = await self._tries.make(claim, entry, may_be_spared=not is_last)",
+        ),
+        scenarios=TOLD,
+        aims=tuple(Aim(Fault.CRASH_BEFORE, "webhook.post", number) for number in range(1, 4)),
+    ),
+    bug(
+        "never forgets an event that everybody has passed",
+        "I14 I16",
+        Edit(PushDelivery, "_settle", "await self._configs.clear(task, generation)", "pass"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "posts for a config that was deleted",
+        "I8",
+        Edit(deliveries, "change", 'Equals("revision", before.revision)', "None"),
+        scenarios=LISTENS_LATE,
+        aims=aims(Fault.SLOW, "webhook.post", range(1, 4), 6.0),
+    ),
+    bug(
+        "tells who listens late of what was before",
+        "I8",
+        Edit(TablePushConfigs, "put", "after=head.generation", "after=0"),
+        scenarios=LISTENS_LATE,
+    ),
+    bug(
+        "does not look whether another has the claim",
+        "I8",
+        Edit(deliveries, "change", 'Equals("revision", before.revision)', "None"),
+        Edit(schedule, "is_claimed", "delivery.claimed_until > now", "False"),
+        scenarios=(*TOLD, *LISTENS_LATE),
+    ),
+    bug(
+        "posts the newest first",
+        "I8",
+        Edit(PushDelivery, "_post_all", "for entry in log.events:", "for entry in reversed(log.events):"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "gives up after the first try",
+        "I8",
+        Edit(PushDelivery, "_fail", "if wait is None:", "if True:"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "never gives up",
+        "I14 I16",
+        Edit(schedule, "delay", "if tries >= len(retry_seconds):", "tries %= len(retry_seconds)\n    if False:"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "gives each try an id of its own",
+        "I9",
+        Edit(
+            tries,
+            "notification_id",
+            "{task.task_id}_{generation}",
+            "{__import__('random').random()}_{task.task_id}_{generation}",
+        ),
+        scenarios=TOLD,
+    ),
+    bug(
+        "gives up what it has spared",
+        "I8",
+        Edit(Tries, "make", "self._clock.now()) and may_be_spared:", "self._clock.now()):"),
+        Edit(Patience, "note", "if waited.strikes >= STRIKES:", "if True:"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "forgets who begins to listen as it is found that nobody does",
+        "I8",
+        Edit(heads, "without_subscribers", 'Equals("push_epoch", head.push_epoch)', 'Exists("push_epoch")'),
+        Edit(PushDelivery, "answer", "if not deliveries and head.push_events is not None:", "if True:"),
+        scenarios=LISTENS_LATE,
+    ),
+    bug(
+        "goes on with who has said that it is gone",
+        "I8 I14 I16",
+        Edit(deliveries, "disabled", "disabled=True", "disabled=False"),
+        scenarios=TOLD,
+    ),
+    bug(
+        "sweeps no notifications",
+        "I8 I14 I16",
+        Edit(
+            Sweep, "once", "((self._contexts, at_once), (self._pushes, pushes_at_once))", "((self._contexts, at_once),)"
+        ),
+        scenarios=TOLD,
+        aims=LOST_BELLS,
+    ),
+]

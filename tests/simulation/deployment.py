@@ -1,0 +1,22 @@
+"""Settings of a deployment of the simulation."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from aion_core.ports import AnswerAs, ReplyAs, WhenBusy
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Settings of a deployment, which a story may change while turns run."""
+
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
+    reply: ReplyAs = ReplyAs.TASK
+    answer: AnswerAs = AnswerAs.MESSAGE
+    watch_seconds: float = 1.0
+    """Pause between two lease checks; longer where hours pass and nobody cancels."""
+    snapshot_every: int = 100
+    """Number of events after which the end of a turn stores a snapshot."""
+    retention: timedelta = timedelta(days=30)
+    open_tasks: int | None = None
+    """Limit of open tasks of an owner."""

@@ -1,0 +1,220 @@
+"""Mistakes in the stores and their rules, and those that the tests of before have missed."""
+
+from aion_core.stores import retries, task_log
+from aion_core.stores.items import Reads
+from aion_core.stores.task_log import TaskLog
+from aion_core.stores.task_store import TableTaskStore
+from aion_core.tasks import admission, heads, limits, subscription, timers, transitions
+from aion_core.tasks.deltas import DeltaWriter
+from aion_core.tasks.heartbeat import LeaseRenewal
+from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.quotas import OpenTasks
+from aion_core.tasks.runner import TaskRunner
+from aion_core.tasks.service import Intake
+from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.turn import TurnUnderWay
+from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_BELLS, aims, bug
+from tests.simulation.faults import Aim, Fault
+from tests.simulation.planting import Edit
+
+STORE_BUGS = [
+    # ── The store over the table ──────────────────────────────────────────────────────────────────────────────────────
+    bug(
+        "does not look for its own event after a lost answer",
+        "I27",
+        Edit(TableTaskStore, "append", "if await self._log.holds(row.task, row.generation, row.token):", "if False:"),
+        scenarios=("send and go",),
+        aims=aims(Fault.ANSWER_LOST, "append.transact", range(1, 4)),
+    ),
+    bug(
+        "takes a conflict for the loss of the lease",
+        "I27",
+        Edit(TableTaskStore, "renew", "return refused.is_conflict", "return False"),
+        scenarios=("send and go",),
+        aims=aims(Fault.CONFLICT, "renew.write_blocking", range(1, 4)),
+    ),
+    bug(
+        "gives up at the first refusal",
+        "I1 I2 I14 I16 I15 I20 I27",
+        Edit(retries, "commit", "except (WriteRefused, TokenReused):", "except TokenReused:"),
+        scenarios=("send and go", "double texting: enqueue"),
+        aims=aims(Fault.CONFLICT, "append.transact", range(1, 3)),
+    ),
+    bug(
+        "commits without knowing who has subscribed meanwhile",
+        "I8",
+        Edit(heads, "as_read", ", subscribers_as_read(head))", ")"),
+        scenarios=LISTENS_LATE,
+        aims=aims(Fault.FROZEN_BEFORE, "append.transact", range(1, 6), 1.0),
+    ),
+    bug(
+        "forgets the subscribers of the head that it reads again",
+        "I8",
+        Edit(
+            transitions,
+            "still_mine",
+            "return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)",
+            "return replace(head, push_epoch=now.push_epoch)",
+        ),
+        scenarios=LISTENS_LATE,
+        aims=(*LOST_BELLS, *aims(Fault.CRASH_BEFORE, "bell.ring", range(1, 5))),
+    ),
+    bug(
+        "believes the index about what is due",
+        "I16",
+        Edit(timers, "claimed", "if due_at is None or due_at > times.now:", "if due_at is None:"),
+        scenarios=("past fifteen minutes",),
+        aims=aims(Fault.STALE, "overdue.query_index", range(1, 5), 2.0),
+    ),
+    bug(
+        "stores an event whose blob is not there",
+        "I26 I4",
+        Edit(TaskLog, "_payload", "await self._blobs.put(blob, packed)", "pass"),
+        scenarios=("large payloads",),
+    ),
+    bug(
+        "reads the first page of a log alone",
+        "I4 I5 I6 I6B I6C I17 I20 I1 I16",
+        Edit(Reads, "pages", "if page.next is None:", "if True:"),
+        scenarios=("many tasks", "send and wait", "readers elsewhere"),
+    ),
+    bug(
+        "reads what has expired",
+        "I32 I16",
+        Edit(Reads, "lives", "return ENDS not in item or", "return True or"),
+        scenarios=FORGOTTEN,
+    ),
+    bug(
+        "lets a task expire although a message has come",
+        "I20 I4",
+        Edit(admission, "new_expiry", "return times.expires if", "return None if"),
+        scenarios=FORGOTTEN,
+    ),
+    bug(
+        "keeps a task longer, and not its first events",
+        "I20 I4",
+        Edit(
+            TableTaskStore,
+            "_kept_longer",
+            "writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]",
+            "writes: list[Write] = []",
+        ),
+        scenarios=FORGOTTEN,
+    ),
+    bug(
+        "answers a follow-up twice whose own record has expired (T3)",
+        "I2",
+        Edit(Intake, "_follow_up", "if admission.is_in(task, message):", "if False:"),
+        scenarios=FORGOTTEN,
+    ),
+    bug(
+        "does not know an idempotency key again",
+        "I24",
+        Edit(task_log, "message_keys_of", "if idempotency_key else []", "if False else []"),
+        scenarios=("an idempotency key",),
+    ),
+    bug(
+        "stores the snapshot of the task before its turn's last event",
+        "I4 I17",
+        Edit(
+            TurnUnderWay, "_snapshot", "[*self._run.log, Numbered(self._head.generation + 1, event)]", "self._run.log"
+        ),
+        scenarios=("question and answer", "many tasks"),
+    ),
+    bug(
+        "lets a resumed cursor follow a snapshot twice",
+        "I4 I5 I6 I17",
+        Edit(
+            TaskLog,
+            "_log_of",
+            "for generation in range(base + 1, head.generation + 1):",
+            "for generation in range(base, head.generation + 1):",
+        ),
+        scenarios=("question and answer", "many tasks"),
+    ),
+    # ── What the review of November found to be missed ────────────────────────────────────────────────────────────────
+    bug(
+        "ends the heartbeat at the first error of the store (T1)",
+        "I27",
+        Edit(LeaseRenewal, "once", "return True", "return False"),
+        scenarios=("send and go",),
+        aims=aims(Fault.THROTTLED, "holds.get_blocking", range(1, 5)),
+    ),
+    bug(
+        "numbers the second page of a batch like the first (T2)",
+        "I6 I6C I6D I6E",
+        Edit(DeltaWriter, "_write_pending", "first += len(page)", "pass"),
+        scenarios=("readers elsewhere", "stream"),
+    ),
+    bug(
+        "counts the failures of a reader for ever (T4)",
+        "I28",
+        Edit(subscription, "tail", "failures, log = 0, read.log", "log = read.log"),
+        scenarios=("past fifteen minutes",),
+        together=tuple(Aim(Fault.THROTTLED, "log.query", 60 * number) for number in range(1, 14)),
+    ),
+    bug(
+        "takes a task that is being made for one that has ended (T5)",
+        "I22",
+        Edit(limits, "has_ended", "now - task.since > BEING_CREATED", "True"),
+        scenarios=("no more than two tasks",),
+    ),
+    bug(
+        "begins the next turn seconds before the process ends (T6)",
+        "I16",
+        Edit(TaskRunner, "_has_time", "> 2 * DRAIN_SECONDS", "> 0"),
+        scenarios=("double texting: enqueue", "cancel what waits"),
+    ),
+    bug(
+        "takes an old read for a fresh one when the clock is set back (T11)",
+        "I31",
+        Edit(SharedReads, "after", "not 0 <= now - at <= FRESH_SECONDS", "not now - at <= FRESH_SECONDS"),
+        scenarios=("readers elsewhere",),
+        aims=aims(Fault.SKEWED, "log.query", range(3, 9), -600.0),
+    ),
+    bug(
+        "lets a reader miss the batch that its cursor points into",
+        "I6 I6C I6E",
+        Edit(subscription, "next_read", "return after if reached else Cursor(after.generation)", "return after"),
+        scenarios=("leaves in the middle",),
+    ),
+    bug(
+        "lets a text go on behind a gap",
+        "I6D",
+        Edit(subscription, "_hear", "(number > after.n and not chunk.append)", "number > after.n"),
+        Edit(DeltaWriter, "_write_pending", "return", "pass"),
+        scenarios=("readers elsewhere",),
+        aims=aims(Fault.THROTTLED, "append_deltas.write", range(1, 6)),
+    ),
+    bug(
+        "forgets to look whether older tasks can be read",
+        "I15",
+        Edit(ContextHistory, "_said", "except StoreCorrupt", "except KeyError"),
+        scenarios=("large payloads",),
+        aims=aims(Fault.BLOB_GONE, "blob.get", range(1, 8)),
+    ),
+    bug(
+        "recalls what was said in other contexts",
+        "I25",
+        Edit(
+            ContextHistory,
+            "read",
+            "TaskFilter(context.owner, context.agent, context.context_id)",
+            "TaskFilter(context.owner, context.agent)",
+        ),
+        scenarios=("many tasks",),
+    ),
+    bug(
+        "never finds that the tasks of a caller have ended",
+        "I22",
+        Edit(OpenTasks, "admit", "if ended:", "if False:"),
+        scenarios=("no more than two tasks",),
+    ),
+    bug(
+        "leaves a task out between two pages of a list",
+        "I21",
+        Edit(TaskLister, "_page", "limit=room + 1", "limit=room"),
+        scenarios=("many tasks",),
+    ),
+]
