@@ -13,9 +13,11 @@ from aion_core.ports.table import (
     FINE,
     Absent,
     AtMost,
+    Both,
     Change,
     Check,
     Delete,
+    Either,
     Equals,
     Exists,
     Index,
@@ -27,8 +29,6 @@ from aion_core.ports.table import (
     Update,
     Write,
     WriteRefused,
-    both,
-    either,
 )
 from aion_core.ports.table_semantics import CAPACITY_EXCEEDED, INVALID, THROTTLED
 
@@ -61,12 +61,12 @@ def test_reasons_become_an_error(reasons: tuple[str, ...], kind: type[Exception]
         (lambda: semantics.check_key(Key("p", "")), "a part of a key is a text of 1 to 1024 bytes"),
         (lambda: semantics.check_filter(INDEX, AtMost("at", 5)), "a filter names a key of the index"),
         (
-            lambda: semantics.check_filter(INDEX, both(Exists("x"), Exists("owner"))),
+            lambda: semantics.check_filter(INDEX, Both((Exists("x"), Exists("owner")))),
             "a filter names a key of the index",
         ),
-        (lambda: semantics.check_filter(INDEX, either()), "a condition is empty"),
+        (lambda: semantics.check_filter(INDEX, Either(())), "a condition is empty"),
         (lambda: semantics.check_condition(OneOf("x", ())), "OneOf has 0 values"),
-        (lambda: semantics.check_condition(both(Exists(), either(OneOf("x", ())))), "OneOf has 0 values"),
+        (lambda: semantics.check_condition(Both((Exists(), Either((OneOf("x", ()),))))), "OneOf has 0 values"),
         (lambda: semantics.check_condition(Equals("x", "\ud800")), "a text has no UTF-8"),
         (lambda: semantics.check_condition(AtMost("x", True)), "a condition compares with a whole number"),
         (lambda: semantics.check_transaction([], ""), "a transaction has 0 writes"),
@@ -115,7 +115,7 @@ def test_value_of_unknown_type_is_named() -> None:
 
 
 def test_limits_themselves_are_accepted() -> None:
-    semantics.check_filter(INDEX, both(Exists("state"), either(Absent("x"))))
+    semantics.check_filter(INDEX, Both((Exists("state"), Either((Absent("x"),)))))
     semantics.check_filter(INDEX, None)
     semantics.check_query("p" * 2048, 1)
     semantics.check_key(Key("p" * 2048, "s" * 1024))

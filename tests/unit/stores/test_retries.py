@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from aion_core.errors import StoreUnavailable
+from aion_core.errors import LeaseLost, StoreUnavailable
 from aion_core.memory.table import Call, Faults, MemoryTable
-from aion_core.ports.table import CONFLICT, FINE, Absent, Change, Check, Exists, Key, Put, Update, Write
-from aion_core.stores import retries
-from aion_core.stores.retries import Plan, commit
+from aion_core.ports import ContextKey
+from aion_core.ports.table import CONFLICT, FINE, Absent, Change, Check, Exists, Key, Put, Update, Write, WriteRefused
+from aion_core.stores import keys, retries
+from aion_core.stores.retries import Fence, FencedWrites, Plan, commit
 from tests.simulation.loop import SimLoop
 from tests.support.clock import ManualClock
 
@@ -147,3 +148,87 @@ def test_jitter_is_full_and_grows(attempt: int, most: float) -> None:
     waits = [run(retries.jitter(attempt))[1] for _ in range(100)]
     assert min(waits) < most / 4
     assert most / 2 < max(waits) <= most
+
+
+# ── Fenced writes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CONTEXT = ContextKey("owner", "agent", "c")
+COUNT = Update(A, Change(add={"n": 1}))
+
+
+def fenced(faults: Planned, *writes: Write, number: int | None = 3) -> MemoryTable:
+    """The table after these writes under the fence of this number, or under none; that of the context is 3."""
+    table = MemoryTable(ManualClock())
+    table.write_blocking(Put(keys.context_key(CONTEXT), {"fence": 3}))
+    table.faults = faults
+    fence = Fence(CONTEXT, number) if number is not None else None
+    run(FencedWrites(table, fence).commit(*writes))
+    return table
+
+
+def count(table: MemoryTable) -> int | None:
+    item = table.get_blocking(A)
+    return item["n"] if item is not None else None
+
+
+@pytest.mark.parametrize(
+    ("number", "writes", "operation"),
+    [
+        (3, [COUNT], "transact"),
+        (None, [COUNT], "write"),
+        (None, [COUNT, Put(B, {})], "transact"),
+        (None, [Update(A, Change(add={"n": 1}, only_if=Absent()))], "transact"),
+    ],
+    ids=["fence", "no fence", "two", "condition"],
+)
+def test_fenced_writes_are_made(number: int | None, writes: list[Write], operation: str) -> None:
+    faults = Planned()
+    assert count(fenced(faults, *writes, number=number)) == 1
+    assert [call.operation for call in faults.calls] == [operation]
+
+
+def test_check_alone_is_a_transaction() -> None:
+    faults = Planned()
+    fenced(faults, Check(A, Absent()), number=None)
+    assert [call.operation for call in faults.calls] == ["transact"]
+
+
+def test_nothing_is_written_without_writes() -> None:
+    faults = Planned()
+    fenced(faults)
+    assert faults.calls == []
+
+
+def test_writes_of_another_fence_are_refused() -> None:
+    faults = Planned()
+    with pytest.raises(LeaseLost, match=r"^Another holder runs this context now\.$"):
+        fenced(faults, COUNT, number=2)
+    assert len(faults.calls) == 1
+
+
+@pytest.mark.parametrize("number", [3, None])
+def test_condition_of_fenced_write_is_refused(number: int | None) -> None:
+    faults = Planned()
+    with pytest.raises(WriteRefused):
+        fenced(faults, Put(A, {}, Exists()), number=number)
+    assert len(faults.calls) == 1
+
+
+@pytest.mark.parametrize("fault", ["throttled", "lost", "conflict"])
+def test_fenced_transaction_is_made_once(fault: str) -> None:
+    faults = Planned(fault)
+    assert count(fenced(faults, COUNT)) == 1
+    assert len(faults.calls) == 2
+
+
+def test_third_lost_answer_of_fenced_writes_is_raised() -> None:
+    assert count(fenced(Planned("throttled", "throttled"), COUNT)) == 1
+    faults = Planned(*["throttled"] * 3)
+    with pytest.raises(StoreUnavailable, match="throttled"):
+        fenced(faults, COUNT)
+
+
+def test_eighth_conflict_of_fenced_writes_is_raised() -> None:
+    assert count(fenced(Planned(*["conflict"] * 7), COUNT)) == 1
+    with pytest.raises(StoreUnavailable, match=r"^The context is being written by too many at once\.$"):
+        fenced(Planned(*["conflict"] * 8), COUNT)

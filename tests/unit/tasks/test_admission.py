@@ -21,10 +21,10 @@ from aion_core.ports import (
 )
 from aion_core.ports.table import Change, Condition
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
-from aion_core.tasks import admission, contexts, heads, ingress, lifecycle
+from aion_core.tasks import admission, contexts, heads, lifecycle
 from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.contexts import ContextRecord
-from aion_core.tasks.transitions import HeadMove, NewEvent, Transition
+from aion_core.tasks.heads import HeadMove, NewEvent, Transition
 from tests.unit.tasks.given import AT, CONTEXT, EXPIRES, TASK, TIMES, head, lease, turn
 
 ENQUEUE, REJECT, INTERRUPT = WhenBusy.ENQUEUE, WhenBusy.REJECT, WhenBusy.INTERRUPT
@@ -41,7 +41,7 @@ UNTIL = contexts.moment(TIMES.now + 1)
 
 
 def new(**more: Any) -> NewTask:
-    return ingress.new_task(MESSAGE, CONTEXT, task_id="t-1", turn_id="u-1", at=AT, context_is_new=False, **more)
+    return admission.new_task(MESSAGE, CONTEXT, task_id="t-1", turn_id="u-1", at=AT, context_is_new=False, **more)
 
 
 # ── A repeat ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,7 +96,7 @@ def events(task: NewTask, *, notified: tuple[bool, bool]) -> tuple[NewEvent, New
 def test_new_task_runs_in_free_context(record: ContextRecord) -> None:
     task = new(request={"a": 1})
     mine = lease(fence=record.fence + 1, tries=1)
-    after = replace(ingress.first_head(task), fence=mine.fence)
+    after = replace(admission.first_head(task), fence=mine.fence)
     created = admission.created(task, record, holder="me", when_busy=REJECT, times=TIMES)
     assert created == Transition(
         Begun(mine, after),
@@ -119,7 +119,7 @@ def test_new_task_runs_in_free_context(record: ContextRecord) -> None:
 )
 def test_new_task_waits(record: ContextRecord, holder: str | None, when_busy: WhenBusy, only_if: Condition) -> None:
     task = new()
-    after = ingress.first_head(task)
+    after = admission.first_head(task)
     created = admission.created(task, record, holder=holder, when_busy=when_busy, times=TIMES)
     assert created == Transition(
         Waiting(after, UNTIL if record.holder else None),
@@ -150,7 +150,7 @@ INPUT = head(state=TaskState.TASK_STATE_INPUT_REQUIRED)
 
 def message(before: Head, **more: Any) -> FollowUp:
     """A message to the task, by turn `u-9`."""
-    return ingress.follow_up(MESSAGE, before, Task(), turn_id="u-9", at=AT, request={"a": 1}, **more)
+    return admission.follow_up(MESSAGE, before, Task(), turn_id="u-9", at=AT, request={"a": 1}, **more)
 
 
 @pytest.mark.parametrize(

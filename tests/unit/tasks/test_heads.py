@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.errors import StoreCorrupt
-from aion_core.ports import ContextKey, Head, PushEvents, TaskKey
+from aion_core.errors import StoreCorrupt, TooManyPushConfigs
+from aion_core.ports import ContextKey, Head, PushConfig, PushEvents, TaskKey
 from aion_core.ports.table import Change, Item, OneOf
-from aion_core.protocol.types import TaskState
+from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import heads
 from tests.unit.tasks.given import AT, TASK, Items, accepted_in, head, made, needless
 
@@ -133,3 +133,56 @@ def test_head_without_an_attribute_is_corrupt(missing: str) -> None:
 
 def test_head_without_subscribers_has_no_attributes_of_them() -> None:
     assert heads.subscribers(head(push_epoch=4)) == {}
+
+
+# ── Subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PUSH = PushConfig("p", "https://example.com")
+EVENTS: dict[str, Event] = {
+    "status": TaskStatusUpdateEvent(),
+    "artifact": TaskArtifactUpdateEvent(),
+    "task": Task(),
+    "message": Message(),
+}
+
+
+@pytest.mark.parametrize(
+    ("events", "wanted"),
+    [
+        (None, set()),
+        (PushEvents.STATUS, {"status"}),
+        (PushEvents.STATUS_AND_ARTIFACT, {"status", "artifact"}),
+        (PushEvents.ALL, {"status", "artifact", "task", "message"}),
+    ],
+)
+def test_subscribers_want_some_events(events: PushEvents | None, wanted: set[str]) -> None:
+    listened = head(push_events=events)
+    assert {name for name, event in EVENTS.items() if heads.listened_to(listened, event)} == wanted
+
+
+@pytest.mark.parametrize(
+    ("before", "events", "after"),
+    [
+        (None, "status", "status"),
+        ("status", "all", "all"),
+        ("all", "status", "all"),
+        ("status+artifact", "status", "status+artifact"),
+        ("status", "status+artifact", "status+artifact"),
+    ],
+)
+def test_head_knows_widest_choice_of_events(before: str | None, events: str, after: str) -> None:
+    known: Head = head(push_epoch=4, push_events=PushEvents(before) if before else None)
+    subscribed = heads.listening(known, replace(PUSH, events=PushEvents(events)))
+    assert subscribed == head(push_epoch=5, push_events=PushEvents(after))
+
+
+def test_head_without_subscribers_has_next_epoch() -> None:
+    assert heads.deserted(head(push_epoch=4, push_events=PushEvents.ALL)) == head(push_epoch=5)
+
+
+def test_task_has_ten_push_configs() -> None:
+    nine = [f"p-{number}" for number in range(9)]
+    heads.check_room(nine, PUSH)
+    heads.check_room([*nine, "p"], PUSH)
+    with pytest.raises(TooManyPushConfigs, match=r"^The task has 10 push notification configs already\. Delete one"):
+        heads.check_room([*nine, "p-9"], PUSH)

@@ -11,7 +11,8 @@ from aion_core.ports import Begun, Ended, Head, Held, PushEvents, TaskKey
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.tasks import contexts, heads, lifecycle, transitions
 from aion_core.tasks.contexts import ContextRecord
-from aion_core.tasks.transitions import Ending, HeadMove, NewEvent, QueuedMessage, Transition
+from aion_core.tasks.heads import HeadMove, NewEvent, Transition
+from aion_core.tasks.transitions import Ending, QueuedMessage
 from tests.unit.tasks.given import CONTEXT, TASK, TIMES, head, lease, status, turn
 
 HELD = ContextRecord(fence=3, line=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)

@@ -16,7 +16,7 @@ from aion_core.protocol.types import (
     Task,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import ingress
+from aion_core.tasks import admission
 from tests.unit.tasks.given import AT, CONTEXT, STATES, TASK, at, head
 
 MESSAGE = Message(
@@ -39,7 +39,9 @@ def named(**more: Any) -> Message:
 
 
 def new(**more: Any) -> NewTask:
-    return ingress.new_task(MESSAGE, CONTEXT, task_id="t-1", turn_id="u-1", at=AT, **{"context_is_new": False, **more})
+    return admission.new_task(
+        MESSAGE, CONTEXT, task_id="t-1", turn_id="u-1", at=AT, **{"context_is_new": False, **more}
+    )
 
 
 # ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -52,7 +54,7 @@ def test_message_becomes_submitted_and_working_task() -> None:
         context=CONTEXT,
         context_is_new=True,
         message_id="m-1",
-        content_hash=ingress.content_hash(MESSAGE),
+        content_hash=admission.content_hash(MESSAGE),
         events=(
             Task(id="t-1", context_id="c", status=at("SUBMITTED"), history=[named()]),
             TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at("WORKING")),
@@ -76,8 +78,8 @@ def test_push_config_without_id_has_id_of_task() -> None:
 
 
 def test_new_task_has_head_after_its_events() -> None:
-    assert ingress.first_head(new()) == head(fence=0)
-    untouched = ingress.first_head(replace(new(), events=()))
+    assert admission.first_head(new()) == head(fence=0)
+    untouched = admission.first_head(replace(new(), events=()))
     assert untouched == head(
         state=STATES["SUBMITTED"], timestamp=datetime(1970, 1, 1, tzinfo=UTC), generation=0, fence=0
     )
@@ -85,14 +87,14 @@ def test_new_task_has_head_after_its_events() -> None:
 
 def test_log_of_new_task_holds_request_once() -> None:
     made = new(request={"a": 1})
-    assert ingress.first_log(made) == (Numbered(1, made.events[0], request={"a": 1}), Numbered(2, made.events[1]))
+    assert admission.first_log(made) == (Numbered(1, made.events[0], request={"a": 1}), Numbered(2, made.events[1]))
 
 
 # ── A message to a task ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def message(**more: Any) -> FollowUp:
-    return ingress.follow_up(MESSAGE, head(), Task(id="t-1"), turn_id="u-9", at=AT, **more)
+    return admission.follow_up(MESSAGE, head(), Task(id="t-1"), turn_id="u-9", at=AT, **more)
 
 
 def test_message_becomes_follow_up_of_task() -> None:
@@ -100,7 +102,7 @@ def test_message_becomes_follow_up_of_task() -> None:
         head=head(),
         task=Task(id="t-1"),
         message_id="m-1",
-        content_hash=ingress.content_hash(MESSAGE),
+        content_hash=admission.content_hash(MESSAGE),
         event=TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at("WORKING")),
         asked=named(),
         turn=Turn("u-9", "t-1", asked=3),
@@ -112,7 +114,7 @@ def test_message_becomes_follow_up_of_task() -> None:
 
 
 def test_cancellation_names_its_reason() -> None:
-    event = ingress.canceled(head(), AT, "No longer wanted.")
+    event = admission.canceled(head(), AT, "No longer wanted.")
     said = event.status.message
     expected = TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at("CANCELED"))
     expected.status.message.CopyFrom(
@@ -144,8 +146,8 @@ def test_cancellation_names_its_reason() -> None:
 )
 def test_content_hash_differs_with_content(other: dict[str, Any]) -> None:
     fields = {name: getattr(MESSAGE, name) for name in ("role", "parts", "extensions", "reference_task_ids")}
-    assert ingress.content_hash(Message(**fields)) == ingress.content_hash(MESSAGE)
-    assert ingress.content_hash(Message(**{**fields, **other})) != ingress.content_hash(MESSAGE)
+    assert admission.content_hash(Message(**fields)) == admission.content_hash(MESSAGE)
+    assert admission.content_hash(Message(**{**fields, **other})) != admission.content_hash(MESSAGE)
 
 
 def test_content_hash_is_deterministic() -> None:
@@ -154,36 +156,36 @@ def test_content_hash_is_deterministic() -> None:
     part.metadata.update(dict.fromkeys("abcdefgh", "x"))
     content = Message(role=Role.ROLE_USER, parts=[part])
     expected = hashlib.sha256(content.SerializeToString(deterministic=True)).digest()
-    assert ingress.content_hash(content) == expected
+    assert admission.content_hash(content) == expected
 
 
 def test_task_holds_message_already() -> None:
     history = [named(message_id="m-0"), named()]
-    assert ingress.is_in(Task(id="t-1", history=history), MESSAGE)
-    assert not ingress.is_in(Task(id="t-1", history=history[:1]), MESSAGE)
-    assert not ingress.is_in(Task(id="t-1", history=[named(role=Role.ROLE_AGENT)]), MESSAGE)
+    assert admission.is_in(Task(id="t-1", history=history), MESSAGE)
+    assert not admission.is_in(Task(id="t-1", history=history[:1]), MESSAGE)
+    assert not admission.is_in(Task(id="t-1", history=[named(role=Role.ROLE_AGENT)]), MESSAGE)
 
 
 def test_task_holds_other_content_under_message_id() -> None:
     other = named()
     other.parts[0].text = "ho"
     with pytest.raises(MessageIdReused):
-        ingress.is_in(Task(id="t-1", history=[other]), MESSAGE)
+        admission.is_in(Task(id="t-1", history=[other]), MESSAGE)
 
 
 def test_repeat_with_other_content_is_refused() -> None:
-    assert ingress.repeat_of(b"1", "t-1", b"1") == Repeated("t-1")
+    assert admission.repeat_of(b"1", "t-1", b"1") == Repeated("t-1")
     with pytest.raises(MessageIdReused, match=r"^This messageId, or .* Give the new message one of its own\.$"):
-        ingress.repeat_of(b"1", "t-1", b"2")
+        admission.repeat_of(b"1", "t-1", b"2")
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (ingress.too_many_wait, ContextBusy, "20 messages wait in this context already."),
-        (ingress.another_runs, ContextBusy, "Another message of this context is being answered."),
-        (ingress.no_longer_asked, LeaseLost, "The task is no longer as it was read."),
-        (ingress.nothing_left_to_do, IllegalMove, "Nothing waits for the task:"),
+        (admission.too_many_wait, ContextBusy, "20 messages wait in this context already."),
+        (admission.context_runs_another, ContextBusy, "Another message of this context is being answered."),
+        (admission.no_longer_asked, LeaseLost, "The task is no longer as it was read."),
+        (admission.nothing_left_to_do, IllegalMove, "Nothing waits for the task:"),
     ],
 )
 def test_refusal_says_why(error: Any, kind: type[Exception], text: str) -> None:
