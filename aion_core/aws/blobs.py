@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from aion_core.aws.client import Calls, Missing
 from aion_core.errors import StoreUnavailable
 from aion_core.ports.table import WriteRefused
-from aion_core.stores.retries import TRIES, jitter
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 
@@ -23,24 +22,21 @@ class S3Blobs:
 
     async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
         """See `ports.Blobs.put_new`."""
-        for attempt in range(TRIES):
-            try:
-                await self._s3(
-                    "put_object",
-                    Bucket=self._bucket,
-                    Key=name,
-                    Body=content,
-                    ContentType=media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream",
-                    Metadata=dict(metadata),
-                    IfNoneMatch="*",
-                )
-            except WriteRefused as refused:
-                if not refused.is_conflict:
-                    return False
-                await jitter(attempt)
-            else:
-                return True
-        raise StoreUnavailable("The object is being written by too many at once.")
+        try:
+            await self._s3(
+                "put_object",
+                Bucket=self._bucket,
+                Key=name,
+                Body=content,
+                ContentType=media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream",
+                Metadata=dict(metadata),
+                IfNoneMatch="*",
+            )
+        except WriteRefused as refused:
+            if refused.is_conflict:
+                raise StoreUnavailable("PutObject: another write of the object is being made.") from refused
+            return False
+        return True
 
     async def get(self, name: str) -> bytes | None:
         """See `ports.Blobs.get`."""

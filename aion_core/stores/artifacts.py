@@ -21,6 +21,7 @@ from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import ARTIFACTS, KEPT
 from aion_core.stores import keys
+from aion_core.stores.retries import TRIES, jitter
 
 SAVES = 10
 """Version numbers that a save tries while others save under the same name."""
@@ -177,8 +178,15 @@ class BlobArtifacts(BaseArtifactService):
         if len(packed) > MOST_METADATA:
             raise InputValidationError("An artifact's custom_metadata may hold 1 KB of JSON, with its display name.")
         name, metadata = _folder(place) + str(version), {"about": packed, "by": str(uuid4())}
-        if await self._blobs.put_new(name, content, metadata, media_type=about.mime_type or ""):
-            return True
+        for attempt in range(TRIES):
+            try:
+                if await self._blobs.put_new(name, content, metadata, media_type=about.mime_type or ""):
+                    return True
+                break
+            except StoreUnavailable:
+                if attempt + 1 == TRIES:
+                    raise
+                await jitter(attempt)
         # An earlier attempt of this save, whose answer was lost, may have stored it.
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]

@@ -10,9 +10,6 @@ ROOT = Path(__file__).parents[2]
 ADAPTERS = ("aws", "memory", "sqlite")
 RULES = ("aion_core.tasks", "aion_core.push", "aion_core.stores")
 
-NOT_YET = {"aws/blobs.py"}
-"""Adapters that still import one of these: the blobs wait between two tries as the stores do."""
-
 
 def imported(module: str) -> set[str]:
     """Return the names of the modules that a module of ours imports, wherever in it."""
@@ -58,4 +55,4 @@ def test_adapter_imports_no_rule_and_no_store() -> None:
             name = str(file.relative_to(ROOT / "aion_core"))
             module = f"aion_core.{name.removesuffix('.py').replace('/', '.')}"
             found = {each for each in imported(module) if f"{each}.".startswith(tuple(f"{rule}." for rule in RULES))}
-            assert bool(found) == (name in NOT_YET), f"{name}: {found}"
+            assert not found, f"{name}: {found}"
