@@ -13,6 +13,7 @@ from aion_core.ports.table import Change, Item
 from aion_core.tasks import contexts
 from aion_core.tasks.contexts import ContextRecord, record_of, turn_value
 from tests.unit.tasks.given import (
+    AT,
     CONTEXT,
     EXPIRED,
     EXPIRES,
@@ -310,6 +311,11 @@ def test_record_tells_its_holder() -> None:
 
 def test_task_of_turn_has_owner_of_context() -> None:
     assert contexts.task_of(CONTEXT, turn(7)) == contexts.TaskKey("owner", "t-7")
+
+
+def test_time_has_whole_milliseconds() -> None:
+    assert contexts.milliseconds(AT.replace(microsecond=678_999)) == 1_767_323_045_678
+    assert contexts.moment(1_767_323_045_678) == AT
 
 
 def test_turn_begins_after_lease_of_holder() -> None:
