@@ -3,6 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -208,6 +209,21 @@ async def test_what_cannot_be_kept_is_refused(
     with pytest.raises(InputValidationError):
         await artifacts.save_artifact(**{**of, "filename": "a", **change}, artifact=part)
     assert await artifacts.list_artifact_keys(**of) == []
+
+
+async def test_save_that_meets_another_is_tried_again(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
+    client, conflicts = stack.client("s3"), [1, 1]
+
+    def conflict(**_: Any) -> Any:
+        if conflicts:
+            conflicts.pop()
+            error = {"Code": "ConditionalRequestConflict", "Message": "made up by a test"}
+            return SimpleNamespace(status_code=409), {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 409}}
+        return None
+
+    client.meta.events.register("before-call.s3.PutObject", conflict)
+    assert await on_s3(stack, clock, client).save_artifact(**of, filename="a.png", artifact=a_file()) == 0
+    assert conflicts == []
 
 
 async def test_a_save_whose_answer_is_lost_is_one_version(stack: Stack, clock: ManualClock, of: dict[str, Any]) -> None:
