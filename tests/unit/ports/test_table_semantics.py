@@ -34,6 +34,7 @@ from aion_core.ports.table_semantics import CAPACITY_EXCEEDED, INVALID, THROTTLE
 
 KEY = Key("p", "s")
 INDEX = Index("by_owner", "owner", "at", "N", ("state",))
+BY_TEXT = Index("by_text", "owner", "text")
 
 
 @pytest.mark.parametrize(
@@ -227,10 +228,13 @@ def test_invalid_write_leaves_its_item(write: Write, text: str) -> None:
         ({"owner": "o" * 2049}, INVALID),
         ({"at": "5"}, INVALID),
         ({"at": True}, INVALID),
+        ({"text": "t" * 1024}, FINE),
+        ({"text": "t" * 1025}, INVALID),
+        ({"text": 5}, INVALID),
     ],
 )
 def test_write_of_invalid_index_key_is_refused(item: Item, reason: str) -> None:
-    assert semantics.outcome(Put(KEY, item), None, [INDEX]).reason == reason
+    assert semantics.outcome(Put(KEY, item), None, [INDEX, BY_TEXT]).reason == reason
 
 
 def test_page_ends_at_its_limits() -> None:

@@ -221,6 +221,14 @@ def test_fenced_transaction_is_made_once(fault: str) -> None:
     assert len(faults.calls) == 2
 
 
+def test_each_fenced_commit_has_token_of_its_own() -> None:
+    table = fenced(Planned(), COUNT)
+    writes = FencedWrites(table, Fence(CONTEXT, 3))
+    run(writes.commit(COUNT))
+    run(writes.commit(COUNT, Put(B, {})))
+    assert count(table) == 3
+
+
 def test_third_lost_answer_of_fenced_writes_is_raised() -> None:
     assert count(fenced(Planned("throttled", "throttled"), COUNT)) == 1
     faults = Planned(*["throttled"] * 3)
