@@ -98,6 +98,7 @@ class FencedWrites:
         Raises LeaseLost if another holder has the context, WriteRefused if a condition of the writes does not hold.
         """
         token = str(uuid7())
+        unheard = 0
         for attempt in range(TRIES if writes else 0):
             try:
                 if not self._guard and len(writes) == 1 and not isinstance(writes[0], Check) and not writes[0].only_if:
@@ -110,7 +111,8 @@ class FencedWrites:
                 if not refused.is_conflict:
                     raise
             except StoreUnavailable:
-                if attempt + 1 >= TRIES_UNHEARD:
+                unheard += 1
+                if unheard == TRIES_UNHEARD:
                     raise
             else:
                 return
