@@ -127,20 +127,16 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
     from aion_core.aws.dynamodb_table import DynamoDBTable
     from aion_core.aws.queues import SQSBells, SQSPushBells
 
-    executor = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws")
-
-    def calls(service: str) -> Calls:
-        return Calls(service, executor, timeout=settings.store_timeout)
-
+    executor, timeout = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws"), settings.store_timeout
     cipher = None
     if settings.kms_key:
         from aion_core.aws.cipher import KMSCipher
 
-        cipher = KMSCipher(calls("kms"), clock, key=settings.kms_key)
-    sqs = calls("sqs")
+        cipher = KMSCipher(Calls("kms", executor, timeout=timeout), clock, key=settings.kms_key)
+    sqs = Calls("sqs", executor, timeout=timeout)
     return Resources(
-        DynamoDBTable(calls("dynamodb"), name=settings.table),
-        S3Blobs(calls("s3"), bucket=settings.bucket),
+        DynamoDBTable(Calls("dynamodb", executor, timeout=timeout), name=settings.table),
+        S3Blobs(Calls("s3", executor, timeout=timeout), bucket=settings.bucket),
         SQSBells(sqs, queue_url=settings.task_queue_url),
         SQSPushBells(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,
         cipher,

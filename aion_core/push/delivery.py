@@ -42,8 +42,8 @@ from aion_core.ports import (
 from aion_core.push import schedule
 from aion_core.push.tries import Tries
 from aion_core.tasks import heads
+from aion_core.tasks.lifecycle import milliseconds, time_of
 from aion_core.tasks.notifications import wake_delivery
-from aion_core.tasks.turn import milliseconds, time_of
 
 logger = logging.getLogger(__name__)
 

@@ -74,3 +74,15 @@ def status_at(state: TaskState, at: datetime) -> TaskStatus:
     status = TaskStatus(state=state)
     status.timestamp.FromDatetime(at.astimezone(UTC).replace(microsecond=max(at.microsecond // 1000, 1) * 1000))
     return status
+
+
+def time_of(event: Event) -> datetime | None:
+    """Return the time of the event; None if it has no timestamp."""
+    if not isinstance(event, Task | TaskStatusUpdateEvent) or not event.status.HasField("timestamp"):
+        return None
+    return event.status.timestamp.ToDatetime(tzinfo=UTC)
+
+
+def milliseconds(since: datetime, until: datetime) -> float:
+    """Return the time between the two, at least 0: the clocks of two machines may differ."""
+    return max(0.0, (until - since).total_seconds() * 1000)

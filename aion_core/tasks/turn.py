@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from datetime import UTC, datetime
 from functools import partial
 
 from google.protobuf.json_format import MessageToDict
@@ -330,7 +329,7 @@ class CountedTurn:
     def __init__(self, metrics: Metrics, clock: Clock, turn: Turn, asked: Numbered | None, *, agent: str) -> None:
         """`asked` is the event that holds the message; None where it is not known."""
         self._metrics, self._clock, self._turn, self._agent = metrics, clock, turn, agent
-        self._arrived = time_of(asked.event) if asked is not None else None
+        self._arrived = lifecycle.time_of(asked.event) if asked is not None else None
         self._began = clock.now()
         self._deltas = 0
         self._first_token: float | None = None
@@ -344,13 +343,13 @@ class CountedTurn:
         if self._turn.tries > 1:
             self._count(Metric.TURN_RETRIES)
         if self._is_first and self._arrived is not None:
-            self._count(Metric.TURN_LAG, milliseconds(self._arrived, self._began))
+            self._count(Metric.TURN_LAG, lifecycle.milliseconds(self._arrived, self._began))
 
     def speaks(self) -> None:
         """Count a chunk."""
         self._deltas += 1
         if self._first_token is None:
-            self._first_token = milliseconds(self._began, self._clock.now())
+            self._first_token = lifecycle.milliseconds(self._began, self._clock.now())
 
     def rests(self, ended: Ended | None) -> None:
         """Count what there is to count at the end of its run here; None where that was not the turn's end."""
@@ -361,7 +360,7 @@ class CountedTurn:
         if ended is None:
             return
         since = self._began if self._is_first or self._arrived is None else self._arrived
-        duration, state = milliseconds(since, self._clock.now()), ended.head.state
+        duration, state = lifecycle.milliseconds(since, self._clock.now()), ended.head.state
         self._count(Metric.TURNS)
         self._count(Metric.TURN_DURATION, duration)
         if state == TaskState.TASK_STATE_FAILED:
@@ -371,15 +370,3 @@ class CountedTurn:
 
     def _count(self, metric: Metric, value: float = 1.0) -> None:
         self._metrics.count(metric, value, agent=self._agent)
-
-
-def time_of(event: Event) -> datetime | None:
-    """Return when the event happened; None of one that does not say."""
-    if not isinstance(event, Task | TaskStatusUpdateEvent) or not event.status.HasField("timestamp"):
-        return None
-    return event.status.timestamp.ToDatetime(tzinfo=UTC)
-
-
-def milliseconds(since: datetime, until: datetime) -> float:
-    """Return how long it is from one to the other; two machines' clocks may differ, and none goes backwards here."""
-    return max(0.0, (until - since).total_seconds() * 1000)

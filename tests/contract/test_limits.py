@@ -154,6 +154,7 @@ async def test_tasks_that_are_counted_at_once_are_no_more_than_may_be(
 # ── Open tasks, beside the store that creates them ────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.exact_times
 async def test_task_being_created_counts_for_a_minute(clock: ManualClock) -> None:
     """R97: messages sent at once are all counted; a task that was never created makes room a minute later."""
     table = table_of(None, clock)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -142,9 +143,8 @@ async def test_an_author_s_history_has_each_answer_once_in_its_place(answer: Ans
     clock.move(1)
     asking = await made.service.send(call, request("asks", message_id="m-2"))
     await made.service.send(call, request("that one", message_id="m-3"))
-    read = ContextHistory(store, MemoryTaskList(store)).of(
-        TaskKey("owner", asking.id), ContextKey("owner", "test", "c")
-    )
+    history = ContextHistory(store, MemoryTaskList(store))
+    read = partial(history.read, TaskKey("owner", asking.id), ContextKey("owner", "test", "c"))
     assert [message.parts[0].text for message in await read(20, None)] == [
         "meanwhile",
         "one moment",
