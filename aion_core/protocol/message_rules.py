@@ -15,7 +15,6 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
 from aion_core.errors import ContentTypeNotSupported, InvalidMessage
-from aion_core.protocol.aion.extensions import is_payload
 from aion_core.protocol.types import AgentCard, Message, Part, Role, SendMessageRequest
 
 # ── Reserved names ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -267,6 +266,9 @@ def negotiate(request: SendMessageRequest, modes: Modes, extensions: Collection[
 
 def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
     """Raise ContentTypeNotSupported for the first part of a type that is not taken, InvalidMessage for what is none."""
+    # Here: PushFunction checks ids by this file, and loads no pydantic.
+    from aion_core.protocol.aion.extensions import is_payload
+
     for index, part in enumerate(parts):
         field = f"message.parts[{index}]"
         given = type_of(part)
