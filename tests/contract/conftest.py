@@ -34,21 +34,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="module")
-def emptied() -> set[str]:
-    """The engines whose tables hold no more than the module has left there."""
-    return set()
+def emptied() -> Iterator[dict[str, Stack]]:
+    """The engines whose tables hold only what the module has written; they are emptied after it."""
+    used: dict[str, Stack] = {}
+    yield used
+    for stack in used.values():
+        engines.empty(stack)
 
 
-def _on(engine: str, request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
+def _on(engine: str, request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack:
     made: Stack = request.getfixturevalue(engine)
     if engine in engines.DEFAULT and engine not in emptied:
         engines.empty(made)
-        emptied.add(engine)
+        emptied[engine] = made
     return made
 
 
 @pytest.fixture
-def stack(request: pytest.FixtureRequest, emptied: set[str]) -> Stack:
+def stack(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack:
     """The stack, on the engine whose turn it is."""
     return _on(request.param, request, emptied)
 
@@ -60,13 +63,13 @@ def clock(request: pytest.FixtureRequest) -> ManualClock:
 
 
 @pytest.fixture
-def adapter(request: pytest.FixtureRequest, emptied: set[str]) -> Stack | None:
+def adapter(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack | None:
     """The stack on which the port's adapter runs; None where it needs none."""
     return None if request.param in engines.LOCAL else _on(request.param, request, emptied)
 
 
 @pytest.fixture
-def table(request: pytest.FixtureRequest, emptied: set[str], clock: ManualClock, tmp_path: Path) -> Iterator[Table]:
+def table(request: pytest.FixtureRequest, emptied: dict[str, Stack], clock: ManualClock, tmp_path: Path) -> Iterator[Table]:
     """The table port: in memory, in a file, and on each engine; at the clock's time, but for the engines' own."""
     if request.param in engines.LOCAL:
         made = engines.local_table(request.param, clock, tmp_path)

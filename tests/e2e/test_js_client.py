@@ -14,7 +14,7 @@ from tests.support.server import ROOT, Server
 
 Heard = dict[tuple[str, str], dict[str, Any]]
 
-LONG = "The quick brown fox jumps over the lazy dog. " * 250
+LONG = "The quick brown fox jumps over the lazy dog. " * 1500
 CLIENTS = ["JSONRPC 1.0", "JSONRPC 0.3", "HTTP+JSON 1.0", "HTTP+JSON 0.3"]
 LOSSY = "HTTP+JSON 0.3"
 """Where the client itself drops a file's name, and whether a chunk is to be appended."""
