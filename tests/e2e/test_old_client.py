@@ -12,7 +12,7 @@ from tests.support.server import ROOT, Server
 REQUIREMENTS = ROOT / "tests" / "support" / "a2a-sdk-0.3.txt"
 PROGRAM = ROOT / "tests" / "support" / "v03_client.py"
 
-LONG = "The quick brown fox jumps over the lazy dog. " * 250
+LONG = "The quick brown fox jumps over the lazy dog. " * 1500
 FILE = {"bytes": "AAEC", "mimeType": "application/octet-stream", "name": "three.bin"}
 
 Heard = dict[str, dict[str, Any]]
