@@ -286,7 +286,7 @@ def reaction_of(asked: Asked, reacted: Reacted, key: str, opened: set[str]) -> E
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a turn has left behind, the first of which is its answer (D5, D6, D7, R73, R74, R80-R82)."""
+    """The outputs of a turn in order of precedence: the first one is its answer."""
 
     buffered: Message | None = None
     """The last durable reply that went through a helper: `thread.reply`, `message.reply`."""

@@ -229,7 +229,7 @@ _TYPE = re.compile(r"[a-z0-9!#$&^_.+*-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """What an agent takes and gives; one that declares nothing takes, or gives, everything.
+    """The media types that an agent takes and gives; an agent without a declaration takes, or gives, all.
 
     Parameters (`; charset=…`) and case make no difference; `*/*` and `text/*` stand for what they stand for in HTTP.
     """

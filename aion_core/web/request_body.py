@@ -51,7 +51,7 @@ class BodyRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Unusable:
-    """What stands for a number that is none of JSON's as we take it, until the whole body has been read."""
+    """Placeholder of an invalid JSON number until the whole body has been read."""
 
     sentence: str
 

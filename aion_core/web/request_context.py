@@ -62,7 +62,7 @@ MAX_DECLARED = 64
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """What came of a request's extensions."""
+    """The outcome of the negotiation of a request's extensions."""
 
     declared: tuple[str, ...]
     """The URIs that the client says it knows, in its order."""
@@ -193,7 +193,7 @@ TIME_UP = "aion.time_up"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who was admitted, and to which agent."""
+    """The caller that was admitted, and the agent."""
 
     agent_id: str
     principal: Principal

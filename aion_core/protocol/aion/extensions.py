@@ -110,7 +110,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """What the extensions say of a request; None for each that says nothing."""
+    """The payloads of the extensions of a request; None for each that has none."""
 
     distribution: Distribution | None = None
     event: Happened | None = None
@@ -118,7 +118,7 @@ class Inbound:
 
     @property
     def sender_id(self) -> str | None:
-        """Who did what the request is about, in the source network."""
+        """The actor of the request in the source network."""
         if self.event is not None and self.event.payload is not None:
             return self.event.payload.user_id
         return self.distribution.sender_id if self.distribution is not None else None
