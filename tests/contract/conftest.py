@@ -69,7 +69,9 @@ def adapter(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack 
 
 
 @pytest.fixture
-def table(request: pytest.FixtureRequest, emptied: dict[str, Stack], clock: ManualClock, tmp_path: Path) -> Iterator[Table]:
+def table(
+    request: pytest.FixtureRequest, emptied: dict[str, Stack], clock: ManualClock, tmp_path: Path
+) -> Iterator[Table]:
     """The table port: in memory, in a file, and on each engine; at the clock's time, but for the engines' own."""
     if request.param in engines.LOCAL:
         made = engines.local_table(request.param, clock, tmp_path)
