@@ -82,9 +82,16 @@ const STEPS = {
     return all(client.sendMessageStream(message([text("one two \u{1F600} four")])));
   },
   async resubscribe(client) {
-    const sent = await client.sendMessage(atOnce([text(long)]));
-    const heard = await all(client.resubscribeTask({ tenant: "", id: sent.id }));
-    return { heard, ended: Task.toJSON(await whenEnded(client, sent.id)) };
+    // A task that has ended before its client comes back is sent again, with more to say.
+    for (let times = 1; ; times *= 2) {
+      const sent = await client.sendMessage(atOnce([text(long.repeat(times))]));
+      try {
+        const heard = await all(client.resubscribeTask({ tenant: "", id: sent.id }));
+        return { heard, times, ended: Task.toJSON(await whenEnded(client, sent.id)) };
+      } catch (error) {
+        if (times >= 16 || !String(error.message).includes("has ended")) throw error;
+      }
+    }
   },
   async subscribeToAnEndedTask(client) {
     const sent = await client.sendMessage(message([text("done")]));
