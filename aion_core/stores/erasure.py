@@ -20,7 +20,7 @@ from aion_core.ports import Clock
 from aion_core.ports.erasure import ErasableTable, ObjectVersions
 from aion_core.ports.table import Absent, AtMost, Both, Change, Check, Delete, Exists, Key, Update, Write, WriteRefused
 from aion_core.stores import keys, owned
-from aion_core.stores.retries import TRIES, jitter
+from aion_core.stores.retries import TRIES, jitter, write_unless_refused
 from aion_core.stores.survey import LEFTOVERS, Found, KeyOwner, Progress, Survey, patiently
 
 ITEMS_AT_ONCE = 25
@@ -96,16 +96,7 @@ class Erasure:
             await self._unless_gone(Update(keys.head_key(task), RAISE_FENCE))
 
     async def _unless_gone(self, update: Update) -> None:
-        for attempt in range(TRIES):
-            try:
-                await patiently(partial(self._table.write, update))
-            except WriteRefused as refused:
-                if not refused.is_conflict:
-                    return
-                await jitter(attempt)
-            else:
-                return
-        raise StoreUnavailable("Too many transactions write this item at once.")
+        await write_unless_refused(partial(patiently, partial(self._table.write, update)))
 
     async def _delete_items(self, found: Sequence[Key]) -> None:
         for _, some in _counted(found, ITEMS_AT_ONCE):

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from uuid_utils.compat import uuid7
 
@@ -25,7 +26,7 @@ from aion_core.ports.table import Change, Delete, Exists, Item, Put, Table, Upda
 from aion_core.push import schedule
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
-from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter
+from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter, write_unless_refused
 from aion_core.stores.timers import PUSHES, TimerIndex, times_of
 from aion_core.tasks import deliveries, heads, timers
 from aion_core.tasks.contexts import moment
@@ -244,17 +245,7 @@ class TablePushConfigs:
         raise StoreUnavailable("The config changes faster than it can be redriven.")
 
     async def _write(self, write: Update | Delete) -> None:
-        """Make the write, or not, if its condition does not hold."""
-        for attempt in range(TRIES):
-            try:
-                await self._table.write(write)
-            except WriteRefused as refused:
-                if not refused.is_conflict:
-                    return
-                await jitter(attempt)
-            else:
-                return
-        raise StoreUnavailable("Too many transactions write this item at once.")
+        await write_unless_refused(partial(self._table.write, write))
 
     async def _change(self, claim: Claim, after: Delivery) -> Claim:
         after = revised(after)

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from uuid_utils.compat import uuid7
 
@@ -66,6 +66,23 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[Plan[T]]], *, bus
             return planned.outcome
         await jitter(attempt)
     raise StoreUnavailable(busy)
+
+
+async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
+    """Make one write, or none if its condition does not hold; try again while a transaction writes the item.
+
+    Raises StoreUnavailable after too many conflicts.
+    """
+    for attempt in range(TRIES):
+        try:
+            await make()
+        except WriteRefused as refused:
+            if not refused.is_conflict:
+                return
+            await jitter(attempt)
+        else:
+            return
+    raise StoreUnavailable("Too many transactions write this item at once.")
 
 
 async def _make(table: Table, writes: Sequence[Write], token: str) -> None:

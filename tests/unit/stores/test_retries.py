@@ -1,6 +1,7 @@
 """Retries of a transaction: what is planned anew, under which token, and when it is given up."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from aion_core.memory.table import Call, Faults, MemoryTable
 from aion_core.ports import ContextKey
 from aion_core.ports.table import CONFLICT, FINE, Absent, Change, Check, Exists, Key, Put, Update, Write, WriteRefused
 from aion_core.stores import keys, retries
-from aion_core.stores.retries import Fence, FencedWrites, Plan, commit
+from aion_core.stores.retries import Fence, FencedWrites, Plan, commit, write_unless_refused
 from tests.simulation.loop import SimLoop
 from tests.support.clock import ManualClock
 
@@ -240,3 +241,32 @@ def test_eighth_conflict_of_fenced_writes_is_raised() -> None:
     assert count(fenced(Planned(*["conflict"] * 7), COUNT)) == 1
     with pytest.raises(StoreUnavailable, match=r"^The context is being written by too many at once\.$"):
         fenced(Planned(*["conflict"] * 8), COUNT)
+
+
+def unless_refused(faults: Planned, write: Put) -> tuple[MemoryTable, float]:
+    """The table after `write_unless_refused`, and the seconds that passed."""
+    table = MemoryTable(ManualClock(), faults=faults)
+    return table, run(write_unless_refused(partial(table.write, write)))[1]
+
+
+@pytest.mark.parametrize(("faults", "calls"), [((), 1), (("conflict",), 2), (("conflict",) * 7, 8)])
+def test_conflict_of_single_write_is_tried_again(faults: tuple[str, ...], calls: int) -> None:
+    planned = Planned(*faults)
+    table, seconds = unless_refused(planned, Put(A, {"n": 1}))
+    assert ([item["n"] for item in table.items()], len(planned.calls)) == ([1], calls)
+    assert (seconds > 0) == bool(faults)
+    # Full jitter, which grows with each attempt.
+    assert seconds <= sum(0.02 * 2**attempt for attempt in range(len(faults)))
+
+
+def test_refused_single_write_is_left_out() -> None:
+    planned = Planned()
+    table, seconds = unless_refused(planned, Put(A, {"n": 1}, only_if=Exists()))
+    assert (table.items(), len(planned.calls), seconds) == ([], 1, 0)
+
+
+def test_eighth_conflict_of_single_write_is_raised() -> None:
+    planned = Planned(*["conflict"] * 8)
+    with pytest.raises(StoreUnavailable, match="^Too many transactions write this item at once.$"):
+        unless_refused(planned, Put(A, {"n": 1}))
+    assert len(planned.calls) == 8
