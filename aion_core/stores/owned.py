@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any
 from urllib.parse import unquote
 
 from aion_core.ports import ContextKey
@@ -134,26 +133,3 @@ def rank_of(key: Key) -> int:
         return 2
     is_head = key.sort == keys.HEAD and key.partition.startswith((keys.TASKS, "SESSION#"))
     return 1 if is_head or key.partition.startswith("MESSAGE#") else 0
-
-
-def item_bytes(item: Item) -> int:
-    """Return about how many bytes DynamoDB counts for the item."""
-    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
-
-
-def _value_bytes(value: Any) -> int:
-    match value:
-        case bool():
-            return 1
-        case str():
-            return len(value.encode())
-        case int():
-            return len(str(value)) // 2 + 1
-        case bytes():
-            return len(value)
-        case frozenset():
-            return sum(len(each.encode()) for each in value)
-        case dict():
-            return 3 + sum(1 + len(name.encode()) + _value_bytes(each) for name, each in value.items())
-        case _:
-            return 3 + sum(1 + _value_bytes(each) for each in value)

@@ -17,6 +17,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
 from aion_core.ports.erasure import ObjectVersion, ObjectVersions
 from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Page, Table
+from aion_core.ports.table_semantics import item_size
 from aion_core.stores import keys, owned
 from aion_core.stores.keys import thread_id
 from aion_core.stores.owned import FOLDERS, Folder, NamedBy
@@ -158,7 +159,7 @@ class Survey:
                         continue
                     key = keys.key_of(item)
                     store = kind.store_of(key.sort) if kind and owner != NOBODY else LEFTOVERS
-                    found.rows.append(Row(owner, store, key, owned.item_bytes(item)))
+                    found.rows.append(Row(owner, store, key, item_size(item)))
                     if "running" in item:
                         found.running.append(TaskKey(owner, turn_of(item["running"]).task_id))
                     if "running" in item or "waiting" in item:
