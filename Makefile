@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path lock cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path lock cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,10 @@ dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PO
 
 test: $(VENV)/.tests ## Pass the tests
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(PYTEST)
+
+quick: lint ## Run the tests nearest to the changes since main, and lint
+	@tests="$$($(VENV)/bin/python -m tests.nearest)"; \
+	  if [ -n "$$tests" ]; then $(VENV)/bin/python -m pytest -n 2 --dist loadfile $$tests $(PYTEST); else echo "No test is near."; fi
 
 test-engines: export AION_TEST_ENGINES ?= all
 test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine (AION_TEST_ENGINES=moto,ministack)

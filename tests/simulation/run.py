@@ -48,13 +48,18 @@ def play(scenario: Scenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bo
 
 
 @cache
+def clean(name: str) -> Sequence[Outcome]:
+    """Play the scenario a few times without a fault."""
+    return [play(SCENARIOS[name], seed) for seed in range(3)]
+
+
+@cache
 def _clean(name: str) -> dict[str, int]:
-    """Return how often the scenario comes to each kind of side effect, over a few schedules without a fault."""
+    """Return how often the scenario comes to each kind of side effect without a fault."""
     reached: dict[str, int] = {}
-    for seed in range(3):
-        points = play(SCENARIOS[name], seed).points
-        for kind in sorted(set(points)):
-            reached[kind] = max(reached.get(kind, 0), points.count(kind))
+    for outcome in clean(name):
+        for kind in sorted(set(outcome.points)):
+            reached[kind] = max(reached.get(kind, 0), outcome.points.count(kind))
     return reached
 
 
@@ -126,13 +131,16 @@ def pairs_of_crashes(scenario: Scenario, seed: int, *, most: int = 600) -> list[
 
 
 def aimed(fault: Fault, kind: str) -> Outcome | None:
-    """Play a scenario that comes to this kind of side effect, with this fault at the first; None if none does."""
-    for name in SCENARIOS:
-        for seed in range(4 if kind in _reached(name) else 0):
-            amount = faults.amount_of(fault, Random(f"{seed} amount"))
-            outcome = play(SCENARIOS[name], seed, [Aim(fault, kind, 1, amount)])
-            if (fault.value, kind) in outcome.fired:
-                return outcome
+    """Play a scenario that comes to this kind of side effect, with this fault at the first; None if none does.
+
+    Until its first fault, a schedule is the one without faults: the shortest of those that come there is played first.
+    """
+    there = [outcome for name in SCENARIOS for outcome in clean(name) if kind in outcome.points]
+    for before in sorted(there, key=lambda outcome: len(outcome.points)):
+        amount = faults.amount_of(fault, Random(f"{before.seed} amount"))
+        outcome = play(SCENARIOS[before.scenario], before.seed, [Aim(fault, kind, 1, amount)])
+        if (fault.value, kind) in outcome.fired:
+            return outcome
     return None
 
 
