@@ -103,16 +103,18 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     return outcome
 
 
-def crashes(
-    scenario: Scenario, seed: int, faults_: Sequence[Fault] = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-) -> list[Outcome]:
-    """Crash at every side effect of the scenario, before it and after it, one schedule for each."""
-    clean = play(scenario, seed)
+def crashes(scenario: Scenario, seed: int, *, most: int | None = None) -> list[Outcome]:
+    """Crash at every side effect of the scenario, before it and after it, one schedule for each.
+
+    `most`: of each kind of side effect, only so many, the first ones.
+    """
+    kinds = play(scenario, seed).points
     return [
         play(scenario, seed, [Aim(fault, "", number)])
-        for number, kind in enumerate(clean.points, start=1)
-        for fault in faults_
+        for number, kind in enumerate(kinds, start=1)
+        for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
         if applies(fault, kind)
+        and (most is None or kinds[: number - 1].count(kind) < most)
     ]
 
 
