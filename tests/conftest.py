@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import Phase, settings
 
+from tests.support import service_models
 from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the imported modules from garbage collection: they are most of the objects and stay to the end."""
+    """Load what is shared once; exempt it from garbage collection: it is most of the objects and stays to the end."""
+    service_models.share()
     gc.collect()
     gc.freeze()
 
