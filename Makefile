@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path lock cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench bench-dev message-path lock cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -25,7 +25,7 @@ dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PO
 test: $(VENV)/.tests ## Pass the tests
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(PYTEST)
 
-quick: lint ## Run the tests nearest to the changes since main, and lint
+quick: lint-code ## Run the tests nearest to the changes since main, and lint
 	@tests="$$($(VENV)/bin/python -m tests.nearest)"; \
 	  if [ -n "$$tests" ]; then $(VENV)/bin/python -m pytest -n 2 --dist loadfile $$tests $(PYTEST); else echo "No test is near."; fi
 
@@ -47,12 +47,15 @@ replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule
 check: lint ## Check all that `lint` does, write the bill of materials, and audit the lock (AUDIT=required)
 	$(VENV)/bin/python -m infra.supply_chain
 
-lint: $(VENV)/.tests ## Check style, types and imports
+lint: lint-code ## Check style, types, imports and the template
+	$(VENV)/bin/python -m infra.template_gate
+
+# The tests of tests/template check the template, too: the test of the linters leaves it to them.
+lint-code: $(VENV)/.tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/python -m infra.template_gate
 
 lock: $(VENV)/.tests ## Lock the dependencies anew, and with them what projects without a lock are built with
 	$(UV) lock --quiet

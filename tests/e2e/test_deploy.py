@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,20 @@ def outputs(project: SamProject, name: str) -> dict[str, str]:
 # --- From a folder to a streamed reply ---
 
 
-def test_deploy_ends_with_a_streamed_reply(tmp_path: Path, endpoint: str) -> None:
-    project = SamProject.made(tmp_path / "project", endpoint, agent=AGENT, makefile=BUILDS)
+@dataclass(frozen=True)
+class Served:
+    """A project whose built functions run, and the options that deployed it."""
+
+    project: SamProject
+    url: str
+    options: list[str]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Iterator[Served]:
+    """A project that was deployed without a smoke test: its functions run from then on, as Lambda would run them."""
+    folder = tmp_path_factory.mktemp("served")
+    project = SamProject.made(folder / "project", endpoint, agent=AGENT, makefile=BUILDS)
     project.environ["AION_PYTHON"] = lambda_python()[1]
     with rest_api() as front:
         chosen = {
@@ -79,30 +92,36 @@ def test_deploy_ends_with_a_streamed_reply(tmp_path: Path, endpoint: str) -> Non
             "AwsEndpointUrl": endpoint,
             "LeaseSeconds": "5",
         }
-        words = [f"--parameter={name}={value}" for name, value in chosen.items()]
-        first = project.run("deploy", "--yes", "--no-smoke", *words)
+        options = [f"--parameter={name}={value}" for name, value in chosen.items()]
+        first = project.run("deploy", "--yes", "--no-smoke", *options)
         assert first.returncode == 0, first.stdout + first.stderr
         assert "counting (agent.py:graph)" in first.stdout
         assert "ok       deploy: the stack aion-dev is there" in first.stdout
+        with running(unpacked(project, front, folder / "unpacked")):
+            yield Served(project, front.url, options)
 
-        with running(unpacked(project, front, tmp_path / "unpacked")):
-            again = project.run("deploy", "--yes", *words)
-            assert again.returncode == 0, again.stdout + again.stderr
-            assert "one two three four five\n" in again.stdout
-            assert "ok       first reply: Counting answered, streamed, after " in again.stdout
-            assert f"  URL   {front.url}\n" in again.stdout
-            price = json.loads((shipped() / "aion_core" / "deploy" / "idle_price.json").read_text())
-            assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
 
-            smoked = project.run("smoke", "--stack", "aion-dev", "--only", "card,send,stream")
-            assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "3 ok"), smoked.stdout + smoked.stderr
+def test_deploy_ends_with_a_streamed_reply(served: Served) -> None:
+    again = served.project.run("deploy", "--yes", *served.options)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "one two three four five\n" in again.stdout
+    assert "ok       first reply: Counting answered, streamed, after " in again.stdout
+    assert f"  URL   {served.url}\n" in again.stdout
+    price = json.loads((shipped() / "aion_core" / "deploy" / "idle_price.json").read_text())
+    assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
 
-            refused = project.run("deploy", "--yes", *words, AWS_SECRET_ACCESS_KEY="another")
-            assert refused.returncode == 1
-            assert "FAILED   first reply" in refused.stdout
-            assert "was answered with 403" in refused.stderr
-            assert "aion logs --stack aion-dev" in refused.stderr
-            assert "is deployed." in refused.stdout
+    smoked = served.project.run("smoke", "--stack", "aion-dev", "--only", "card,send,stream")
+    assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "3 ok"), smoked.stdout + smoked.stderr
+
+
+@pytest.mark.deep
+def test_deploy_reports_refused_first_reply(served: Served) -> None:
+    refused = served.project.run("deploy", "--yes", *served.options, AWS_SECRET_ACCESS_KEY="another")
+    assert refused.returncode == 1
+    assert "FAILED   first reply" in refused.stdout
+    assert "was answered with 403" in refused.stderr
+    assert "aion logs --stack aion-dev" in refused.stderr
+    assert "is deployed." in refused.stdout
 
 
 def unpacked(project: SamProject, front: object, folder: Path) -> DeployedStack:

@@ -113,8 +113,7 @@ def crashes(scenario: Scenario, seed: int, *, most: int | None = None) -> list[O
         play(scenario, seed, [Aim(fault, "", number)])
         for number, kind in enumerate(kinds, start=1)
         for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-        if applies(fault, kind)
-        and (most is None or kinds[: number - 1].count(kind) < most)
+        if applies(fault, kind) and (most is None or kinds[: number - 1].count(kind) < most)
     ]
 
 
