@@ -41,7 +41,7 @@ from aion_core.ports.table_semantics import (
     check_transaction,
     check_transaction_size,
     check_write,
-    copy_of,
+    copy_stored,
     fingerprint,
     first_page,
     holds,
@@ -216,7 +216,7 @@ class MemoryTable:
 
     def _shown(self, item: Item, attributes: Sequence[str] = ()) -> Item:
         """Return a copy of the item, or of these attributes, as a reader sees it."""
-        shown = self.faults.read(copy_of(item))
+        shown = self.faults.read(copy_stored(item))
         return {name: shown[name] for name in attributes if name in shown} if attributes else shown
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -363,7 +363,7 @@ class MemoryTable:
     def items(self) -> list[Item]:
         """Return all items, as they are: no fault applies."""
         with self._lock:
-            return [copy_of(self._items[key]) for key in sorted(self._items)]
+            return [copy_stored(self._items[key]) for key in sorted(self._items)]
 
     def expired(self, now: datetime) -> list[Key]:
         """Return the keys of the items whose TTL has passed."""

@@ -76,7 +76,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         raise _invalid("a value is nested too deeply")
     match value:
         case str():
-            _length(value)
+            _utf8_size(value)
             return str.__str__(value)
         case dict():
             return {_name(name): plain(member, depth + 1) for name, member in value.items()}
@@ -97,19 +97,19 @@ def plain(value: Any, depth: int = 0) -> Any:
     raise TypeError(f"an attribute cannot be a {type(value).__name__}")
 
 
-def copy_of(value: Any) -> Any:
+def copy_stored(value: Any) -> Any:
     """Return a deep copy of a value that `plain` has made: it is valid."""
     if type(value) is dict:
-        return {name: copy_of(member) for name, member in value.items()}
+        return {name: copy_stored(member) for name, member in value.items()}
     if type(value) is list:
-        return [copy_of(member) for member in value]
+        return [copy_stored(member) for member in value]
     return value
 
 
 def value_size(value: Any) -> int:
     """Return the size of a value in bytes, by DynamoDB's rules."""
     if isinstance(value, str):
-        return _length(value)
+        return _utf8_size(value)
     if isinstance(value, bool):
         return 1
     if isinstance(value, int):
@@ -120,13 +120,13 @@ def value_size(value: Any) -> int:
     if isinstance(value, list):
         return 3 + sum([1 + value_size(member) for member in value])
     if isinstance(value, dict):
-        return 3 + sum([1 + _length(name) + value_size(member) for name, member in value.items()])
-    return sum([_length(member) for member in value])
+        return 3 + sum([1 + _utf8_size(name) + value_size(member) for name, member in value.items()])
+    return sum([_utf8_size(member) for member in value])
 
 
 def item_size(item: Mapping[str, Any]) -> int:
     """Return the size of an item in bytes, its attributes' names included."""
-    return sum([_length(name) + value_size(value) for name, value in item.items()])
+    return sum([_utf8_size(name) + value_size(value) for name, value in item.items()])
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -138,7 +138,7 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _length(text: str) -> int:
+def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(_utf8(text))
 
 
@@ -347,7 +347,7 @@ def check_key(key: Key) -> None:
 
 
 def _check_key_part(value: Any, most: int) -> None:
-    if not isinstance(value, str) or not 0 < _length(value) <= most:
+    if not isinstance(value, str) or not 0 < _utf8_size(value) <= most:
         raise _invalid(f"a part of a key is a text of 1 to {most} bytes")
 
 
