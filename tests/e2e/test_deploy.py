@@ -4,6 +4,7 @@ What the emulator lacks is named in tests/support/ministack_program.py and in do
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,10 +20,10 @@ from aion_core.deploy import sam_cli
 from aion_core.shipped import shipped
 from infra.sam_local import machine_architecture
 from tests.support import ministack
-from tests.support.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running
-from tests.support.rest_api import rest_api
+from tests.support.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running, unpack
+from tests.support.rest_api import RestApi, rest_api
 from tests.support.runtime_emulator import lambda_python
-from tests.support.sam_project import BUILDS, SamProject
+from tests.support.sam_project import BUILDS, COPIES, SamProject
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
@@ -30,6 +31,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
+DEEP = bool(os.environ.get("SIMULATION_DEEP"))
 AGENT = (Path(__file__).parents[1] / "support" / "agents" / "taking_its_time.py").read_text()
 TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
 
@@ -81,9 +83,13 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Iterator[Served]:
-    """A project that was deployed without a smoke test: its functions run from then on, as Lambda would run them."""
+    """A project that was deployed without a smoke test: its functions run from then on, as Lambda would run them.
+
+    `make test-deep` builds their packages by `sam build`; `make test` runs those of this checkout, with the project's
+    agent. tests/e2e/test_sam.py compares the two, and tests/e2e/test_installed.py builds a project by its Makefile.
+    """
     folder = tmp_path_factory.mktemp("served")
-    project = SamProject.made(folder / "project", endpoint, agent=AGENT, makefile=BUILDS)
+    project = SamProject.made(folder / "project", endpoint, agent=AGENT, makefile=BUILDS if DEEP else COPIES)
     project.environ["AION_PYTHON"] = lambda_python()[1]
     with rest_api() as front:
         chosen = {
@@ -124,15 +130,19 @@ def test_deploy_reports_refused_first_reply(served: Served) -> None:
     assert "is deployed." in refused.stdout
 
 
-def unpacked(project: SamProject, front: object, folder: Path) -> DeployedStack:
-    """The functions of the stack, with the packages that `sam build` has left in the project's folder."""
+def unpacked(project: SamProject, front: RestApi, folder: Path) -> DeployedStack:
+    """Unpack the packages of the stack's functions into the folder."""
     found = project.client("cloudformation").describe_stack_resources(StackName="aion-dev")["StackResources"]
     ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
     functions = project.client("lambda")
     configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}
     for name in FUNCTIONS:
-        shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
-    return DeployedStack(project.endpoint, front, folder, ids, configurations)  # type: ignore[arg-type]
+        if DEEP:
+            shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
+        else:
+            aion_yaml = (project.folder / "aion.yaml").read_text()
+            unpack(name, folder / name, aion_yaml, {"agent.py": AGENT})
+    return DeployedStack(project.endpoint, front, folder, ids, configurations)
 
 
 # --- Questions ---
