@@ -19,7 +19,7 @@ AionError
 ├── StoreError                   the queue delivers again, the operator reads the log
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
 │   ├── StoreCorrupt             the log has a gap, or a record cannot be read
-│   └── UnreadableBell           a message of the queue is no bell, or one of another version
+│   └── UnreadableWakeUp           a message of the queue is no bell, or one of another version
 ├── WebhookBlocked               nobody may call this webhook: the guard says why
 ├── ClaimLost                    another delivers to this webhook, or its config is gone: stop
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
@@ -135,7 +135,7 @@ class StoreCorrupt(StoreError):
     """The log has a gap, or a record cannot be read; no shorter task is ever passed off as the task."""
 
 
-class UnreadableBell(StoreError, ValueError):
+class UnreadableWakeUp(StoreError, ValueError):
     """A message of the queue is no bell, or one that this version cannot read; the dead letter queue keeps it."""
 
 

@@ -28,7 +28,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
     service = TaskService(
         engine.stores.tasks,
         engine.worker,
-        engine.stores.bells,
+        engine.stores.work_queue,
         engine.clock,
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
@@ -84,7 +84,7 @@ def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
     events = {agent_id: config.push.events for agent_id, config in engine.configs.items()}
     return PushRegistry(
         stores.push.configs,
-        stores.push.bells,
+        stores.push.work_queue,
         stores.tasks,
         stores.task_list,
         allowed(settings),

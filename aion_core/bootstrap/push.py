@@ -30,7 +30,7 @@ def push_delivery(
     return PushDelivery(
         tasks,
         push.configs,
-        push.bells,
+        push.work_queue,
         webhooks,
         render,
         clock,

@@ -27,12 +27,6 @@ from aion_core.ports.api_keys import (
     ApiKeys,
     KeyRecord,
 )
-from aion_core.ports.bells import (
-    Bell,
-    Bells,
-    PushBell,
-    PushBells,
-)
 from aion_core.ports.blobs import (
     Blobs,
 )
@@ -74,6 +68,12 @@ from aion_core.ports.push import (
     PushConfig,
     PushConfigs,
     PushVersion,
+)
+from aion_core.ports.queues import (
+    PushQueue,
+    PushWakeUp,
+    WakeUp,
+    WorkQueue,
 )
 from aion_core.ports.task_list import (
     Place,
@@ -137,8 +137,6 @@ __all__ = [
     "Asked",
     "Asks",
     "Begun",
-    "Bell",
-    "Bells",
     "Blobs",
     "Blocked",
     "Busy",
@@ -184,12 +182,12 @@ __all__ = [
     "OverduePush",
     "Paused",
     "Place",
-    "PushBell",
-    "PushBells",
     "PushConfig",
     "PushConfigs",
     "PushEvents",
+    "PushQueue",
     "PushVersion",
+    "PushWakeUp",
     "RateLimits",
     "Refused",
     "Render",
@@ -211,7 +209,9 @@ __all__ = [
     "Unreachable",
     "Untraced",
     "Waiting",
+    "WakeUp",
     "WebhookClient",
     "WebhookRequest",
     "WhenBusy",
+    "WorkQueue",
 ]

@@ -25,7 +25,7 @@ class Metric(StrEnum):
     """Turns whose task has failed."""
     SWEEP_FOUND = "SweepFound"
     """What a sweep has found overdue that should have happened by itself: no retry of a webhook, which it is there for."""
-    SWEEP_RUNG = "SweepRung"
+    SWEEP_ENQUEUED = "SweepEnqueued"
     """For how much a sweep has rung, webhooks' retries among it."""
     PUSH_DELIVERED = "PushDelivered"
     """Notifications that a webhook has taken."""

@@ -11,12 +11,12 @@ from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, T
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
     Clock,
-    PushBell,
-    PushBells,
     PushConfig,
     PushConfigs,
     PushEvents,
+    PushQueue,
     PushVersion,
+    PushWakeUp,
     TaskKey,
     TaskList,
     TaskStore,
@@ -44,7 +44,7 @@ class PushRegistry:
     def __init__(
         self,
         configs: PushConfigs,
-        bells: PushBells,
+        queue: PushQueue,
         tasks: TaskStore,
         task_list: TaskList,
         allowed: Allowed,
@@ -53,7 +53,7 @@ class PushRegistry:
         events: Mapping[str, PushEvents] | None = None,
     ) -> None:
         """`events`: which are told of, for each agent."""
-        self._configs, self._bells, self._tasks, self._list = configs, bells, tasks, task_list
+        self._configs, self._work_queue, self._tasks, self._list = configs, queue, tasks, task_list
         self._allowed, self._clock, self._events = allowed, clock, events or {}
 
     async def create(
@@ -69,7 +69,7 @@ class PushRegistry:
         config_id = config.id or _id_for(version, config.task_id)
         kept = await self._to_keep(call, config, key, config_id, version)
         await self._configs.put(key, kept)
-        await wake_delivery(self._bells, PushBell(key))
+        await wake_delivery(self._work_queue, PushWakeUp(key))
         return as_given(kept, config.task_id, config.tenant)
 
     async def with_message(self, call: Call, request: pb.SendMessageRequest, version: PushVersion) -> Call:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from aion_core.errors import StoreError
-from aion_core.ports import Bell, Bells, Lease, TaskStore
+from aion_core.ports import Lease, TaskStore, WakeUp, WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class KeepLease(Protocol):
     """Factory of the context manager that renews a lease while its turn runs."""
 
     def __call__(
-        self, store: TaskStore, bells: Bells, lease: Lease, *, renew_seconds: float, bell_seconds: float
+        self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
     ) -> AbstractAsyncContextManager[LeaseKept]:
         """Return the context manager; see `Heartbeat`."""
         ...
@@ -55,16 +55,16 @@ class LeaseRenewal:
     def __init__(
         self,
         store: TaskStore,
-        bells: Bells,
+        work_queue: WorkQueue,
         lease: Lease,
         *,
         renew_seconds: float,
-        bell_seconds: float,
+        wake_up_seconds: float,
         watch: Callable[[], float] = watch_seconds,
     ) -> None:
-        """`renew_seconds`: time between renewals; `bell_seconds`: delay of the message; `watch`: time between checks."""
-        self._store, self._bells, self._lease = store, bells, lease
-        self._renew_seconds, self._bell_seconds, self._watch = renew_seconds, bell_seconds, watch
+        """`renew_seconds`: time between renewals; `wake_up_seconds`: delay of the message; `watch`: time between checks."""
+        self._store, self._work_queue, self._lease = store, work_queue, lease
+        self._renew_seconds, self._wake_up_seconds, self._watch = renew_seconds, wake_up_seconds, watch
         self._since_renewal, self._enqueued = 0.0, False
 
     @property
@@ -85,8 +85,8 @@ class LeaseRenewal:
         try:
             held = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
             if held and renews and not self._enqueued:
-                message = Bell(self._lease.context, self._lease.fence)
-                self._bells.ring_from_thread(message, delay=self._bell_seconds)
+                message = WakeUp(self._lease.context, self._lease.fence)
+                self._work_queue.enqueue_from_thread(message, delay=self._wake_up_seconds)
                 self._enqueued = True
         except StoreError as error:
             logger.warning("The lease could not be renewed or checked; the next step tries again: %s", error)
@@ -98,9 +98,11 @@ class Heartbeat:
     """`async with Heartbeat(...) as beat:` keeps the lease; `beat.lost` is set when it is lost. See `LeaseRenewal`."""
 
     def __init__(
-        self, store: TaskStore, bells: Bells, lease: Lease, *, renew_seconds: float, bell_seconds: float
+        self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
     ) -> None:
-        self._renewal = LeaseRenewal(store, bells, lease, renew_seconds=renew_seconds, bell_seconds=bell_seconds)
+        self._renewal = LeaseRenewal(
+            store, work_queue, lease, renew_seconds=renew_seconds, wake_up_seconds=wake_up_seconds
+        )
         self.lost = asyncio.Event()
         self._stop = threading.Event()
         # A copy of the context: log records of the thread carry the turn's labels.

@@ -7,30 +7,30 @@ import asyncio
 import logging
 
 from aion_core.errors import StoreError
-from aion_core.ports import Begun, Bell, Bells, ContextKey, Head, PushBell, PushBells, TaskKey
+from aion_core.ports import Begun, ContextKey, Head, PushQueue, PushWakeUp, TaskKey, WakeUp, WorkQueue
 from aion_core.protocol.types import Event
 from aion_core.tasks import heads
 
 logger = logging.getLogger(__name__)
 
-RING_SECONDS = 1.0
+ENQUEUE_SECONDS = 1.0
 """How long the end of a turn waits until the queue has taken its messages."""
 
 
-async def wake(bells: Bells, context: ContextKey, *, delay: float = 0.0) -> None:
+async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0) -> None:
     """Enqueue a wake-up message for the context; a refusal is logged."""
     try:
-        await bells.ring(Bell(context), delay=delay)
+        await work_queue.enqueue(WakeUp(context), delay=delay)
     except StoreError as error:
         logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context.context_id})
 
 
-async def wake_delivery(bells: PushBells, bell: PushBell, *, delay: float = 0.0) -> None:
+async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
     """Enqueue a wake-up message for the push delivery of a task; a refusal is logged."""
     try:
-        await bells.ring(bell, delay=delay)
+        await work_queue.enqueue(wake_up, delay=delay)
     except StoreError as error:
-        logger.warning("A wake-up message could not be enqueued: %s", error, extra={"task_id": bell.task.task_id})
+        logger.warning("A wake-up message could not be enqueued: %s", error, extra={"task_id": wake_up.task.task_id})
 
 
 class CommitNotifier:
@@ -39,9 +39,9 @@ class CommitNotifier:
     The messages of a task are enqueued one after the other: events recorded while one is on its way share the next.
     """
 
-    def __init__(self, bells: PushBells | None = None) -> None:
-        """Without `bells`, which deployments without push notifications do not have, nothing is enqueued."""
-        self._bells = bells
+    def __init__(self, work_queue: PushQueue | None = None) -> None:
+        """Without `work_queue`, which deployments without push notifications do not have, nothing is enqueued."""
+        self._work_queue = work_queue
         self._enqueuing: dict[TaskKey, asyncio.Task[None]] = {}
         self._newest: dict[TaskKey, int] = {}
 
@@ -65,21 +65,21 @@ class CommitNotifier:
         """Wait a moment until the task's messages are enqueued, and drop those that are not: before a turn is left."""
         enqueuing = self._enqueuing.get(task)
         if enqueuing is not None:
-            await asyncio.wait({enqueuing}, timeout=RING_SECONDS)
+            await asyncio.wait({enqueuing}, timeout=ENQUEUE_SECONDS)
             # Nothing relies on running after the answer, where Lambda freezes the process: a timer finds the rest.
             enqueuing.cancel()
 
     def _enqueue_beside(self, head: Head) -> None:
-        if self._bells is None:
+        if self._work_queue is None:
             return
         self._newest[head.key] = head.generation
         if head.key not in self._enqueuing:
-            self._enqueuing[head.key] = asyncio.create_task(self._enqueue(head.key, self._bells))
+            self._enqueuing[head.key] = asyncio.create_task(self._enqueue(head.key, self._work_queue))
 
-    async def _enqueue(self, task: TaskKey, bells: PushBells) -> None:
+    async def _enqueue(self, task: TaskKey, work_queue: PushQueue) -> None:
         try:
             while (newest := self._newest.pop(task, None)) is not None:
-                await wake_delivery(bells, PushBell(task, newest))
+                await wake_delivery(work_queue, PushWakeUp(task, newest))
         finally:
             self._enqueuing.pop(task, None)
             self._newest.pop(task, None)

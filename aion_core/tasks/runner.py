@@ -15,8 +15,6 @@ from aion_core.ports import (
     AnswerAs,
     Asks,
     Begun,
-    Bell,
-    Bells,
     Chunk,
     Clock,
     Emission,
@@ -33,6 +31,8 @@ from aion_core.ports import (
     Typing,
     Uncounted,
     Untraced,
+    WakeUp,
+    WorkQueue,
 )
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import DRAIN_SECONDS, TimeUp, margins
@@ -71,7 +71,7 @@ class TaskRunner:
         store: TaskStore,
         agents: Callable[[str], Agent],
         clock: Clock,
-        bells: Bells,
+        work_queue: WorkQueue,
         *,
         lease_seconds: float = 30.0,
         max_tries: int = MAX_TRIES,
@@ -88,7 +88,7 @@ class TaskRunner:
         `history` gives a task's turn the reader of its conversation. `replies` and `answers` say for each agent what its
         clients get (R23), and where its tasks hold the answer (D22); the task, in its status, where nothing is said.
         """
-        self._store, self._agents, self._clock, self._bells = store, agents, clock, bells
+        self._store, self._agents, self._clock, self._work_queue = store, agents, clock, work_queue
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
         self._history, self._keep_lease = history, keep_lease
         self._replies, self._answers = replies or {}, answers or {}
@@ -129,7 +129,7 @@ class TaskRunner:
             if turn.ended is not None and turn.ended.head.state == TaskState.TASK_STATE_FAILED:
                 span.failed("the turn has failed")
             if turn.ended is not None and turn.ended.waiting:
-                await wake(self._bells, turn.lease.context)
+                await wake(self._work_queue, turn.lease.context)
         return turn.ended.next if turn.ended is not None else None
 
     async def _run(self, turn: TurnUnderWay, counted: CountedTurn, run: Run, time_up: TimeUp) -> None:
@@ -137,10 +137,10 @@ class TaskRunner:
         try:
             async with self._keep_lease(
                 self._store,
-                self._bells,
+                self._work_queue,
                 turn.lease,
                 renew_seconds=self.lease_seconds / RENEWALS,
-                bell_seconds=self.lease_seconds,
+                wake_up_seconds=self.lease_seconds,
             ) as beat:
                 work = asyncio.create_task(self._work(turn, counted, time_up))
                 lost = asyncio.create_task(beat.lost.wait())
@@ -233,7 +233,7 @@ class TaskRunner:
         except (LeaseLost, StoreError) as error:
             logger.warning("The turn could not be handed on: %s", error)
         else:
-            await wake(self._bells, turn.lease.context, delay=delay)
+            await wake(self._work_queue, turn.lease.context, delay=delay)
 
     def _agent(self, turn: TurnUnderWay) -> Agent:
         """Return the agent that is to answer; raises AgentFailed where it has been asked often enough."""
@@ -291,10 +291,10 @@ AFTER_SECONDS = 1.0
 class Worker:
     """Answers bells: one turn after the other of a context, for as long as there is time."""
 
-    def __init__(self, store: TaskStore, runner: TaskRunner, bells: Bells, clock: Clock) -> None:
-        self._store, self._runner, self._bells, self._clock = store, runner, bells, clock
+    def __init__(self, store: TaskStore, runner: TaskRunner, work_queue: WorkQueue, clock: Clock) -> None:
+        self._store, self._runner, self._work_queue, self._clock = store, runner, work_queue, clock
 
-    async def answer(self, bell: Bell, *, until: datetime | None = None, time_up: TimeUp | None = None) -> None:
+    async def answer(self, wake_up: WakeUp, *, until: datetime | None = None, time_up: TimeUp | None = None) -> None:
         """Run whatever turn of the bell's context has its time; where there is none, nothing happens.
 
         `until`: when this process ends, by which the turn has to be handed on; `time_up` says it instead where the
@@ -302,13 +302,13 @@ class Worker:
         holder lives is rung again for the end of that lease, and so is any that finds a lease nearly out. Raises
         StoreError where the table cannot be asked: the bell is to be heard again.
         """
-        begun = await self._store.begin(bell.context, holder=str(uuid7()))
+        begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
         if isinstance(begun, Held):
             left = (begun.until - self._clock.now()).total_seconds()
             # Each begin of a turn has a bell of its own that watches; those of earlier ones fall silent.
-            if begun.fence == bell.fence or left < self._runner.lease_seconds / 2:
+            if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
                 # Nobody who lives lets a lease run down so far: its holder is gone, or is a clock that is behind.
-                await self._bells.ring(bell, delay=max(0.0, left) + AFTER_SECONDS)
+                await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
         elif begun is not None and (run := await self._run_of(begun)) is not None:
             await self.run(begun, run, time_up or TimeUp(until))
 
@@ -336,6 +336,6 @@ class Worker:
                 # The lease runs out, and its timer finds the turn.
                 logger.warning("The turn could not be left: %s", refused)
             else:
-                await wake(self._bells, begun.lease.context, delay=self._runner.lease_seconds / 2)
+                await wake(self._work_queue, begun.lease.context, delay=self._runner.lease_seconds / 2)
             return None
         return Run(log.events if log is not None else ())

@@ -12,8 +12,6 @@ from uuid_utils.compat import uuid7
 from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
 from aion_core.ports import (
     Begun,
-    Bell,
-    Bells,
     Busy,
     Clock,
     ContextKey,
@@ -27,7 +25,9 @@ from aion_core.ports import (
     TaskKey,
     TaskStore,
     Waiting,
+    WakeUp,
     WhenBusy,
+    WorkQueue,
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import admission, lifecycle, projection, questions, replies, subscription
@@ -73,7 +73,7 @@ class Intake:
         self,
         store: TaskStore,
         worker: Worker,
-        bells: Bells,
+        work_queue: WorkQueue,
         clock: Clock,
         *,
         double_texting: Mapping[str, WhenBusy] | None = None,
@@ -83,7 +83,7 @@ class Intake:
 
         `open_tasks` counts those of each caller, where they are limited.
         """
-        self._store, self._worker, self._bells, self._clock = store, worker, bells, clock
+        self._store, self._worker, self._work_queue, self._clock = store, worker, work_queue, clock
         self._double_texting, self._open_tasks = double_texting or {}, open_tasks
 
     async def accept(self, call: Call, request: SendMessageRequest, listen: Listen, *, at_once: bool) -> Accepted:
@@ -211,16 +211,16 @@ class Intake:
         """Follow a task that there is; should its turn have lost its holder, this call is as good a one as any."""
         # Known by its Idempotency-Key, the message is in another context than the one that was made up for it.
         if at_once and not call.idempotency_key:
-            call.go(self._worker.answer(Bell(context), until=call.time_up.until))
+            call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
         return Accepted(TaskKey(call.owner, task_id))
 
     async def _see_to(self, call: Call, waiting: Waiting, *, at_once: bool) -> None:
         """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
         context = waiting.head.context
         if not at_once:
-            await wake(self._bells, context)
+            await wake(self._work_queue, context)
         elif waiting.until is None or waiting.until <= self._clock.now():
-            call.go(self._worker.answer(Bell(context), until=call.time_up.until))
+            call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
 
     async def _interrupt(self, call: Call, busy: Busy) -> None:
         """End what is at work, so that the new message can be answered; whoever else has ended it is as good."""
@@ -242,7 +242,7 @@ class Intake:
             except LeaseLost:
                 continue
             if ended.waiting:
-                await wake(self._bells, head.context)
+                await wake(self._work_queue, head.context)
             return
         raise ContextBusy("The task goes on faster than it can be canceled. Try again in a moment.")
 
@@ -266,7 +266,7 @@ class TaskService:
         self,
         store: TaskStore,
         worker: Worker,
-        bells: Bells,
+        work_queue: WorkQueue,
         clock: Clock,
         *,
         blocking_wait: float = 240.0,
@@ -282,7 +282,7 @@ class TaskService:
         self._store, self._clock = store, clock
         self._blocking_wait, self._replies = blocking_wait, replies or {}
         self._reads = SharedReads(store, clock)
-        self._intake = Intake(store, worker, bells, clock, double_texting=double_texting, open_tasks=open_tasks)
+        self._intake = Intake(store, worker, work_queue, clock, double_texting=double_texting, open_tasks=open_tasks)
 
     async def send(self, call: Call, request: SendMessageRequest) -> Task | Message:
         """Answer the message and return its task at rest, or as it stands after `blocking_wait` (R20).

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from aion_core.errors import StoreError
 from aion_core.ports import (
-    Bell,
-    Bells,
     Metric,
     Metrics,
     OverduePush,
-    PushBell,
-    PushBells,
     PushConfigs,
+    PushQueue,
+    PushWakeUp,
     TaskStore,
     Uncounted,
+    WakeUp,
+    WorkQueue,
 )
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Swept:
 
     found: int
     """How many contexts and notifications the index called overdue."""
-    rung: int
+    enqueued: int
     """How many of them were, and have been woken."""
 
 
@@ -47,15 +47,15 @@ class Sweep:
     def __init__(
         self,
         store: TaskStore,
-        bells: Bells,
+        work_queue: WorkQueue,
         push_configs: PushConfigs | None = None,
-        push_bells: PushBells | None = None,
+        push_queue: PushQueue | None = None,
         *,
         metrics: Metrics | None = None,
     ) -> None:
         self._metrics = metrics or Uncounted()
-        self._store, self._bells = store, bells
-        self._push_configs, self._push_bells = push_configs, push_bells
+        self._store, self._work_queue = store, work_queue
+        self._push_configs, self._push_queue = push_configs, push_queue
 
     async def once(self, *, at_once: int = AT_ONCE, pushes_at_once: int = PUSHES_AT_ONCE) -> Swept:
         """Claim whatever is overdue, contexts and notifications, and enqueue a wake-up message for each.
@@ -63,7 +63,7 @@ class Sweep:
         One that cannot be claimed or woken is left for the next sweep. Raises StoreError, once both were tried, if the
         index of either cannot be read.
         """
-        found, rung, failure = 0, 0, None
+        found, enqueued, failure = 0, 0, None
         for sweep, limit in ((self._contexts, at_once), (self._pushes, pushes_at_once)):
             try:
                 swept = await sweep(limit)
@@ -71,49 +71,49 @@ class Sweep:
                 logger.warning("A part of the sweep has failed: %s", error)
                 failure = failure or error
             else:
-                found, rung = found + swept.found, rung + swept.rung
-        self._metrics.count(Metric.SWEEP_RUNG, rung)
+                found, enqueued = found + swept.found, enqueued + swept.enqueued
+        self._metrics.count(Metric.SWEEP_ENQUEUED, enqueued)
         if failure is not None:
             raise failure
-        return Swept(found, rung)
+        return Swept(found, enqueued)
 
     async def _contexts(self, at_once: int) -> Swept:
         found = await self._store.overdue(limit=at_once)
-        rung = 0
+        enqueued = 0
         for overdue in found:
             try:
                 # Claimed first: should the message get lost, the claim runs out, and the context is overdue again.
                 if await self._store.claim(overdue):
-                    await self._bells.ring(Bell(overdue.context))
-                    rung += 1
+                    await self._work_queue.enqueue(WakeUp(overdue.context))
+                    enqueued += 1
             except StoreError as error:
                 logger.warning("A context that is overdue could not be woken: %s", error)
-        if rung:
-            logger.warning("The sweep has found work: %d contexts were overdue.", rung)
+        if enqueued:
+            logger.warning("The sweep has found work: %d contexts were overdue.", enqueued)
         self._metrics.count(Metric.SWEEP_FOUND, len(found))
-        return Swept(len(found), rung)
+        return Swept(len(found), enqueued)
 
     async def _pushes(self, at_once: int) -> Swept:
         """Wake overdue notifications; a retry far ahead comes by no other way."""
-        if self._push_configs is None or self._push_bells is None:
+        if self._push_configs is None or self._push_queue is None:
             return Swept(0, 0)
         found = await self._push_configs.overdue(limit=at_once)
         # That a config is due was planned so, where its next try is far ahead; an event is when its message was lost.
         self._metrics.count(Metric.SWEEP_FOUND, sum(1 for overdue in found if overdue.generation))
         # One iterator for all: each takes the next, in the order in which they were found.
         left = iter(found)
-        rung = await asyncio.gather(
-            *(self._ring_for(left, self._push_configs, self._push_bells) for _ in range(min(AT_A_TIME, len(found))))
+        enqueued = await asyncio.gather(
+            *(self._enqueue_for(left, self._push_configs, self._push_queue) for _ in range(min(AT_A_TIME, len(found))))
         )
-        return Swept(len(found), sum(rung))
+        return Swept(len(found), sum(enqueued))
 
-    async def _ring_for(self, left: Iterator[OverduePush], configs: PushConfigs, bells: PushBells) -> int:
-        rung = 0
+    async def _enqueue_for(self, left: Iterator[OverduePush], configs: PushConfigs, work_queue: PushQueue) -> int:
+        enqueued = 0
         for overdue in left:
             try:
                 if await configs.claim_overdue(overdue):
-                    await bells.ring(PushBell(overdue.task, overdue.generation))
-                    rung += 1
+                    await work_queue.enqueue(PushWakeUp(overdue.task, overdue.generation))
+                    enqueued += 1
             except StoreError as error:
                 logger.warning("A notification that is overdue could not be rung for: %s", error)
-        return rung
+        return enqueued

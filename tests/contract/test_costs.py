@@ -12,7 +12,7 @@ from uuid_utils.compat import uuid7
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
-from aion_core.ports import Bell, ContextKey, Delta
+from aion_core.ports import ContextKey, Delta, WakeUp
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.call import Call
@@ -95,7 +95,7 @@ async def test_a_bell_that_finds_nothing_to_do_costs_at_most_two_requests(stack:
     await agent.spoke.wait()
     for context_id in ("unknown", "rests", "asks", "runs"):
         counted.requests.clear()
-        await made.worker.answer(Bell(ContextKey(owner, "test", context_id)))
+        await made.worker.answer(WakeUp(ContextKey(owner, "test", context_id)))
         assert sum(counted.requests.values()) <= 2, context_id
     agent.go.set()
     await sending
@@ -105,7 +105,7 @@ async def test_a_send_that_does_not_wait_costs_one_request_before_its_answer(sta
     """R21: the transaction that keeps the task, and then the bell, which is the queue's."""
     counted = Counted(stack)
     made = parts(talking(1), counted.store)
-    made.bells.answered_by(_nobody)
+    made.work_queue.answered_by(_nobody)
     send = SendMessageRequest(
         message=request().message, configuration=SendMessageConfiguration(return_immediately=True)
     )
@@ -113,7 +113,7 @@ async def test_a_send_that_does_not_wait_costs_one_request_before_its_answer(sta
     assert sum(counted.requests.values()) == 1
 
 
-async def _nobody(bell: Bell) -> None:
+async def _nobody(wake_up: WakeUp) -> None:
     """Hears it, and does nothing."""
 
 

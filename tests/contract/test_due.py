@@ -8,7 +8,7 @@ import pytest
 
 from aion_core.errors import StoreError
 from aion_core.memory import table
-from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import Begun, Overdue, Waiting, WhenBusy
 from aion_core.ports.schema import DUE
 from aion_core.stores import keys as stored_keys
@@ -345,12 +345,12 @@ async def test_unreadable_timer_shard_does_not_stop_the_sweep(
     clock.move(LEASE_SECONDS + 1)
     unreadable = [stored_keys.due_shard(contexts[0].context), stored_keys.push_due_shard(task)]
     push.table.faults = UnreadableShards(*unreadable)
-    bells, push_bells = MemoryBells(clock), MemoryPushBells(clock)
-    swept = await Sweep(push.chat.store, bells, push.configs, push_bells).once()
+    work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
+    swept = await Sweep(push.chat.store, work_queue, push.configs, push_queue).once()
     others = [chat for chat in contexts if stored_keys.due_shard(chat.context) not in unreadable]
     other_tasks = [chat for chat in contexts if stored_keys.push_due_shard(chat.key("t-m-1")) not in unreadable]
     assert 0 < len(others) < len(contexts)
-    assert swept.rung >= len(others) + len(other_tasks)
+    assert swept.enqueued >= len(others) + len(other_tasks)
     failed = [record for record in caplog.records if "cannot be read" in record.message]
     assert len(failed) == 2
     assert all(record.exc_info for record in failed)

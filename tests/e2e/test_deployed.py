@@ -21,8 +21,8 @@ from click.testing import CliRunner
 
 from aion_core.cli.smoke import smoke
 from aion_core.clock import SystemClock
-from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
-from aion_core.ports.bells import body_of, push_body_of
+from aion_core.ports import ContextKey, PushWakeUp, TaskKey, WakeUp
+from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.types import TaskState
 from aion_core.smoke.credentials import Credentials, Signer
 from aion_core.smoke.report import CHECKS
@@ -202,8 +202,8 @@ def test_the_api_answers_buffered_where_nothing_can_stream(stack: DeployedStack)
 @pytest.mark.parametrize(
     ("function", "body"),
     [
-        ("TaskFunction", body_of(Bell(ContextKey("nobody", "echo", "c-0")))),
-        ("PushFunction", push_body_of(PushBell(TaskKey("nobody", "t-0")))),
+        ("TaskFunction", body_of(WakeUp(ContextKey("nobody", "echo", "c-0")))),
+        ("PushFunction", push_body_of(PushWakeUp(TaskKey("nobody", "t-0")))),
     ],
 )
 def test_a_worker_answers_for_each_message_by_itself(stack: DeployedStack, function: str, body: str) -> None:

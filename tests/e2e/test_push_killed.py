@@ -8,8 +8,8 @@ from dataclasses import replace
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
 from aion_core.local.stack import LocalStack
-from aion_core.memory.queues import MemoryPushBells
-from aion_core.ports import Begun, PushBell
+from aion_core.memory.queues import MemoryPushQueue
+from aion_core.ports import Begun, PushWakeUp
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render
@@ -26,9 +26,9 @@ from tests.unit.push.pushing import LOOPBACK
 PUSH_FUNCTION = """
 import asyncio, sys
 from aion_core.bootstrap import build_push
-from aion_core.ports import PushBell, TaskKey
+from aion_core.ports import PushWakeUp, TaskKey
 from aion_core.settings import Settings
-asyncio.run(build_push(Settings.from_environ()).answer(PushBell(TaskKey(sys.argv[1], sys.argv[2]), 2)))
+asyncio.run(build_push(Settings.from_environ()).answer(PushWakeUp(TaskKey(sys.argv[1], sys.argv[2]), 2)))
 """
 
 
@@ -59,8 +59,8 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         (before,) = await configs.deliveries(task)
         assert before.cursor == 2
         webhooks = PinnedWebhookClient(LOOPBACK, clock)
-        delivery = PushDelivery(store, configs, MemoryPushBells(clock), webhooks, render, clock)
-        await delivery.answer(PushBell(task, 3))
+        delivery = PushDelivery(store, configs, MemoryPushQueue(clock), webhooks, render, clock)
+        await delivery.answer(PushWakeUp(task, 3))
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
         clock.move(CLAIM_SECONDS + 10)
         overdue = [each for each in await configs.overdue(limit=1000) if each.task == task]
@@ -68,7 +68,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         for each in overdue:
             # The first of them has settled the others.
             if await configs.claim_overdue(each):
-                await delivery.answer(PushBell(task, each.generation))
+                await delivery.answer(PushWakeUp(task, each.generation))
         clock.move(86_400)
         assert [each for each in await configs.overdue(limit=1000) if each.task == task] == []
         never.set()

@@ -20,7 +20,7 @@ from tests.simulation.planting import Bug, Edit
 
 TOLD, LISTENS_LATE, FORGOTTEN = ("told of a task",), ("begins to listen late",), ("kept for an hour",)
 READERS = ("readers elsewhere", "leaves in the middle", "stream")
-LOST_BELLS = tuple(Aim(Fault.LOST, "bell.ring", number) for number in range(1, 6))
+LOST_WAKE_UPS = tuple(Aim(Fault.LOST, "queue.send", number) for number in range(1, 6))
 
 
 def aims(fault: Fault, kind: str, numbers: range, amount: float = 0.0) -> tuple[Aim, ...]:
@@ -69,21 +69,21 @@ BUGS = [
         scenarios=("send and go", "send and wait"),
     ),
     bug(
-        "forgets the bell of a turn that waits",
+        "forgets the wake_up of a turn that waits",
         "I16",
-        Edit(Intake, "_see_to", "await wake(self._bells, context)", "pass"),
+        Edit(Intake, "_see_to", "await wake(self._work_queue, context)", "pass"),
         scenarios=("send and go",),
     ),
     bug(
-        "forgets the bell of what a cancel leaves behind",
+        "forgets the wake_up of what a cancel leaves behind",
         "I16",
         Edit(Intake, "cancel", "if ended.waiting:", "if False:"),
         scenarios=("cancel what waits",),
     ),
     bug(
-        "forgets the bell of a turn that is handed on",
+        "forgets the wake_up of a turn that is handed on",
         "I16 I16B",
-        Edit(TaskRunner, "_put_down", "await wake(self._bells, turn.lease.context, delay=delay)", "pass"),
+        Edit(TaskRunner, "_put_down", "await wake(self._work_queue, turn.lease.context, delay=delay)", "pass"),
         scenarios=("past fifteen minutes",),
     ),
     bug(
@@ -218,7 +218,7 @@ BUGS = [
         scenarios=("stream", "past fifteen minutes"),
     ),
     bug(
-        "takes the claim for the bell",
+        "takes the claim for the wake_up",
         "I16",
         Edit(Sweep, "_contexts", "if await self._store.claim(overdue):", "if True:"),
     ),
@@ -263,7 +263,9 @@ BUGS = [
     bug(
         "does not ring again for a turn whose holder lives",
         "I16B",
-        Edit(Worker, "answer", "if begun.fence == bell.fence or left < self._runner.lease_seconds / 2:", "if False:"),
+        Edit(
+            Worker, "answer", "if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:", "if False:"
+        ),
         scenarios=("send and go", "cancel", "double texting: enqueue"),
     ),
     bug(
@@ -301,10 +303,10 @@ BUGS = [
         "I8",
         Edit(heads, "new_event", "notifies=listened_to(head, event)", "notifies=False"),
         scenarios=TOLD,
-        aims=LOST_BELLS,
+        aims=LOST_WAKE_UPS,
     ),
     bug(
-        "forgets the bell of a notification",
+        "forgets the wake_up of a notification",
         "I16 I16C",
         Edit(CommitNotifier, "_enqueue_beside", "if head.key not in self._enqueuing:", "if False:"),
         scenarios=TOLD,
@@ -404,6 +406,6 @@ BUGS = [
             Sweep, "once", "((self._contexts, at_once), (self._pushes, pushes_at_once))", "((self._contexts, at_once),)"
         ),
         scenarios=TOLD,
-        aims=LOST_BELLS,
+        aims=LOST_WAKE_UPS,
     ),
 ]

@@ -175,7 +175,7 @@ class History:
         """Number of tries noted for a push config without a post, as its host had kept others waiting."""
         self.claimed_pushes: list[TaskKey] = []
         """Tasks whose notifications sweeps have claimed and not woken yet."""
-        self.bells = 0
+        self.work_queue = 0
         self.surprises: list[str] = []
         """Exceptions that nobody expected."""
 

@@ -14,7 +14,7 @@ from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import Intake
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.turn import TurnUnderWay
-from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_BELLS, aims, bug
+from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_WAKE_UPS, aims, bug
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Edit
 
@@ -58,7 +58,7 @@ STORE_BUGS = [
             "return replace(head, push_epoch=now.push_epoch)",
         ),
         scenarios=LISTENS_LATE,
-        aims=(*LOST_BELLS, *aims(Fault.CRASH_BEFORE, "bell.ring", range(1, 5))),
+        aims=(*LOST_WAKE_UPS, *aims(Fault.CRASH_BEFORE, "queue.send", range(1, 5))),
     ),
     bug(
         "believes the index about what is due",

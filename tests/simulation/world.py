@@ -11,7 +11,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import Asked, Bell, ContextKey, PushBell, TaskKey
+from aion_core.ports import Asked, ContextKey, PushWakeUp, TaskKey, WakeUp
 from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
@@ -25,7 +25,7 @@ from tests.simulation.front import Front
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
-from tests.simulation.queue import BellQueue, Letter
+from tests.simulation.queue import Letter, WakeUpQueue
 from tests.simulation.receivers import Answer, Receiver, fine
 from tests.simulation.table import HALF_MADE, Operation, SimFaults
 from tests.simulation.watch import Watch
@@ -60,7 +60,7 @@ class World:
         self.watch = Watch(self)
         self.receiver: Receiver = fine
         """The webhook of the clients."""
-        self.queue = BellQueue(self.outside, self.random, self._deliver)
+        self.queue = WakeUpQueue(self.outside, self.random, self._deliver)
         self.front = Front(self)
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
@@ -289,19 +289,19 @@ class World:
 
     # ── Bells ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def rings(self, process: Process, bell: Bell | PushBell, delay: float) -> None:
+    def rings(self, process: Process, wake_up: WakeUp | PushWakeUp, delay: float) -> None:
         """Put a bell into the queue, as the schedule will have it."""
         history = self.history
-        history.bells += 1
-        if process.name.startswith("sweep") and isinstance(bell, PushBell):
-            if bell.task in history.claimed_pushes:
-                history.claimed_pushes.remove(bell.task)
+        history.work_queue += 1
+        if process.name.startswith("sweep") and isinstance(wake_up, PushWakeUp):
+            if wake_up.task in history.claimed_pushes:
+                history.claimed_pushes.remove(wake_up.task)
             else:
                 history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
         elif process.name.startswith("sweep"):
-            assert isinstance(bell, Bell)
-            if bell.context in history.claimed:
-                history.claimed.remove(bell.context)
+            assert isinstance(wake_up, WakeUp)
+            if wake_up.context in history.claimed:
+                history.claimed.remove(wake_up.context)
             else:
                 history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
         aim = self.aim
@@ -313,7 +313,9 @@ class World:
             return
         assert aim is not None or fault is None
         for _ in range(1 + int(aim.amount) if aim is not None and fault is Fault.DOUBLED else 1):
-            self.queue.put(bell, min(900.0, delay + aim.amount) if aim is not None and fault is Fault.LATE else delay)
+            self.queue.put(
+                wake_up, min(900.0, delay + aim.amount) if aim is not None and fault is Fault.LATE else delay
+            )
 
     def _purge(self) -> None:
         self.purged = True
@@ -322,7 +324,7 @@ class World:
     def _deliver(self, letter: Letter) -> None:
         aim = self.plan.at("queue.receive")
         fault = aim.fault if aim is not None else None
-        process = self.process("push" if isinstance(letter.bell, PushBell) else "task")
+        process = self.process("push" if isinstance(letter.wake_up, PushWakeUp) else "task")
         if aim is not None:
             self.befalls(aim, "queue.receive", process)
             if fault is Fault.LATE:
@@ -338,10 +340,10 @@ class World:
                 for _ in range(int(aim.amount)):
                     self.queue.show(letter, self.random.choice((0.0, 0.05, 1.0)))
             if fault is Fault.POISONED:
-                self.queue.put(Bell(ContextKey("nobody", "nothing", "nowhere")))
+                self.queue.put(WakeUp(ContextKey("nobody", "nothing", "nowhere")))
             if fault is Fault.REDRIVEN:
-                self.outside(aim.amount, self.queue.put, letter.bell)
-        self.trace("queue", f"delivers {letter.bell} to {process.name}")
+                self.outside(aim.amount, self.queue.put, letter.wake_up)
+        self.trace("queue", f"delivers {letter.wake_up} to {process.name}")
         fails = fault is Fault.HANDLER_FAILS
         self.begin(process, lambda _: self._hear(process, letter, fails=fails))
 
@@ -349,7 +351,7 @@ class World:
         try:
             if fails:
                 raise StoreUnavailable("The handler failed at once.")
-            await assembly.hear(process, letter.bell)
+            await assembly.hear(process, letter.wake_up)
         except StoreUnavailable:
             return  # the message becomes visible again
         except Exception as error:

@@ -142,7 +142,7 @@ async def test_by_auto_a_client_that_does_not_wait_gets_its_task() -> None:
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         first = await client.at_once("hi", contextId="c")
-        await made.bells.quiet()
+        await made.work_queue.quiet()
         again = await client.at_once("hi", contextId="c")
     assert [first[0], again[0]] == ["task", "task"]
     assert first[1]["id"] == again[1]["id"]
@@ -253,7 +253,7 @@ async def test_by_message_an_answer_to_a_question_may_return_immediately(naming:
     assert isinstance(task, Task)
     assert task.status.state == TaskState.TASK_STATE_WORKING
     made.agent.go.set()
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     await until(lambda: not call.work)
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
@@ -346,7 +346,7 @@ async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task
     assert [each.id for each in spoken] == ["1", "2"]
     assert isinstance(spoken[0].what, Task)
     agent.go.set()
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     assert kinds(await heard(made, "slow")) == ["Message"]
 
 
@@ -488,7 +488,7 @@ async def test_a_message_is_given_by_whoever_ends_a_turn_whose_process_died(repl
     first = asyncio.create_task(heard(dies, "slow", call=Call("owner", "test")))
     await until(dies.agent.began.is_set)
     first.cancel()
-    dies.bells.close()
+    dies.work_queue.close()
     clock.move(31)
     heir = parts(agent, store, clock, reply=reply)
     agent.go.set()

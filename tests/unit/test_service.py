@@ -52,7 +52,7 @@ async def test_a_send_that_does_not_wait_answers_working_and_runs_on() -> None:
     assert task.status.state == TaskState.TASK_STATE_WORKING
     assert not call.work, "another function runs it"
     agent.go.set()
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     assert (await service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
-from aion_core.ports import Bell
-from aion_core.ports.bells import body_of
+from aion_core.ports import WakeUp
+from aion_core.ports.queues import body_of
 from aion_core.settings import Settings
 from aion_core.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues
 from tests.support import operating
@@ -65,7 +65,7 @@ def test_tasks_are_listed_shown_and_canceled(run: Run, stores: Stores, folder: P
 
 def test_parked_messages_are_sent_again_or_dropped(run: Run, stores: Stores, folder: Path) -> None:
     chat = Conversation(stores.tasks, CLOCK)
-    parked(folder, body_of(Bell(chat.context)))
+    parked(folder, body_of(WakeUp(chat.context)))
     parked(folder, "not of ours")
     listed = json.loads(run("dlq", "list", "--json").stdout)
     assert [each.get("context") for each in listed] == [chat.context.context_id, None]

@@ -81,7 +81,7 @@ def test_a_tasks_notifications_are_shown_without_what_is_secret(run: Run, push: 
     assert "hidden" not in shown.output
 
 
-def rung_for_pushes(moto: LocalStack) -> Iterator[str]:
+def enqueued_for_pushes(moto: LocalStack) -> Iterator[str]:
     """Yield all that the queue holds: other tests may have rung before."""
     asked = {"QueueUrl": moto.physical_id("PushQueue"), "MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
     while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
@@ -101,7 +101,7 @@ def test_what_was_given_up_is_posted_again_and_somebody_is_woken_for_it(
     assert (found["dead"].cursor, found["dead"].dead, found["gone"].disabled) == (2, 0, False)
     shown = run("show", task_id(push)).stdout
     assert shown.count(f"tried again             {push.clock.now():%Y-%m-%d %H:%M}") == 2
-    assert sum(task_id(push) in body for body in rung_for_pushes(moto)) == 2
+    assert sum(task_id(push) in body for body in enqueued_for_pushes(moto)) == 2
 
 
 @pytest.mark.parametrize("arguments", [("show", "t-never"), ("redrive", "t-never")])

@@ -66,7 +66,7 @@ async def test_a_task_that_waits_is_canceled_before_it_has_begun() -> None:
     assert canceled.status.state == CANCELED
     agent.go.set()
     assert (await first).status.state == COMPLETED, "the one that ran goes on under its lease"
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     assert agent.asked == ["one"]
 
 
@@ -94,7 +94,7 @@ async def test_what_waits_behind_a_canceled_task_runs() -> None:
     await asyncio.wait_for(agent.spoke.wait(), 5)
     agent.go.set()
     assert (await first).status.state == CANCELED
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     assert (await made.service.get(call, second.id)).status.state == COMPLETED
 
 

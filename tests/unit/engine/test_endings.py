@@ -10,11 +10,10 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.memory.queues import MemoryBells
+from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import (
     Asked,
     Begun,
-    Bell,
     Chunk,
     ContextKey,
     Cursor,
@@ -30,6 +29,7 @@ from aion_core.ports import (
     Reply,
     Said,
     TaskKey,
+    WakeUp,
 )
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, subscription
@@ -52,16 +52,16 @@ def free(agent: Held) -> Held:
     return agent
 
 
-class Rung(MemoryBells):
+class Enqueued(MemoryWorkQueue):
     """Bells that are noted, and answered as ever."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
-        self.rung: list[tuple[Bell, float]] = []
+        self.enqueued: list[tuple[WakeUp, float]] = []
 
-    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
-        self.rung.append((bell, delay))
-        await super().ring(bell, delay=delay)
+    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        self.enqueued.append((wake_up, delay))
+        await super().enqueue(wake_up, delay=delay)
 
 
 async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> None:
@@ -92,11 +92,11 @@ async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:
     first = asyncio.create_task(made.service.send(ends_soon, request("one")))
     await agent.spoke.wait()
     second = await made.service.send(Call("owner", "test"), request("two", message_id="m-2", return_immediately=True))
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     assert agent.asked == ["one"]
     agent.go.set()
     await first
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     assert agent.asked == ["one", "two"]
     assert (await made.service.get(ends_soon, second.id)).status.state == COMPLETED
 
@@ -108,7 +108,7 @@ async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -
     store = MemoryTaskStore(clock)
     agent = free(Held())
     made = parts(agent, store, clock)
-    made.bells.close()
+    made.work_queue.close()
     call = Call("owner", "test")
     task = await made.service.send(call, request("one", return_immediately=True))
     await store.begin(CONTEXT, holder="dies")
@@ -150,7 +150,7 @@ async def test_a_delta_is_closed_and_kept_when_its_turn_is_handed_on() -> None:
     store = MemoryTaskStore(clock)
     agent = Draining()
     made = parts(agent, store, clock, lease_seconds=10_000)
-    made.bells.answered_by(lambda bell: asyncio.sleep(0))
+    made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     time_up = TimeUp()
     call = Call("owner", "test", time_up=time_up)
     sending = asyncio.create_task(made.service.send(call, request()))
@@ -221,7 +221,7 @@ async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> Non
     clock = ManualClock()
     store = Between(clock)
     made = parts(Held(), store, clock)
-    made.bells.close()
+    made.work_queue.close()
     task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     assert isinstance(begun, Begun)
@@ -246,12 +246,12 @@ async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
 
     store = Claimed(clock)
     made = parts(Held(), store, clock)
-    made.bells.close()
+    made.work_queue.close()
     await made.service.send(Call("owner", "test"), request(return_immediately=True))
     clock.move(31)
-    bells = Rung(clock)
-    swept = await Sweep(store, bells).once()
-    assert (swept.found, swept.rung, bells.rung) == (1, 0, [])
+    work_queue = Enqueued(clock)
+    swept = await Sweep(store, work_queue).once()
+    assert (swept.found, swept.enqueued, work_queue.enqueued) == (1, 0, [])
 
 
 @pytest.mark.parametrize("gone", ["the log", "the message"])
@@ -272,12 +272,12 @@ async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone:
     store = Broken(clock)
     agent = free(Held())
     made = parts(agent, store, clock)
-    made.bells.answered_by(lambda bell: asyncio.sleep(0))
+    made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     call = Call("owner", "test")
     first = await made.service.send(call, request("one", return_immediately=True))
     second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
     store.broken = first.id
-    await made.worker.answer(Bell(CONTEXT))
+    await made.worker.answer(WakeUp(CONTEXT))
     head = await store.head(TaskKey("owner", first.id))
     assert head is not None
     assert head.state == FAILED
@@ -294,17 +294,17 @@ async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again
 
     store = Refusing(clock)
     made = parts(free(Held()), store, clock, lease_seconds=30)
-    bells = Rung(clock)
-    bells.answered_by(lambda bell: asyncio.sleep(0))
-    made.worker._runner._bells = bells
-    made.bells.close()
+    work_queue = Enqueued(clock)
+    work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
+    made.worker._runner._work_queue = work_queue
+    made.work_queue.close()
     await made.service.send(Call("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     log = await store.log(next(iter(store.task_keys())))
     assert log is not None
     await made.worker.run(begun, Run(log.events))  # type: ignore[arg-type]
-    assert bells.rung == [(Bell(CONTEXT), 15.0)]
-    bells.close()
+    assert work_queue.enqueued == [(WakeUp(CONTEXT), 15.0)]
+    work_queue.close()
 
 
 async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
@@ -359,7 +359,7 @@ async def test_a_blocking_send_is_answered_before_its_process_ends() -> None:
     assert sending.done()
     assert (await sending).status.state == TaskState.TASK_STATE_WORKING
     agent.go.set()
-    made.bells.close()
+    made.work_queue.close()
 
 
 async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> None:
@@ -378,7 +378,7 @@ async def test_next_turn_begins_only_with_time_for_it(left: float, answered: lis
     agent = free(Held())
     agent.go.clear()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
-    made.bells.close()
+    made.work_queue.close()
     first_call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=left)))
     first = asyncio.create_task(made.service.send(first_call, request("one")))
     await agent.spoke.wait()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.ports import Begun, Bell, ContextKey, TaskKey
+from aion_core.ports import Begun, ContextKey, TaskKey, WakeUp
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
 from aion_core.tasks.call import Call, TimeUp, margins
@@ -37,12 +37,12 @@ async def let_all_end(made: Parts, call: Call, clock: ManualClock) -> None:
     """Move the clock until neither the call's process nor any that a bell has woken has anything left to do."""
     for work in list(call.work):
         await let_time_pass(clock, work)
-    await let_time_pass(clock, asyncio.create_task(made.bells.quiet()))
+    await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
 
 
 def with_invocations(made: Parts, clock: ManualClock) -> None:
     """Let each bell be answered by a process that ends after 15 minutes."""
-    made.bells.answered_by(lambda bell: made.worker.answer(bell, until=clock.now() + INVOCATION))
+    made.work_queue.answered_by(lambda wake_up: made.worker.answer(wake_up, until=clock.now() + INVOCATION))
 
 
 async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> None:
@@ -118,7 +118,7 @@ async def test_a_turn_is_handed_on_a_bounded_number_of_times(monkeypatch: pytest
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     with_invocations(made, clock)
     task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
-    await let_time_pass(clock, asyncio.create_task(made.bells.quiet()))
+    await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
     task = await made.service.get(Call("owner", "test"), task.id)
     assert task.status.state == TaskState.TASK_STATE_FAILED
     assert "handed on too often" in task.status.message.parts[0].text
@@ -169,19 +169,19 @@ async def test_stopping_process_hands_its_turn_on_and_ends_its_streams() -> None
     while len(agent.ran) < 2 and agent.ran[0] < 2:
         clock.move(5)
         await asyncio.sleep(0)
-    bells: list[Bell] = []
+    work_queue: list[WakeUp] = []
 
-    async def hear(bell: Bell) -> None:
-        bells.append(bell)
+    async def hear(wake_up: WakeUp) -> None:
+        work_queue.append(wake_up)
 
-    made.bells.answered_by(hear)
+    made.work_queue.answered_by(hear)
     began = clock.now()
     stopping.now.set()
     for work in list(call.work):
         await let_time_pass(clock, work, step=0.5)
     assert (clock.now() - began).total_seconds() <= 2, "not the half minute of a Lambda invocation"
-    await made.bells.quiet()
-    assert len(bells) == 2, "another process is told of both turns"
+    await made.work_queue.quiet()
+    assert len(work_queue) == 2, "another process is told of both turns"
     assert not listening.done(), "a successor may end the turn meanwhile"
     stopping.leave.set()
     await let_time_pass(clock, listening, step=0.5)

@@ -50,7 +50,7 @@ async def reads_of(readers: int, steps: int = 20) -> int:
     await asyncio.gather(*following)
     for ids in heard:
         assert ids == [str(n) for n in range(int(ids[0]), steps + 4)], "each hears every event once"
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     return store.reads
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Begun, PushBell, PushConfig
+from aion_core.ports import Begun, PushConfig, PushWakeUp
 from aion_core.tasks import notifications
 from aion_core.tasks.notifications import CommitNotifier
 from tests.support.clock import ManualClock
@@ -25,11 +25,11 @@ class Queue:
         self.answers.set()
         self.refuses = False
 
-    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
+    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
         await self.answers.wait()
         if self.refuses:
             raise StoreUnavailable("The queue is away.")
-        self.enqueued.append(bell.generation)
+        self.enqueued.append(wake_up.generation)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_hanging_queue_delays_only_the_end(
     queue.answers.clear()
     begun = await says(chat, begun, 5)
     assert queue.enqueued == [2]
-    monkeypatch.setattr(notifications, "RING_SECONDS", 0.01)
+    monkeypatch.setattr(notifications, "ENQUEUE_SECONDS", 0.01)
     await chat.ends(begun)
     assert await chat.state("t-m-1") == "completed"
     await asyncio.sleep(0)

@@ -8,19 +8,19 @@ import pytest
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import (
     Asked,
     Begun,
-    Bell,
     Chunk,
     ContextKey,
     Emission,
     Metric,
-    PushBell,
     PushConfig,
+    PushWakeUp,
     Reply,
     TaskKey,
+    WakeUp,
 )
 from aion_core.tasks.call import Call
 from aion_core.tasks.history import ContextHistory
@@ -72,18 +72,18 @@ def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., An
 def _keeps(messages: list[Any]) -> Any:
     """A queue's operation that keeps the messages."""
 
-    async def ring(bell: Any, *, delay: float = 0.0) -> None:
-        messages.append(bell)
+    async def enqueue(wake_up: Any, *, delay: float = 0.0) -> None:
+        messages.append(wake_up)
 
-    return ring
+    return enqueue
 
 
 async def outcome(made: Parts, clock: ManualClock) -> str:
     """The state of a task whose wake-up messages are all received in time, however often its store refuses."""
-    made.bells.close()
+    made.work_queue.close()
     task = await made.service.send(CALL, request(return_immediately=True))
     for _ in range(MANY + 2):
-        await made.worker.answer(Bell(CONTEXT))
+        await made.worker.answer(WakeUp(CONTEXT))
         clock.move(60)
     return str((await made.service.get(CALL, task.id)).status)
 
@@ -103,14 +103,14 @@ async def test_refusal_after_agent_spoke_spends_a_try(clock: ManualClock) -> Non
 async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(Refused(0), store, clock)
-    made.bells.close()
+    made.work_queue.close()
     task = await made.service.send(CALL, request(return_immediately=True))
     for _ in range(MANY):
         store.refuse(log=1)
-        await made.worker.answer(Bell(CONTEXT))
+        await made.worker.answer(WakeUp(CONTEXT))
         clock.move(60)
     store.heal()
-    await made.worker.answer(Bell(CONTEXT))
+    await made.worker.answer(WakeUp(CONTEXT))
     assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
 
 
@@ -118,10 +118,10 @@ async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> No
     """Also the turn behind another: its lease is given back, and need not run out."""
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(Refused(0), store, clock)
-    made.bells.close()
+    made.work_queue.close()
     await made.service.send(CALL, request(return_immediately=True))
     store.refuse(log=1)
-    await made.worker.answer(Bell(CONTEXT))
+    await made.worker.answer(WakeUp(CONTEXT))
     assert isinstance(await store.begin(CONTEXT, holder="another"), Begun), "at once"
 
 
@@ -159,12 +159,12 @@ async def test_sweep_wakes_what_it_can_read(clock: ManualClock, failing: str) ->
     await store.create(replace(chat.message("m-1"), push=PushConfig("p-1", "https://hooks.test/")), holder="gone")
     clock.move(1000)
     woken: list[Any] = []
-    bells, push_bells = MemoryBells(clock), MemoryPushBells(clock)
-    bells.ring, push_bells.ring = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
+    work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
+    work_queue.enqueue, push_queue.enqueue = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
     (store if failing == "contexts" else configs).refuse(DENIED, overdue=1)
     metrics = MemoryMetrics()
     with pytest.raises(StoreError, match="AccessDenied"):
-        await Sweep(store, bells, configs, push_bells, metrics=metrics).once()
-    kinds = {type(bell) for bell in woken}
-    assert kinds == ({PushBell} if failing == "contexts" else {Bell})
-    assert metrics.total(Metric.SWEEP_RUNG) == len(woken)
+        await Sweep(store, work_queue, configs, push_queue, metrics=metrics).once()
+    kinds = {type(wake_up) for wake_up in woken}
+    assert kinds == ({PushWakeUp} if failing == "contexts" else {WakeUp})
+    assert metrics.total(Metric.SWEEP_ENQUEUED) == len(woken)

@@ -197,7 +197,7 @@ class Clients(RuleBasedStateMachine):
         for number in range(50):
             # A store that meets another writer waits a moment, longer than a queue needs to be empty.
             await asyncio.sleep(5)
-            await self.made.bells.quiet()
+            await self.made.work_queue.quiet()
             asking = None
             for task_id in self.seen:
                 _, answer = await post(

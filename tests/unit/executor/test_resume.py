@@ -7,7 +7,7 @@ from a2a.server.agent_execution import RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
-from aion_core.ports import AfterCrash, Bell, ContextKey
+from aion_core.ports import AfterCrash, ContextKey, WakeUp
 from aion_core.protocol.types import Role, Task, TaskState
 from aion_core.tasks.call import Call, TimeUp
 from tests.support.clock import ManualClock
@@ -36,13 +36,13 @@ async def lost_and_found(clock: ManualClock, made: Served, *dying: Dying) -> Tas
     sending = asyncio.create_task(made.parts.service.send(call, request(return_immediately=False)))
     for number, each in enumerate(dying):
         if number:
-            sending = asyncio.create_task(made.parts.worker.answer(Bell(CONTEXT)))
+            sending = asyncio.create_task(made.parts.worker.answer(WakeUp(CONTEXT)))
         await asyncio.wait_for(each.reached.wait(), 5)
         for work in [*call.work, sending]:
             work.cancel()
         await asyncio.sleep(0.01)
         clock.move(31)
-    await made.parts.worker.answer(Bell(CONTEXT))
+    await made.parts.worker.answer(WakeUp(CONTEXT))
     (key,) = made.store.task_keys()
     return await made.parts.service.get(call, key.task_id)
 
@@ -184,7 +184,7 @@ async def test_a_turn_cut_at_its_deadline_is_lost_too_and_one_that_only_waited_i
     while not sending.done() or call.work:
         clock.move(5)
         await asyncio.sleep(0.001)
-    await asyncio.wait_for(made.parts.bells.quiet(), 5)
+    await asyncio.wait_for(made.parts.work_queue.quiet(), 5)
     cut = await made.parts.service.get(call, (await sending).id)
     assert (cut.status.state, "not resumable" in said(cut.status.message)) == (FAILED, True)
     waited = await made.parts.service.get(call, waiting.id)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import Asked, Begun, Chunk, Emission, Metric, Paused, Reply
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep
@@ -70,7 +70,7 @@ async def answered(made: Parts) -> None:
     async with asyncio.timeout(20), http(made.app()) as client:
         answer = (await client.post("/", json=request)).json()
         assert "result" in answer, answer
-        await made.bells.quiet()
+        await made.work_queue.quiet()
 
 
 async def test_a_turn_is_counted_once_however_many_chunks_it_speaks(clock: ManualClock) -> None:
@@ -115,18 +115,18 @@ async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(cloc
     claim = await push.claimed()
     due = clock.now() + timedelta(hours=1)
     await push.configs.fail(claim, failure="HTTP 500", next_at=due, due_at=due)
-    sweep = Sweep(push.chat.store, MemoryBells(clock), push.configs, MemoryPushBells(clock), metrics=metrics)
+    sweep = Sweep(push.chat.store, MemoryWorkQueue(clock), push.configs, MemoryPushQueue(clock), metrics=metrics)
     clock.move(30)
     await push.chat.store.pause(begun.lease, got_on=True)
     for generation in await push.due_events():
         await push.configs.clear(push.key(), generation)
     await sweep.once()
-    before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_RUNG)
+    before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)
     clock.move(3600)
     for overdue in await push.chat.store.overdue(limit=MANY):
         assert await push.chat.store.claim(overdue)
     await sweep.once()
-    assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_RUNG)) == (before[0], before[1] + 1)
+    assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)) == (before[0], before[1] + 1)
 
 
 async def test_nobody_counts_where_nobody_is_told_to(clock: ManualClock) -> None:

@@ -377,7 +377,7 @@ async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -
     pushing = Pushing()
     task = (await pushing.send())["id"]
     assert pushing.parts.push is not None
-    pushing.parts.push.bells.close()
+    pushing.parts.push.queue.close()
     created = await pushing.rpc(CREATE, {"taskId": task, "url": HOOK})
     assert created.get("url") == HOOK, created
     assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [created]

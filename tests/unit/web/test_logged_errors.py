@@ -44,7 +44,7 @@ async def fails(binding: str, error: Exception, *, operation: str = "create") ->
     made = parts(agent, store)
     async with http(made.app()) as client:
         answer = await client.post(**request(binding))
-    await made.bells.quiet()
+    await made.work_queue.quiet()
     return answer
 
 

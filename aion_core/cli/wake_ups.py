@@ -5,9 +5,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from aion_core.bootstrap import bell_of, push_bell_of
-from aion_core.errors import UnreadableBell
-from aion_core.ports import Bell, Held, PushBell
+from aion_core.bootstrap import push_wake_up_of, wake_up_of
+from aion_core.errors import UnreadableWakeUp
+from aion_core.ports import Held, PushWakeUp, WakeUp
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
@@ -33,7 +33,7 @@ class Explained:
     """Whether somebody has to be woken for it: where not, it may be rung or thrown away, it is all the same."""
 
     @property
-    def is_a_bell(self) -> bool:
+    def is_wake_up(self) -> bool:
         """Whether it is one; what is none can never be answered."""
         return bool(self.about)
 
@@ -42,19 +42,21 @@ async def explained(body: str, operator: "Operator", queue: Queue) -> Explained:
     """Return what the message of the queue refers to; raises StoreError where the table cannot be asked."""
     try:
         return (
-            await _turn(bell_of(body), operator) if queue is Queue.TASK else await _push(push_bell_of(body), operator)
+            await _turn(wake_up_of(body), operator)
+            if queue is Queue.TASK
+            else await _push(push_wake_up_of(body), operator)
         )
-    except UnreadableBell as error:
+    except UnreadableWakeUp as error:
         return Explained({}, str(error), does_something=False)
 
 
-async def _turn(bell: Bell, operator: "Operator") -> Explained:
-    context = bell.context
+async def _turn(wake_up: WakeUp, operator: "Operator") -> Explained:
+    context = wake_up.context
     about: dict[str, object] = {
         "owner": context.owner,
         "agent": context.agent,
         "context": context.context_id,
-        "fence": bell.fence,
+        "fence": wake_up.fence,
     }
     now, does_something = of_context(await operator.inspection.context(context), operator.clock.now())
     return Explained(about, now, does_something)
@@ -81,11 +83,11 @@ def of_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bool]:
     return "The context is at rest: nothing is to be done.", False
 
 
-async def _push(bell: PushBell, operator: "Operator") -> Explained:
+async def _push(wake_up: PushWakeUp, operator: "Operator") -> Explained:
     from aion_core.push.schedule import is_ready
 
-    task = bell.task
-    about: dict[str, object] = {"owner": task.owner, "task": task.task_id, "event": bell.generation}
+    task = wake_up.task
+    about: dict[str, object] = {"owner": task.owner, "task": task.task_id, "event": wake_up.generation}
     head = await operator.tasks.head(task)
     if head is None:
         return Explained(about, "The task is gone: nothing is left to be told.", does_something=False)

@@ -1,4 +1,4 @@
-"""What `ports.Bells` promises, over each adapter."""
+"""What `ports.WorkQueue` promises, over each adapter."""
 
 import asyncio
 import itertools
@@ -15,28 +15,28 @@ import pytest_asyncio
 from botocore.config import Config
 
 from aion_core.aws.client import Calls
-from aion_core.aws.queues import SQSBells
-from aion_core.errors import StoreError, StoreUnavailable, UnreadableBell
-from aion_core.memory.queues import MemoryBells
-from aion_core.ports import Bell, Bells, ContextKey
-from aion_core.ports.bells import bell_of, body_of
+from aion_core.aws.queues import SQSWorkQueue
+from aion_core.errors import StoreError, StoreUnavailable, UnreadableWakeUp
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import ContextKey, WakeUp, WorkQueue
+from aion_core.ports.queues import body_of, wake_up_of
 from aion_core.sqlite.database import Database
-from aion_core.sqlite.queues import VERSION, SQLiteBells, SQLiteQueue, open_queues
+from aion_core.sqlite.queues import VERSION, SQLiteQueue, SQLiteWorkQueue, open_queues
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 
 pytestmark = pytest.mark.each_engine
 
 PATIENCE = 20
-BELL = Bell(ContextKey("owner", "echo", "c-1"), 1)
+WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
 class Belfry(Protocol):
     """Bells, and somebody who listens."""
 
-    bells: Bells
+    work_queue: WorkQueue
 
-    async def heard(self) -> list[Bell]:
+    async def heard(self) -> list[WakeUp]:
         """Return the bells that are heard by now and were not before."""
         ...
 
@@ -44,19 +44,19 @@ class Belfry(Protocol):
         """Return when it is so many seconds later."""
         ...
 
-    def cut_off(self) -> Bells:
+    def cut_off(self) -> WorkQueue:
         """Return such bells whose queue cannot be reached."""
         ...
 
 
 class MemoryBelfry:
     def __init__(self, clock: ManualClock) -> None:
-        self.bells, self._clock = MemoryBells(clock), clock
-        self._heard: list[Bell] = []
-        self.bells.answered_by(self._hear)
-        self.bells.open()
+        self.work_queue, self._clock = MemoryWorkQueue(clock), clock
+        self._heard: list[WakeUp] = []
+        self.work_queue.answered_by(self._hear)
+        self.work_queue.open()
 
-    async def heard(self) -> list[Bell]:
+    async def heard(self) -> list[WakeUp]:
         await asyncio.sleep(0.01)
         heard, self._heard = self._heard, []
         return heard
@@ -65,14 +65,14 @@ class MemoryBelfry:
         await asyncio.sleep(0.01)
         self._clock.move(seconds)
 
-    def cut_off(self) -> Bells:
-        bells = MemoryBells(self._clock)
-        bells.open()
-        bells.close()
-        return bells
+    def cut_off(self) -> WorkQueue:
+        work_queue = MemoryWorkQueue(self._clock)
+        work_queue.open()
+        work_queue.close()
+        return work_queue
 
-    async def _hear(self, bell: Bell) -> None:
-        self._heard.append(bell)
+    async def _hear(self, wake_up: WakeUp) -> None:
+        self._heard.append(wake_up)
 
 
 class SQLiteBelfry:
@@ -80,24 +80,24 @@ class SQLiteBelfry:
         self._path, self._clock = path, clock
         self._database = open_queues(path)
         self._queue = SQLiteQueue(self._database, "task", clock)
-        self.bells = SQLiteBells(self._queue, at_once=16)
+        self.work_queue = SQLiteWorkQueue(self._queue, at_once=16)
 
-    async def heard(self) -> list[Bell]:
+    async def heard(self) -> list[WakeUp]:
         heard = []
         for message in await self._queue.receive(10):
             await self._queue.delete(message)
-            heard.append(bell_of(message.body))
+            heard.append(wake_up_of(message.body))
         return heard
 
     async def let_pass(self, seconds: float) -> None:
         self._clock.move(seconds)
 
-    def cut_off(self) -> Bells:
+    def cut_off(self) -> WorkQueue:
         """Another process writes, and does not end."""
         impatient = Database(self._path, "", version=VERSION, busy_seconds=0.05)
         self._writer = sqlite3.connect(self._path, isolation_level=None)
         self._writer.execute("BEGIN IMMEDIATE")
-        return SQLiteBells(SQLiteQueue(impatient, "task", self._clock), at_once=16)
+        return SQLiteWorkQueue(SQLiteQueue(impatient, "task", self._clock), at_once=16)
 
     def close(self) -> None:
         self._database.close()
@@ -110,25 +110,25 @@ class SQSBelfry:
     def __init__(self, stack: Stack, executor: ThreadPoolExecutor) -> None:
         self._client, self._executor = stack.client("sqs"), executor
         self.url = self._client.create_queue(QueueName=f"bells-{next(_queues)}")["QueueUrl"]
-        self.bells = SQSBells(Calls("sqs", executor, client=self._client), queue_url=self.url)
+        self.work_queue = SQSWorkQueue(Calls("sqs", executor, client=self._client), queue_url=self.url)
 
     @property
     def events(self) -> Any:
         """The hooks of botocore's client."""
         return self._client.meta.events
 
-    async def heard(self) -> list[Bell]:
+    async def heard(self) -> list[WakeUp]:
         heard = []
         while messages := (await self._receive()).get("Messages"):
             for message in messages:
                 self._client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
-                heard.append(bell_of(message["Body"]))
+                heard.append(wake_up_of(message["Body"]))
         return heard
 
     async def let_pass(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    def cut_off(self) -> Bells:
+    def cut_off(self) -> WorkQueue:
         nowhere = botocore.session.get_session().create_client(
             "sqs",
             region_name="us-east-1",
@@ -137,7 +137,7 @@ class SQSBelfry:
             aws_secret_access_key="x",
             config=Config(connect_timeout=1, retries={"total_max_attempts": 1}),
         )
-        return SQSBells(Calls("sqs", self._executor, client=nowhere), queue_url=self.url)
+        return SQSWorkQueue(Calls("sqs", self._executor, client=nowhere), queue_url=self.url)
 
     async def _receive(self) -> dict[str, Any]:
         return await asyncio.to_thread(self._client.receive_message, QueueUrl=self.url, MaxNumberOfMessages=10)
@@ -154,7 +154,7 @@ async def belfry(
     elif adapter is None:
         belfry = MemoryBelfry(clock)
         yield belfry
-        belfry.bells.close()
+        belfry.work_queue.close()
     else:
         with ThreadPoolExecutor(4) as executor:
             yield SQSBelfry(adapter, executor)
@@ -166,9 +166,9 @@ async def sqs(stack: Stack) -> AsyncIterator[SQSBelfry]:
         yield SQSBelfry(stack, executor)
 
 
-async def until_heard(belfry: Belfry, number: int = 1) -> list[Bell]:
+async def until_heard(belfry: Belfry, number: int = 1) -> list[WakeUp]:
     """Return so many bells, as soon as they are heard."""
-    heard: list[Bell] = []
+    heard: list[WakeUp] = []
     end = time.monotonic() + PATIENCE
     while len(heard) < number:
         assert time.monotonic() < end, f"{len(heard)} of {number} bells were heard"
@@ -180,33 +180,33 @@ async def until_heard(belfry: Belfry, number: int = 1) -> list[Bell]:
 
 
 async def test_a_bell_is_heard_and_says_where_it_rings(belfry: Belfry) -> None:
-    await belfry.bells.ring(BELL)
-    assert await until_heard(belfry) == [BELL]
+    await belfry.work_queue.enqueue(WAKE_UP)
+    assert await until_heard(belfry) == [WAKE_UP]
 
 
 async def test_a_bell_for_any_turn_names_none(belfry: Belfry) -> None:
-    await belfry.bells.ring(Bell(BELL.context))
-    assert await until_heard(belfry) == [Bell(BELL.context)]
+    await belfry.work_queue.enqueue(WakeUp(WAKE_UP.context))
+    assert await until_heard(belfry) == [WakeUp(WAKE_UP.context)]
 
 
 @pytest.mark.parametrize("from_thread", [False, True])
 async def test_a_bell_is_not_heard_before_its_delay_is_over(belfry: Belfry, from_thread: bool) -> None:
     if from_thread:
-        await asyncio.to_thread(belfry.bells.ring_from_thread, BELL, delay=1.2)
+        await asyncio.to_thread(belfry.work_queue.enqueue_from_thread, WAKE_UP, delay=1.2)
     else:
-        await belfry.bells.ring(BELL, delay=1.2)
+        await belfry.work_queue.enqueue(WAKE_UP, delay=1.2)
     await belfry.let_pass(1.1)
     assert await belfry.heard() == []
     # SQS counts in whole seconds.
     await belfry.let_pass(0.9)
-    assert await until_heard(belfry) == [BELL]
+    assert await until_heard(belfry) == [WAKE_UP]
 
 
 async def test_a_thread_rings_while_the_event_loop_is_blocked(belfry: Belfry) -> None:
     """The lease's own thread rings, and an agent may block the loop."""
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(belfry.bells.ring_from_thread, BELL).result(PATIENCE)
-    assert await until_heard(belfry) == [BELL]
+        threads.submit(belfry.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
+    assert await until_heard(belfry) == [WAKE_UP]
 
 
 @pytest.mark.parametrize(
@@ -226,31 +226,31 @@ async def test_a_thread_rings_while_the_event_loop_is_blocked(belfry: Belfry) ->
     ids=ascii,
 )
 async def test_ids_may_hold_any_character(belfry: Belfry, odd: str) -> None:
-    bell = Bell(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), 7)
-    await belfry.bells.ring(bell)
-    assert await until_heard(belfry) == [bell]
+    wake_up = WakeUp(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), 7)
+    await belfry.work_queue.enqueue(wake_up)
+    assert await until_heard(belfry) == [wake_up]
 
 
 async def test_of_three_bells_at_once_each_is_heard(belfry: Belfry) -> None:
-    three = [Bell(BELL.context, n) for n in range(3)]
-    await asyncio.gather(*(belfry.bells.ring(bell) for bell in three))
+    three = [WakeUp(WAKE_UP.context, n) for n in range(3)]
+    await asyncio.gather(*(belfry.work_queue.enqueue(wake_up) for wake_up in three))
     heard = await until_heard(belfry, 3)
-    assert sorted(bell.fence for bell in heard) == [0, 1, 2]
+    assert sorted(wake_up.fence for wake_up in heard) == [0, 1, 2]
 
 
 async def test_the_same_bell_rung_twice_is_heard_twice(belfry: Belfry) -> None:
     """What was swallowed as a repeat might have been the one that mattered."""
-    await belfry.bells.ring(BELL)
-    await belfry.bells.ring(BELL)
-    assert await until_heard(belfry, 2) == [BELL, BELL]
+    await belfry.work_queue.enqueue(WAKE_UP)
+    await belfry.work_queue.enqueue(WAKE_UP)
+    assert await until_heard(belfry, 2) == [WAKE_UP, WAKE_UP]
 
 
 async def test_a_queue_that_cannot_be_reached_is_told(belfry: Belfry) -> None:
-    bells = belfry.cut_off()
+    work_queue = belfry.cut_off()
     with pytest.raises(StoreUnavailable):
-        await bells.ring(BELL)
+        await work_queue.enqueue(WAKE_UP)
     with pytest.raises(StoreUnavailable):
-        await asyncio.to_thread(bells.ring_from_thread, BELL)
+        await asyncio.to_thread(work_queue.enqueue_from_thread, WAKE_UP)
 
 
 # --- On SQS ---
@@ -264,7 +264,7 @@ async def test_a_delay_is_whole_seconds_and_15_minutes_at_most(sqs: SQSBelfry, d
     sqs.events.register(
         "provide-client-params.sqs.SendMessage", lambda params, **_: sent.append(params["DelaySeconds"])
     )
-    await sqs.bells.ring(BELL, delay=delay)
+    await sqs.work_queue.enqueue(WAKE_UP, delay=delay)
     assert sent == [seconds]
 
 
@@ -289,7 +289,7 @@ async def test_what_sqs_refuses_has_one_of_our_names(sqs: SQSBelfry, code: str, 
         "before-call.sqs.SendMessage", lambda **_: (Answer(), {"Error": {"Code": code}, "ResponseMetadata": {}})
     )
     with pytest.raises(StoreError) as raised:
-        await sqs.bells.ring(BELL)
+        await sqs.work_queue.enqueue(WAKE_UP)
     assert type(raised.value) is error
 
 
@@ -297,18 +297,18 @@ async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: S
     with ThreadPoolExecutor(1) as executor:
         calls = Calls("sqs", executor, client=stack.client("sqs"))
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
-        bells = SQSBells(calls, queue_url=f"{queue}-nowhere")
+        work_queue = SQSWorkQueue(calls, queue_url=f"{queue}-nowhere")
         with pytest.raises(StoreError) as raised:
-            await bells.ring(BELL)
+            await work_queue.enqueue(WAKE_UP)
     assert type(raised.value) is StoreError
 
 
 def test_a_message_holds_ids_and_the_version_only() -> None:
-    assert body_of(BELL) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","fence":1}'
+    assert body_of(WAKE_UP) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","fence":1}'
 
 
 def test_what_a_later_version_adds_is_no_matter() -> None:
-    assert bell_of(body_of(BELL).replace("{", '{"new":[1],')) == BELL
+    assert wake_up_of(body_of(WAKE_UP).replace("{", '{"new":[1],')) == WAKE_UP
 
 
 @pytest.mark.parametrize(
@@ -319,13 +319,13 @@ def test_what_a_later_version_adds_is_no_matter() -> None:
         ("[]", "has no version"),
         ("3", "has no version"),
         ('{"task_id":"t-1"}', "has no version"),
-        (body_of(BELL).replace('"v":1', '"v":2'), "version 2, and this function reads 1"),
+        (body_of(WAKE_UP).replace('"v":1', '"v":2'), "version 2, and this function reads 1"),
         ('{"v":1}', "does not say"),
-        (body_of(BELL).replace('"owner":"owner"', '"owner":""'), "does not say"),
-        (body_of(BELL).replace('"c-1"', "7"), "does not say"),
-        (body_of(BELL).replace('"fence":1', '"fence":null'), "does not say"),
+        (body_of(WAKE_UP).replace('"owner":"owner"', '"owner":""'), "does not say"),
+        (body_of(WAKE_UP).replace('"c-1"', "7"), "does not say"),
+        (body_of(WAKE_UP).replace('"fence":1', '"fence":null'), "does not say"),
     ],
 )
 def test_a_message_that_is_no_bell_is_refused_with_the_reason(body: str, told: str) -> None:
-    with pytest.raises(UnreadableBell, match=told):
-        bell_of(body)
+    with pytest.raises(UnreadableWakeUp, match=told):
+        wake_up_of(body)

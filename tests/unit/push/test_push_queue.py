@@ -3,18 +3,18 @@
 import json
 
 import pytest
+from aion_core.ports.queue import push_body_of, push_wake_up_of
 
-from aion_core.errors import UnreadableBell
-from aion_core.ports import PushBell, TaskKey
-from aion_core.ports.bells import push_bell_of, push_body_of
+from aion_core.errors import UnreadableWakeUp
+from aion_core.ports import PushWakeUp, TaskKey
 
 
 @pytest.mark.parametrize("owner", ["ann", "a#b|c", "Zoë \U0001f98a", "\ud800"])
 @pytest.mark.parametrize("generation", [0, 7])
 def test_a_bell_is_read_as_it_was_written(owner: str, generation: int) -> None:
-    bell = PushBell(TaskKey(owner, "t-1"), generation)
-    body = push_body_of(bell)
-    assert push_bell_of(body) == bell
+    wake_up = PushWakeUp(TaskKey(owner, "t-1"), generation)
+    body = push_body_of(wake_up)
+    assert push_wake_up_of(body) == wake_up
     assert body.isascii(), "SQS refuses some of the others"
 
 
@@ -30,5 +30,5 @@ def test_a_bell_is_read_as_it_was_written(owner: str, generation: int) -> None:
     ],
 )
 def test_what_is_no_bell_of_a_notification_is_refused(body: str) -> None:
-    with pytest.raises(UnreadableBell):
-        push_bell_of(body)
+    with pytest.raises(UnreadableWakeUp):
+        push_wake_up_of(body)
