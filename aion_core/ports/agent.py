@@ -14,7 +14,7 @@ History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TurnRequest:
     """What an agent is given for one turn."""
 
     context: ContextKey
@@ -47,7 +47,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AgentMessage:
     """A durable message on the way to the answer (D6)."""
 
     message: Message
@@ -57,7 +57,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class AgentMetadata:
     """Metadata for the task: merged, key by key (R71)."""
 
     metadata: Mapping[str, Any]
@@ -65,7 +65,7 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class AgentArtifact:
     """An artifact, whole or in chunks (R68, R69)."""
 
     artifact: Artifact
@@ -77,12 +77,12 @@ class Emitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Typing:
+class AgentTyping:
     """The agent is writing; told to whoever listens, and never kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
+class InputRequired:
     """How a turn ends that needs the client: the question, and what an answer has to name."""
 
     message: Message
@@ -105,12 +105,12 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class StepCompleted:
     """A step of the turn is finished, and kept: a turn that is cut after it goes on from there."""
 
 
-Ending = Reply | Asks | Paused
-Emission = Stepped | Chunk | Said | Noted | Emitted | Typing | Ending
+Ending = Reply | InputRequired | Paused
+Emission = StepCompleted | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
 
 
 class ReplyAs(StrEnum):
@@ -153,7 +153,7 @@ class Agent(Protocol):
         """
         ...
 
-    def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Answer the message: chunks and emissions as they come, and exactly one Ending, last.
 
         What comes next is asked for when what came is recorded, the Ending too: what an agent does after that is given

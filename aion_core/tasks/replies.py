@@ -9,7 +9,7 @@ from datetime import datetime
 
 from google.protobuf.struct_pb2 import Struct
 
-from aion_core.ports import Asks, Numbered, Reply, ReplyAs, Turn
+from aion_core.ports import InputRequired, Numbered, Reply, ReplyAs, Turn
 from aion_core.protocol.types import (
     Message,
     Task,
@@ -31,7 +31,7 @@ _BESIDE = frozenset({TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETE
 def is_message(
     reply: ReplyAs,
     turn: Turn,
-    ending: Reply | Asks,
+    ending: Reply | InputRequired,
     event: TaskStatusUpdateEvent,
     log: Sequence[Numbered],
 ) -> bool:

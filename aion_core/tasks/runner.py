@@ -13,7 +13,7 @@ from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, S
 from aion_core.ports import (
     Agent,
     AnswerAs,
-    Asks,
+    InputRequired,
     Begun,
     Chunk,
     Clock,
@@ -25,10 +25,10 @@ from aion_core.ports import (
     Reply,
     ReplyAs,
     SpanKind,
-    Stepped,
+    StepCompleted,
     TaskStore,
     Traces,
-    Typing,
+    AgentTyping,
     Uncounted,
     Untraced,
     WakeUp,
@@ -255,11 +255,11 @@ class TaskRunner:
             if isinstance(emission, Chunk):
                 turn.speak(emission)
                 counted.speaks()
-            elif isinstance(emission, Typing):
+            elif isinstance(emission, AgentTyping):
                 turn.type()
-            elif isinstance(emission, Stepped):
+            elif isinstance(emission, StepCompleted):
                 turn.got_on = True
-            elif isinstance(emission, Reply | Asks | Paused):
+            elif isinstance(emission, Reply | InputRequired | Paused):
                 return emission
             else:
                 await turn.emit(emission)

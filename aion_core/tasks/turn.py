@@ -10,21 +10,21 @@ from uuid_utils.compat import uuid7
 from aion_core.errors import MoreAsked, StoreCorrupt
 from aion_core.ports import (
     AnswerAs,
-    Asked,
-    Asks,
+    TurnRequest,
+    InputRequired,
     Begun,
     Chunk,
     Clock,
     Delta,
-    Emitted,
+    AgentArtifact,
     Ended,
     Metric,
     Metrics,
-    Noted,
+    AgentMetadata,
     Numbered,
     Reply,
     ReplyAs,
-    Said,
+    AgentMessage,
     TaskStore,
     Turn,
 )
@@ -114,12 +114,12 @@ class TurnUnderWay:
             "aion.hops": turn.hops,
         }
 
-    def asked(self) -> Asked:
+    def asked(self) -> TurnRequest:
         """Return what the agent is to answer."""
         turn = self.lease.turn
         entry = self._run.entry(turn.asked)
         message = message_asked(entry, turn)
-        return Asked(
+        return TurnRequest(
             self.lease.context,
             turn,
             self.lease.fence,
@@ -151,21 +151,21 @@ class TurnUnderWay:
         """Let whoever listens here see that an answer is being written."""
         self._run.say("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
 
-    async def emit(self, emission: Said | Noted | Emitted) -> None:
+    async def emit(self, emission: AgentMessage | AgentMetadata | AgentArtifact) -> None:
         """Record what the agent wants the client to have; what a node says again when it runs again is not said."""
         if emission.key and emission.key in self._keys:
             return
         match emission:
-            case Said():
+            case AgentMessage():
                 status = self._status(TaskState.TASK_STATE_WORKING)
                 status.message.CopyFrom(emission.message)
                 self._own(status.message)
                 event: Event = self._update(status)
                 event.metadata.update(emission.metadata)
-            case Noted():
+            case AgentMetadata():
                 event = self._update(self._status(TaskState.TASK_STATE_WORKING))
                 event.metadata.update(emission.metadata)
-            case Emitted():
+            case AgentArtifact():
                 event = TaskArtifactUpdateEvent(
                     task_id=self.key.task_id,
                     context_id=self.lease.context.context_id,
@@ -176,7 +176,7 @@ class TurnUnderWay:
                 event.metadata.update(emission.metadata)
         await self._record(event, key=emission.key)
 
-    async def end(self, ending: Reply | Asks, *, go_on: bool) -> None:
+    async def end(self, ending: Reply | InputRequired, *, go_on: bool) -> None:
         """Record the answer, or the question, and give the lease back, or, to `go_on`, for the next turn's.
 
         Where a message waits for the task, it does not end: the answer is a word on the way.
@@ -208,7 +208,7 @@ class TurnUnderWay:
         # Whoever waits for the answer does not wait for what the agent does after it.
         self._run.end()
 
-    async def _answer(self, ending: Reply | Asks) -> Message | None:
+    async def _answer(self, ending: Reply | InputRequired) -> Message | None:
         """Return the message that the turn's last status holds, once its artifact, where it has one, is recorded (D22)."""
         if ending.message is None:
             return None
@@ -226,10 +226,10 @@ class TurnUnderWay:
         else:
             turn = self.lease.turn
             asked = message_asked(self._run.entry(turn.asked), turn)
-            await self.emit(Emitted(answers.as_artifact(message, asked), key=key))
+            await self.emit(AgentArtifact(answers.as_artifact(message, asked), key=key))
         return message if self._answer_as is AnswerAs.BOTH else None
 
-    def _ends_as_message(self, ending: Reply | Asks, event: TaskStatusUpdateEvent) -> bool:
+    def _ends_as_message(self, ending: Reply | InputRequired, event: TaskStatusUpdateEvent) -> bool:
         told = self._reply_as is ReplyAs.AUTO and self._run.told_of_task()
         if self._reply_as is ReplyAs.TASK or told:
             return False

@@ -14,7 +14,7 @@ from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
-from aion_core.ports import Asked, Asks, Begun, Chunk, Emission, Emitted, Noted, Numbered, Paused, Reply, Said, Turn
+from aion_core.ports import TurnRequest, InputRequired, Begun, Chunk, Emission, AgentArtifact, AgentMetadata, Numbered, Paused, Reply, AgentMessage, Turn
 from aion_core.protocol.types import (
     Event,
     Message,
@@ -64,10 +64,10 @@ class Conversation:
 
     async def run(
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
-    ) -> Reply | Asks | Paused:
+    ) -> Reply | InputRequired | Paused:
         """Let a new agent, in a process of its own so to speak, take the turn as far as it goes."""
 
-        asked = Asked(
+        asked = TurnRequest(
             self.begun.lease.context,
             self.turn,
             fence_of(self.begun).number,
@@ -76,15 +76,15 @@ class Conversation:
             recorded=self.log[self.turn.asked :],
             drain=drain or asyncio.Event(),
         )
-        ending: Reply | Asks | Paused | None = None
+        ending: Reply | InputRequired | Paused | None = None
         async for emission in LangGraphAgent(graph, savers.saver).run(asked):
             assert ending is None, "an agent says nothing after its end"
             if isinstance(emission, Chunk):
                 self.chunks.append(emission)
-            elif isinstance(emission, Said | Noted | Emitted):
+            elif isinstance(emission, AgentMessage | AgentMetadata | AgentArtifact):
                 if not emission.key or all(entry.key != emission.key for entry in self.log):
                     await self.record(_event(emission), emission.key)
-            elif isinstance(emission, Reply | Asks | Paused):
+            elif isinstance(emission, Reply | InputRequired | Paused):
                 ending = emission
             if heard is not None:
                 heard(emission)
@@ -147,15 +147,15 @@ class Conversation:
 
 def _event(emission: Emission) -> Event:
     match emission:
-        case Said():
+        case AgentMessage():
             update = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
             update.status.message.CopyFrom(emission.message)
             return update
-        case Noted():
+        case AgentMetadata():
             update = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
             update.metadata.update(emission.metadata)
             return update
-        case Emitted():
+        case AgentArtifact():
             return TaskArtifactUpdateEvent(
                 artifact=emission.artifact, append=emission.append, last_chunk=emission.last_chunk
             )

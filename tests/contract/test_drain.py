@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.ports import Asks, Paused, Reply
+from aion_core.ports import InputRequired, Paused, Reply
 from tests.contract.driven import Conversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
@@ -31,7 +31,7 @@ async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tu
         if isinstance(ending, Paused):
             hops += 1
             assert hops < 20, "it does not get on"
-        elif isinstance(ending, Asks):
+        elif isinstance(ending, InputRequired):
             question, interrupt_id = next(iter(conversation.asks.items()))
             await conversation.answer(ANSWERS[question], interrupt_id)
 
@@ -130,9 +130,9 @@ async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> 
     conversation = Conversation.of(await begin(memory_savers(clock).tasks, clock))
 
     from aion_core.agents.langgraph.agent import LangGraphAgent
-    from aion_core.ports import Asked
+    from aion_core.ports import TurnRequest
 
-    asked = Asked(
+    asked = TurnRequest(
         conversation.begun.lease.context,
         conversation.turn,
         1,

@@ -11,7 +11,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import Asked, ContextKey, PushWakeUp, TaskKey, WakeUp
+from aion_core.ports import TurnRequest, ContextKey, PushWakeUp, TaskKey, WakeUp
 from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
@@ -416,7 +416,7 @@ class World:
         """Call `thaw` so many seconds after another process has been given a lease."""
         self._overtaken.append((process, thaw, seconds))
 
-    def agent_did(self, process: Process, asked: Asked, what: str, step: int) -> None:
+    def agent_did(self, process: Process, asked: TurnRequest, what: str, step: int) -> None:
         """Note what an agent does, and whether it still had the right to."""
         current = self.history.holds_still(asked.context, asked.fence)
         self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import AnswerAs, Asked, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore
+from aion_core.ports import AnswerAs, TurnRequest, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore
 from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks import answers
 from aion_core.tasks.call import Call
@@ -192,7 +192,7 @@ class Fickle:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.runs += 1
         yield Reply(Message(parts=[Part(text=f"answer {self.runs}")]))
 

@@ -13,7 +13,7 @@ from a2a.types import ListTasksRequest
 from a2a.utils.errors import InvalidParamsError
 
 from aion_core.errors import InvalidMessage
-from aion_core.ports import Asked, Asks, ContextKey, Emission, Emitted, Reply
+from aion_core.ports import TurnRequest, InputRequired, ContextKey, Emission, AgentArtifact, Reply
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.tasks import admission, listing
 from aion_core.tasks.call import Call
@@ -32,17 +32,17 @@ class Clerk:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         said = Message(message_id=f"a-{asked.turn.id}", role=Role.ROLE_AGENT, parts=[Part(text="answer")])
         match asked.message.parts[0].text:
             case "ask":
-                yield Asks(said)
+                yield InputRequired(said)
             case "fail":
                 raise RuntimeError("the secret reason")
             case "reject":
                 yield Reply(said, TaskState.TASK_STATE_REJECTED)
             case "file":
-                yield Emitted(Artifact(artifact_id="file", parts=[Part(text="content")]))
+                yield AgentArtifact(Artifact(artifact_id="file", parts=[Part(text="content")]))
                 yield Reply(said)
             case _:
                 yield Reply(said)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import TaskNotFound
-from aion_core.ports import Asked, Begun, Chunk, Cursor, Emission, Reply, TaskKey
+from aion_core.ports import TurnRequest, Begun, Chunk, Cursor, Emission, Reply, TaskKey
 from aion_core.ports.table import Change, Update
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from aion_core.stores.keys import context_key
@@ -30,7 +30,7 @@ class Held:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("word", "call")
         self.spoke.set()
         await self.go.wait()

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Asked, Chunk, Emission, Log, Reply, TaskKey
+from aion_core.ports import TurnRequest, Chunk, Emission, Log, Reply, TaskKey
 from aion_core.protocol.types import Message, Part
 from aion_core.web.middleware import RestsBeforeItReturns
 from aion_core.web.request_context import CallContextBuilder
@@ -38,7 +38,7 @@ class Scripted:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("first ", "call-1")
         yield Chunk(ODD, "call-1")
         yield Chunk("second call", "call-2")

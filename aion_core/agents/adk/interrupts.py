@@ -15,7 +15,7 @@ from google.genai import types as genai
 from aion_core.agents.adk import credentials
 from aion_core.agents.adk.parts import data_part
 from aion_core.agents.inbound import Unfit, ids_of
-from aion_core.ports import Asked, Asks
+from aion_core.ports import TurnRequest, InputRequired
 from aion_core.protocol.types import Message, Part, Role, TaskState
 from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
 
@@ -56,7 +56,7 @@ def pending(events: Sequence[Event]) -> list[Question]:
     return list(asked.values())
 
 
-def question(questions: Sequence[Question], *, unfit: str = "") -> Asks:
+def question(questions: Sequence[Question], *, unfit: str = "") -> InputRequired:
     """Return the turn's end that shows all that is asked: a text for each, and what comes with it as data.
 
     `unfit` is what was wrong with an answer: it is said first, and everything is asked again.
@@ -71,12 +71,12 @@ def question(questions: Sequence[Question], *, unfit: str = "") -> Asks:
     if len(questions) > 1:
         message.metadata.update({INTERRUPTS: [{"id": each.id} for each in questions]})
     wants_credential = any(each.call.name == CREDENTIAL for each in questions)
-    return Asks(
+    return InputRequired(
         message, TaskState.TASK_STATE_AUTH_REQUIRED if wants_credential else TaskState.TASK_STATE_INPUT_REQUIRED
     )
 
 
-def answer(asked: Asked, asking: Message, questions: Sequence[Question]) -> genai.Content | None:
+def answer(asked: TurnRequest, asking: Message, questions: Sequence[Question]) -> genai.Content | None:
     """Return the answer as what ADK resumes with; None where its question is no longer asked.
 
     Which question a message answers was settled before the turn began (`tasks.questions`): the one it names, or the one

@@ -11,7 +11,7 @@ from langgraph.types import Command, Interrupt
 from pydantic import ValidationError
 
 from aion_core.agents.inbound import PAUSED, Unfit, ids_of
-from aion_core.ports import Asked, Asks
+from aion_core.ports import TurnRequest, InputRequired
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
 
@@ -128,7 +128,7 @@ def _choices(kinds: Sequence[str]) -> str:
 # ── Questions and answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> Asks:
+def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> InputRequired:
     """Return the turn's end that shows all that is asked: a text for each, and what comes with it as data.
 
     `unfit` is what was wrong with an answer: it is said first, and everything is asked again.
@@ -142,16 +142,16 @@ def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> Asks:
     message.metadata.update({INTERRUPT_ID: interrupts[0].id})
     if len(interrupts) > 1:
         message.metadata.update({INTERRUPTS: [{"id": interrupt.id} for interrupt in interrupts]})
-    return Asks(message)
+    return InputRequired(message)
 
 
-def breakpoint_before(nodes: Sequence[str]) -> Asks:
+def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
     """Return the turn's end of a graph that was compiled to pause here: any answer lets it go on."""
     text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
-    return Asks(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED: list(nodes)}))
+    return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED: list(nodes)}))
 
 
-def resumption(asked: Asked, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
+def resumption(asked: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
     """Return the answer for the interrupt that it is for; None where that is no longer asked: the graph just goes on.
 
     Which interrupt a message answers was settled before the turn began (`tasks.questions`): the one it names, or the

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from aion_core.ports import Asked, Asks, Chunk, Emission, Paused, Reply, Said
+from aion_core.ports import TurnRequest, InputRequired, Chunk, Emission, Paused, Reply, AgentMessage
 from aion_core.protocol.types import Message, Part
 
 
@@ -25,7 +25,7 @@ class Held:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text
         self.asked.append(text)
         try:
@@ -41,21 +41,21 @@ class Held:
 class Stubborn(Held):
     """Does not stop when it is told to."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.spoke.set()
         while not self.go.is_set():
             try:
                 await self.go.wait()
             except asyncio.CancelledError:
                 self.stopped += 1
-        yield Said(says("still talking"))
+        yield AgentMessage(says("still talking"))
         yield Reply(says("and answering"))
 
 
 class Sour(Held):
     """Fails when it is told to stop, as a model's client does that knows no difference."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         try:
             async with aclosing(super().run(asked)) as emissions:
                 async for emission in emissions:
@@ -70,9 +70,9 @@ class Asking:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if asked.turn.asked == 1:
-            yield Asks(says("really?"))
+            yield InputRequired(says("really?"))
         else:
             yield Reply(says(f"{asked.message.parts[0].text} it is"))
 
@@ -91,7 +91,7 @@ class Stepping:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.hops.append(asked.turn.hops)
         done = sum(entry.key.startswith("step") for entry in asked.recorded)
         for step in range(done, self.steps):
@@ -100,5 +100,5 @@ class Stepping:
                 return
             self.ran[step] += 1
             await self._clock.sleep(self._seconds)  # type: ignore[attr-defined]
-            yield Said(says(f"step {step}"), key=f"step/{step}")
+            yield AgentMessage(says(f"step {step}"), key=f"step/{step}")
         yield Reply(says("done"))

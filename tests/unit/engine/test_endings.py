@@ -12,7 +12,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import (
-    Asked,
+    TurnRequest,
     Begun,
     Chunk,
     ContextKey,
@@ -27,7 +27,7 @@ from aion_core.ports import (
     Overdue,
     Paused,
     Reply,
-    Said,
+    AgentMessage,
     TaskKey,
     WakeUp,
 )
@@ -134,7 +134,7 @@ class Draining:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("half a ", f"call-{asked.turn.hops}")
         self.spoke.set()
         if not asked.turn.hops:
@@ -187,10 +187,10 @@ async def test_what_was_spoken_is_kept_before_what_follows_it() -> None:
     """A reader that has the event has had what was spoken before it."""
 
     class Speaks(Held):
-        async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+        async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
             for word in ("one ", "two "):
                 yield Chunk(word, "call")
-            yield Said(says("said"))
+            yield AgentMessage(says("said"))
             yield Reply(says("done"))
 
     clock = SystemClock()

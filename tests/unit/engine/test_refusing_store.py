@@ -10,7 +10,7 @@ from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import (
-    Asked,
+    TurnRequest,
     Begun,
     Chunk,
     ContextKey,
@@ -49,7 +49,7 @@ class Refused:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if self._speaks:
             yield Chunk("word", "call")
         if self.left:

@@ -8,7 +8,7 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import MessageIdReused
-from aion_core.ports import Asked, Asks, ContextKey, Emission, Interrupted
+from aion_core.ports import TurnRequest, InputRequired, ContextKey, Emission, Interrupted
 from aion_core.ports.table import Delete
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
 from aion_core.stores import keys
@@ -99,9 +99,9 @@ class Insists(Asking):
     def __init__(self) -> None:
         self.answers: list[str] = []
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.answers.append(asked.message.message_id)
-        yield Asks(says("really?"))
+        yield InputRequired(says("really?"))
 
 
 async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from aion_core.ports import Asked, Asks, Chunk, Emission, Reply, WhenBusy
+from aion_core.ports import TurnRequest, InputRequired, Chunk, Emission, Reply, WhenBusy
 from tests.simulation.loop import SimClock, SimLoop
 from tests.support.agents.scripted import says
 from tests.support.asgi import post
@@ -35,7 +35,7 @@ class Obedient:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         what = asked.message.parts[0].text
         yield Chunk("…", asked.message.message_id)
         if what == "wait":
@@ -43,7 +43,7 @@ class Obedient:
         if what == "fail":
             raise ValueError("as it was told")
         if what == "ask":
-            yield Asks(says(f"question to {asked.message.message_id}"))
+            yield InputRequired(says(f"question to {asked.message.message_id}"))
         else:
             yield Reply(says(f"answer to {asked.message.message_id}"))
 

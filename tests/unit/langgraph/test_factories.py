@@ -18,7 +18,7 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED
 from aion_core.bootstrap import build_app
 from aion_core.errors import AgentFailed, ConfigurationError
-from aion_core.ports import Asked, ContextKey, Paused, Reply, Turn
+from aion_core.ports import TurnRequest, ContextKey, Paused, Reply, Turn
 from aion_core.protocol.types import Message, Part, Role, Task
 from aion_core.settings import Settings
 from tests.support.service import http, parts, send
@@ -254,10 +254,10 @@ def per_turn(graph: Any, log: list[str]) -> PerTurn:
     return PerTurn(make, "config")
 
 
-def asked_of(drain: asyncio.Event | None = None, hops: int = 0) -> Asked:
+def asked_of(drain: asyncio.Event | None = None, hops: int = 0) -> TurnRequest:
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
     task = Task(id="t-1", context_id="c", history=[message])
-    return Asked(
+    return TurnRequest(
         ContextKey("owner", "agent", "c"),
         Turn("turn-1", "t-1", 1, hops=hops),
         1,
@@ -267,7 +267,7 @@ def asked_of(drain: asyncio.Event | None = None, hops: int = 0) -> Asked:
     )
 
 
-async def last(agent: LangGraphAgent, asked: Asked) -> Any:
+async def last(agent: LangGraphAgent, asked: TurnRequest) -> Any:
     return [emission async for emission in agent.run(asked)][-1]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.ports import Asked, Begun, Chunk, Emission, Metric, Paused, Reply
+from aion_core.ports import TurnRequest, Begun, Chunk, Emission, Metric, Paused, Reply
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
@@ -31,7 +31,7 @@ class Speaks:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         for seconds, word in ((2, "a"), (1, "b"), (1, "c")):
             self._clock.move(seconds)
             yield Chunk(word, "m-1")
@@ -43,7 +43,7 @@ class Fails:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         raise RuntimeError("no")
         yield Reply(None)
 
@@ -57,7 +57,7 @@ class HandsOn:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.runs += 1
         self._clock.move(40)
         yield Paused() if self.runs == 1 else Reply(said("done"))

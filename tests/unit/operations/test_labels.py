@@ -11,7 +11,7 @@ from aion_core import log
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import Asked, Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn
+from aion_core.ports import TurnRequest, Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.heartbeat import Heartbeat
 from aion_core.web.app import Served, build_app
@@ -30,7 +30,7 @@ class Meets:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         for _ in range(3):
             logging.getLogger(AGENTS).warning(asked.task.id)
             await self._both.wait()
@@ -46,7 +46,7 @@ class Hangs:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("a", "m-1")
         self.spoke.set()
         await asyncio.Event().wait()
