@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.errors import UnreadableWakeUp
-from aion_core.ports import Held, PushWakeUp, WakeUp
+from aion_core.ports import LeaseHeld, PushWakeUp, WakeUp
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
@@ -70,7 +70,7 @@ def of_context(seen: "SeenContext | None", now: datetime) -> tuple[str, bool]:
         return "The context is gone: nothing is left to do.", False
     record = seen.record
     turn = turn_to_begin(record, int(now.timestamp() * 1000))
-    if isinstance(turn, Held):
+    if isinstance(turn, LeaseHeld):
         return f"Task {record.at_work} is at work, and its lease lives: nothing is to be done now.", False
     if turn is not None and record.running is not None:
         return f"The worker of task {turn.task_id} is gone (begun {turn.tries} times): a bell has it taken over.", True

@@ -63,7 +63,7 @@ class WhenBusy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class TurnStarted:
     """A turn whose lease is held: run it."""
 
     lease: Lease
@@ -71,7 +71,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class TurnQueued:
     """The turn waits in its context."""
 
     head: Head
@@ -80,7 +80,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class ContextInUse:
     """The context is at work, and nothing new was kept."""
 
     task_id: str
@@ -88,7 +88,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseHeld:
     """Another holder runs a turn of the context."""
 
     fence: int
@@ -98,11 +98,11 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TurnFinished:
     """A turn is over, and what it said last is recorded."""
 
     head: Head
-    next: Begun | None = None
+    next: TurnStarted | None = None
     """The turn that waited, whose lease the same holder has from here on."""
     waiting: bool = False
     """Whether a turn waits that nobody has begun: a bell is due."""
@@ -118,7 +118,7 @@ class Overdue:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class Duplicate:
     """This message is known: the task it made, or continued."""
 
     task_id: str
@@ -148,7 +148,7 @@ class TaskStore(Protocol):
 
     async def create(
         self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
-    ) -> Begun | Waiting | Busy | Repeated | Interrupted:
+    ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted:
         """Keep a new task with its first events, once per messageId of its context, all or nothing.
 
         Where the context is free its lease is taken in the same step (Begun); where it is busy, or `holder` is None,
@@ -161,7 +161,7 @@ class TaskStore(Protocol):
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
-    ) -> Begun | Waiting | Busy | Repeated:
+    ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         """Keep a message to a task that has not ended, and its turn, all or nothing.
 
         An interrupted task is set to work: the event is recorded, and the context's lease taken in the same step, or,
@@ -176,7 +176,7 @@ class TaskStore(Protocol):
 
     async def known(
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
-    ) -> Repeated | None:
+    ) -> Duplicate | None:
         """Return what a repeat of this message gets, None where neither its context nor its idempotency key is known.
 
         Raises MessageIdReused where it is known with another content.
@@ -185,7 +185,7 @@ class TaskStore(Protocol):
 
     # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
+    async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
         """Take the lease of the turn whose time has come: the one whose holder is gone, else the first that waits.
 
         Returns Held while a live lease is held; None where nothing waits, and while a task of the context waits for an
@@ -218,7 +218,7 @@ class TaskStore(Protocol):
 
     async def finish(
         self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
-    ) -> Ended:
+    ) -> TurnFinished:
         """Record the last event of the turn and give its lease back, in one step; with `go_on`, for the next turn's.
 
         The next turn is begun as by `begin`, by the same holder. Where the event interrupts the task, the context
@@ -240,7 +240,7 @@ class TaskStore(Protocol):
         """Keep a batch of transient chunks for tailing readers; they expire within the hour."""
         ...
 
-    async def cancel(self, head: Head, event: Event) -> Ended:
+    async def cancel(self, head: Head, event: Event) -> TurnFinished:
         """Record from outside that the task has ended, and end whatever turns it has: one that runs, or wait.
 
         The fence grows, so that nothing is recorded for the task after this. Raises LeaseLost where the task is no

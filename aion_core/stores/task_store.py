@@ -18,27 +18,27 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import (
-    Begun,
+    TurnStarted,
     Blobs,
-    Busy,
+    ContextInUse,
     Cipher,
     Clock,
     ContextKey,
     Cursor,
     DeltaBatch,
-    Ended,
+    TurnFinished,
     FollowUp,
     Head,
-    Held,
+    LeaseHeld,
     Interrupted,
     Lease,
     Log,
     NewTask,
     Overdue,
-    Repeated,
+    Duplicate,
     TaskKey,
     Turn,
-    Waiting,
+    TurnQueued,
     WhenBusy,
 )
 from aion_core.ports.table import Change, Check, Delete, Key, Put, Table, Update, Write, WriteRefused
@@ -91,11 +91,11 @@ class TableTaskStore:
 
     async def create(
         self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
-    ) -> Begun | Waiting | Busy | Repeated | Interrupted:
+    ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted:
         """See `ports.TaskStore.create`."""
         message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
 
-        async def plan(attempt: int) -> Plan[Begun | Waiting | Busy | Repeated | Interrupted]:
+        async def plan(attempt: int) -> Plan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
             times = self._times()
             # The server has just made this contextId: there is nothing to read.
             is_new = new.context_is_new and not attempt
@@ -127,11 +127,11 @@ class TableTaskStore:
             return Plan(created.outcome, writes)
 
         outcome = await commit(self._table, plan, busy=BUSY)
-        if isinstance(outcome, Begun | Waiting):
+        if isinstance(outcome, TurnStarted | TurnQueued):
             await self._notifier.committed(outcome.head)
         return outcome
 
-    async def _created_before(self, new: NewTask, holder: str | None) -> Begun | Waiting:
+    async def _created_before(self, new: NewTask, holder: str | None) -> TurnStarted | TurnQueued:
         record, head = await self._context(new.context, self._times()), await self._log.head(new.key)
         if not record.exists or head is None:
             raise StoreCorrupt("A task that was just created is gone.")
@@ -146,12 +146,12 @@ class TableTaskStore:
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
-    ) -> Begun | Waiting | Busy | Repeated:
+    ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         """See `ports.TaskStore.follow_up`."""
         before, context = follow_up.head, follow_up.head.context
         message_key, token = keys.message_key(context, follow_up.message_id), str(uuid7())
 
-        async def plan(attempt: int) -> Plan[Begun | Waiting | Busy | Repeated]:
+        async def plan(attempt: int) -> Plan[TurnStarted | TurnQueued | ContextInUse | Duplicate]:
             times = self._times()
             record = await self._context(context, times)
             takes = admission.takes_over(follow_up, record, when_busy)
@@ -174,7 +174,7 @@ class TableTaskStore:
                 if another_runs:
                     raise admission.context_runs_another()
             if rejects:
-                return Plan(Busy(before.key.task_id))
+                return Plan(ContextInUse(before.key.task_id))
             if is_full:
                 raise admission.too_many_wait()
             message = message_row(message_key, before.key.task_id, follow_up.content_hash, times)
@@ -194,11 +194,11 @@ class TableTaskStore:
             return Plan(taken.outcome, writes)
 
         outcome = await commit(self._table, plan, busy=BUSY)
-        if isinstance(outcome, Begun | Waiting):
+        if isinstance(outcome, TurnStarted | TurnQueued):
             await self._notifier.committed(outcome.head)
         return outcome
 
-    async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> Begun | Waiting | None:
+    async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> TurnStarted | TurnQueued | None:
         before = follow_up.head
         record, head = await self._context(before.context, self._times()), await self._log.head(before.key)
         return admission.followed_before(follow_up, record, head, holder) if head is not None else None
@@ -230,7 +230,7 @@ class TableTaskStore:
 
     async def known(
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
-    ) -> Repeated | None:
+    ) -> Duplicate | None:
         """See `ports.TaskStore.known`."""
         known = await self._known(message_keys_of(context, message_id, idempotency_key))
         return known.repeated(content_hash) if known is not None else None
@@ -245,17 +245,17 @@ class TableTaskStore:
 
     # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
+    async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
         """See `ports.TaskStore.begin`."""
 
-        async def plan(attempt: int) -> Plan[Begun | Held | None]:
+        async def plan(attempt: int) -> Plan[TurnStarted | LeaseHeld | None]:
             times = self._times()
             record = await self._context(context, times)
             if attempt and record.running is not None and record.holder == holder:
                 # An earlier attempt, whose answer was lost.
                 head = await self._log.head(task_of(context, record.running))
                 if head is not None:
-                    return Plan(Begun(record.lease(context), head))
+                    return Plan(TurnStarted(record.lease(context), head))
             turn = transitions.due_turn(record, times)
             if turn is None and record.interrupted is not None and record.waiting:
                 return await self._dropped_question(context, record, times) or Plan(None)
@@ -270,7 +270,7 @@ class TableTaskStore:
             return Plan(begun.outcome, await self._writes(context, begun, times))
 
         outcome = await commit(self._table, plan, busy=BUSY)
-        if isinstance(outcome, Begun):
+        if isinstance(outcome, TurnStarted):
             await self._notifier.begun(outcome)
         return outcome
 
@@ -310,11 +310,11 @@ class TableTaskStore:
 
     async def finish(
         self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
-    ) -> Ended:
+    ) -> TurnFinished:
         """See `ports.TaskStore.finish`."""
         ending = Ending(lease, replace(head, fence=lease.fence), event, go_on)
 
-        async def plan(attempt: int) -> Plan[Ended]:
+        async def plan(attempt: int) -> Plan[TurnFinished]:
             nonlocal ending
             times = self._times()
             finished = transitions.finished_alone(ending)
@@ -337,12 +337,12 @@ class TableTaskStore:
             await self._notifier.begun(ended.next)
         return ended
 
-    async def _finished_before(self, ending: Ending) -> Ended:
+    async def _finished_before(self, ending: Ending) -> TurnFinished:
         record = await self._context(ending.lease.context, self._times())
         next_head = await self._log.head(task_of(ending.lease.context, record.running)) if record.running else None
         return transitions.finished_before(ending, record, next_head)
 
-    async def _finished(self, ending: Ending, record: ContextRecord, times: Times) -> Transition[Ended]:
+    async def _finished(self, ending: Ending, record: ContextRecord, times: Times) -> Transition[TurnFinished]:
         turn = transitions.next_turn(ending, record)
         if turn is None or ending.requires_input:
             return transitions.finished_alone(ending)
@@ -374,11 +374,11 @@ class TableTaskStore:
         """See `ports.TaskStore.append_deltas`."""
         await self._table.write(self._log.delta_row(key, batch, self._times()))
 
-    async def cancel(self, head: Head, event: Event) -> Ended:
+    async def cancel(self, head: Head, event: Event) -> TurnFinished:
         """See `ports.TaskStore.cancel`."""
         token = str(uuid7())
 
-        async def plan(attempt: int) -> Plan[Ended]:
+        async def plan(attempt: int) -> Plan[TurnFinished]:
             times = self._times()
             record = await self._context(head.context, times)
             canceled = transitions.canceled(head, event, record, token=token, times=times)

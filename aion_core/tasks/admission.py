@@ -11,8 +11,8 @@ from uuid_utils.compat import uuid7
 from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
 from aion_core.ports import (
     MAX_WAITING,
-    Begun,
-    Busy,
+    TurnStarted,
+    ContextInUse,
     ContextKey,
     FollowUp,
     Head,
@@ -21,10 +21,10 @@ from aion_core.ports import (
     NewTask,
     Numbered,
     PushConfig,
-    Repeated,
+    Duplicate,
     TaskKey,
     Turn,
-    Waiting,
+    TurnQueued,
     WhenBusy,
 )
 from aion_core.ports.table import Change
@@ -44,7 +44,7 @@ class KnownMessage:
     task_id: str
     content_hash: bytes
 
-    def repeated(self, content_hash: bytes) -> Repeated:
+    def repeated(self, content_hash: bytes) -> Duplicate:
         """Return the repeat of a message; raises MessageIdReused if its content was another."""
         return repeat_of(content_hash, self.task_id, self.content_hash)
 
@@ -52,19 +52,19 @@ class KnownMessage:
 # ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> Begun | Waiting:
+def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> TurnStarted | TurnQueued:
     """Return the outcome of an earlier attempt of the same call, whose answer was lost."""
     if record.has(new.turn, holder):
-        return Begun(record.lease(new.context), head)
-    return Waiting(head, record.held_until())
+        return TurnStarted(record.lease(new.context), head)
+    return TurnQueued(head, record.held_until())
 
 
-def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | Busy | None:
+def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | ContextInUse | None:
     """Return the reason for which the context takes no new task; None if it takes one."""
     if record.interrupted is not None:
         return Interrupted(record.interrupted)
     if record.busy and when_busy is not WhenBusy.ENQUEUE:
-        return Busy(record.at_work)
+        return ContextInUse(record.at_work)
     return None
 
 
@@ -75,18 +75,18 @@ def is_full(record: ContextRecord) -> bool:
 
 def created(
     new: NewTask, record: ContextRecord, *, holder: str | None, when_busy: WhenBusy, times: Times
-) -> Transition[Begun | Waiting]:
+) -> Transition[TurnStarted | TurnQueued]:
     """Create the task; its turn runs, or waits in the context."""
     head = first_head(new)
     if new.push is not None:
         head = heads.listening(head, new.push)
-    outcome: Begun | Waiting
+    outcome: TurnStarted | TurnQueued
     if holder is not None and not record.busy:
         lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
         head = replace(head, fence=lease.fence)
-        outcome, change = Begun(lease, head), contexts.acquired(lease, record, times)
+        outcome, change = TurnStarted(lease, head), contexts.acquired(lease, record, times)
     else:
-        outcome, change = Waiting(head, record.held_until()), _queued(new, record, holder, when_busy, times)
+        outcome, change = TurnQueued(head, record.held_until()), _queued(new, record, holder, when_busy, times)
     return Transition(outcome, change, (HeadMove(Change(), head),), _events(new, head))
 
 
@@ -126,12 +126,12 @@ def another_runs(follow_up: FollowUp, record: ContextRecord) -> bool:
 
 def followed_before(
     follow_up: FollowUp, record: ContextRecord, head: Head, holder: str | None
-) -> Begun | Waiting | None:
+) -> TurnStarted | TurnQueued | None:
     """Return the outcome of an earlier attempt of the same call; None if the message came by another call."""
     if record.has(follow_up.turn, holder):
-        return Begun(record.lease(head.context), head)
+        return TurnStarted(record.lease(head.context), head)
     if any(turn.id == follow_up.turn.id for turn in record.waiting):
-        return Waiting(head, record.held_until())
+        return TurnQueued(head, record.held_until())
     return None
 
 
@@ -153,26 +153,26 @@ def taken(
     expires: int | None,
     token: str,
     times: Times,
-) -> Transition[Begun | Waiting]:
+) -> Transition[TurnStarted | TurnQueued]:
     """Take the message in at once; `expires` is the task's new TTL, None if that stays."""
     before = follow_up.head
     answers = before.state in lifecycle.INTERRUPTED
     subscribed = heads.listening(before, follow_up.push) if follow_up.push is not None else before
     after = replace(lifecycle.advance(subscribed, follow_up.event), fence=record.fence + 1)
-    outcome: Begun | Waiting
+    outcome: TurnStarted | TurnQueued
     if holder is None:
-        outcome = Waiting(after)
+        outcome = TurnQueued(after)
         change = contexts.queued_first(follow_up.turn, record, after.fence, times, answers=answers)
     else:
         lease = Lease(before.context, replace(follow_up.turn, tries=1), holder, after.fence)
         acquire = contexts.acquired_for_input if answers else contexts.acquired_interrupting
-        outcome, change = Begun(lease, after), acquire(lease, record, times)
+        outcome, change = TurnStarted(lease, after), acquire(lease, record, times)
     row = new_event(after, after, follow_up.event, asked=follow_up.asked, request=follow_up.request, token=token)
     move = HeadMove(heads.moved(before, after, expires=expires, fence=False), after)
     return Transition(outcome, change, (move,), (row,))
 
 
-def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transition[Waiting]:
+def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transition[TurnQueued]:
     """Let the message wait for its task, which is running."""
     before = follow_up.head
     turn = replace(follow_up.turn, asked=0)
@@ -182,10 +182,10 @@ def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transiti
     else:
         change = contexts.queued(turn, contexts.MAY_WAIT, times)
     if follow_up.push is None:
-        return Transition(Waiting(before, record.held_until()), change)
+        return Transition(TurnQueued(before, record.held_until()), change)
     after = heads.listening(before, follow_up.push)
     move = HeadMove(heads.subscribed(before, after, while_running=True), after)
-    return Transition(Waiting(after, record.held_until()), change, (move,))
+    return Transition(TurnQueued(after, record.held_until()), change, (move,))
 
 
 def new_expiry(head_expires: int | None, times: Times) -> int | None:
@@ -323,7 +323,7 @@ def is_in(task: Task, message: Message) -> bool:
     return True
 
 
-def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Repeated:
+def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate:
     """Return the task of a message that is known.
 
     Raises MessageIdReused where its content was another (D17).
@@ -332,7 +332,7 @@ def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Repeated:
         raise MessageIdReused(
             "This messageId, or Idempotency-Key, was used with other content. Give the new message one of its own."
         )
-    return Repeated(task_id)
+    return Duplicate(task_id)
 
 
 def too_many_wait() -> ContextBusy:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import MAX_WAITING, ContextKey, Held, Lease, TaskKey, Turn
+from aion_core.ports import MAX_WAITING, ContextKey, LeaseHeld, Lease, TaskKey, Turn
 from aion_core.ports.table import (
     Absent,
     AtMost,
@@ -147,13 +147,13 @@ def moment(since_1970: int) -> datetime:
     return datetime.fromtimestamp(since_1970 / 1000, UTC)
 
 
-def turn_to_begin(record: ContextRecord, now: int) -> Turn | Held | None:
+def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
     """Return the turn that may begin: the one whose holder is gone, else the first that waits.
 
     Held while the holder's lease is in force; None if nothing waits, and while a task of the context requires input.
     """
     if record.running is not None:
-        return Held(record.fence, moment(record.until)) if record.until > now else record.running
+        return LeaseHeld(record.fence, moment(record.until)) if record.until > now else record.running
     return None if record.interrupted is not None else next(iter(record.waiting), None)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 
 from aion_core.errors import StoreError
-from aion_core.ports import Begun, ContextKey, Head, PushQueue, PushWakeUp, TaskKey, WakeUp, WorkQueue
+from aion_core.ports import TurnStarted, ContextKey, Head, PushQueue, PushWakeUp, TaskKey, WakeUp, WorkQueue
 from aion_core.protocol.types import Event
 from aion_core.tasks import heads
 
@@ -51,7 +51,7 @@ class CommitNotifier:
             self._enqueue_beside(head)
             await self.settle(head.key)
 
-    async def begun(self, begun: Begun) -> None:
+    async def begun(self, begun: TurnStarted) -> None:
         """Enqueue for the message of the turn if it is the newest event: the begin may have recorded it."""
         if begun.lease.turn.asked == begun.head.generation:
             await self.committed(begun.head)

@@ -14,12 +14,12 @@ from aion_core.ports import (
     Agent,
     AnswerAs,
     InputRequired,
-    Begun,
+    TurnStarted,
     Chunk,
     Clock,
     Emission,
     Ending,
-    Held,
+    LeaseHeld,
     Metrics,
     Paused,
     Reply,
@@ -94,7 +94,7 @@ class TaskRunner:
         self._replies, self._answers = replies or {}, answers or {}
         self._metrics, self._traces = metrics or Uncounted(), traces or Untraced()
 
-    async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> Begun | None:
+    async def run(self, begun: TurnStarted, run: Run, time_up: TimeUp | None = None) -> TurnStarted | None:
         """Run the turn to its end, or for as long as there is time, and tell `run` of it.
 
         Returns the turn that waited behind it, whose lease is held now; None where there is none, or where there is no
@@ -303,7 +303,7 @@ class Worker:
         StoreError where the table cannot be asked: the bell is to be heard again.
         """
         begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
-        if isinstance(begun, Held):
+        if isinstance(begun, LeaseHeld):
             left = (begun.until - self._clock.now()).total_seconds()
             # Each begin of a turn has a bell of its own that watches; those of earlier ones fall silent.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
@@ -312,13 +312,13 @@ class Worker:
         elif begun is not None and (run := await self._run_of(begun)) is not None:
             await self.run(begun, run, time_up or TimeUp(until))
 
-    async def run(self, begun: Begun, run: Run, time_up: TimeUp | None = None) -> None:
+    async def run(self, begun: TurnStarted, run: Run, time_up: TimeUp | None = None) -> None:
         """Run the turn, then the turns that wait behind it; `run` receives the events of the first."""
         following = await self._runner.run(begun, run, time_up)
         while following is not None and (next_run := await self._run_of(following)) is not None:
             following = await self._runner.run(following, next_run, time_up)
 
-    async def _run_of(self, begun: Begun) -> Run | None:
+    async def _run_of(self, begun: TurnStarted) -> Run | None:
         """Return the run of a turn, with the log of its task; without a log that cannot be read: the turn fails then.
 
         If the store is out of reach, leave the turn for later and return None: this try does not count.

@@ -11,8 +11,8 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
 from aion_core.ports import (
-    Begun,
-    Busy,
+    TurnStarted,
+    ContextInUse,
     Clock,
     ContextKey,
     Cursor,
@@ -20,11 +20,11 @@ from aion_core.ports import (
     Log,
     NewTask,
     Numbered,
-    Repeated,
+    Duplicate,
     ReplyAs,
     TaskKey,
     TaskStore,
-    Waiting,
+    TurnQueued,
     WakeUp,
     WhenBusy,
     WorkQueue,
@@ -125,14 +125,14 @@ class Intake:
             when_busy = WhenBusy.ENQUEUE if policy is WhenBusy.INTERRUPT and attempt + 1 == RETRIES else policy
             outcome = await self._store.create(new, holder=_holder(at_once), when_busy=when_busy)
             match outcome:
-                case Begun():
+                case TurnStarted():
                     run = Run(admission.first_log(new), listen=listen)
                     call.go(self._worker.run(outcome, run, call.time_up))
                     return Accepted(new.key, run)
-                case Waiting():
+                case TurnQueued():
                     await self._see_to(call, outcome, at_once=at_once)
                     return Accepted(new.key, task=projection.fold(admission.first_log(new)))
-                case Repeated():
+                case Duplicate():
                     return self._repeated(call, context, outcome.task_id, at_once=at_once)
                 case Interrupted():
                     try:
@@ -140,9 +140,9 @@ class Intake:
                     except _NothingAsked:
                         # Another message has answered meanwhile: this one, which names no task, makes its own.
                         continue
-                case Busy() if policy is WhenBusy.REJECT:
+                case ContextInUse() if policy is WhenBusy.REJECT:
                     raise _busy()
-                case Busy():
+                case ContextInUse():
                     await self._interrupt(call, outcome)
         raise _busy()
 
@@ -191,19 +191,19 @@ class Intake:
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
         outcome = await self._store.follow_up(follow_up, holder=_holder(at_once), when_busy=policy)
         match outcome:
-            case Begun():
+            case TurnStarted():
                 entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
                 run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
                 call.go(self._worker.run(outcome, run, call.time_up))
                 return Accepted(log.head.key, run, continues=True)
-            case Waiting():
+            case TurnQueued():
                 await self._see_to(call, outcome, at_once=at_once)
                 if outcome.head.generation != log.head.generation:
                     log = await log_of(self._store, task.id, call)
                 return Accepted(
                     log.head.key, task=projection.fold(log.events), after=Cursor(log.head.generation), continues=True
                 )
-            case Busy():
+            case ContextInUse():
                 raise _busy()
         return self._repeated(call, context, outcome.task_id, at_once=at_once)
 
@@ -214,7 +214,7 @@ class Intake:
             call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
         return Accepted(TaskKey(call.owner, task_id))
 
-    async def _see_to(self, call: Call, waiting: Waiting, *, at_once: bool) -> None:
+    async def _see_to(self, call: Call, waiting: TurnQueued, *, at_once: bool) -> None:
         """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
         context = waiting.head.context
         if not at_once:
@@ -222,7 +222,7 @@ class Intake:
         elif waiting.until is None or waiting.until <= self._clock.now():
             call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
 
-    async def _interrupt(self, call: Call, busy: Busy) -> None:
+    async def _interrupt(self, call: Call, busy: ContextInUse) -> None:
         """End what is at work, so that the new message can be answered; whoever else has ended it is as good."""
         try:
             await self.cancel(call, busy.task_id, "Canceled by a newer message.")

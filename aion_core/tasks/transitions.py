@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aion_core.errors import LeaseLost, MoreAsked
-from aion_core.ports import Begun, ContextKey, Ended, Head, Held, Lease, Turn
+from aion_core.ports import TurnStarted, ContextKey, TurnFinished, Head, LeaseHeld, Lease, Turn
 from aion_core.ports.table import Change
 from aion_core.protocol.types import Event, Message, stream_response
 from aion_core.tasks import admission, contexts, heads, lifecycle
@@ -41,7 +41,7 @@ def lost() -> LeaseLost:
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def due_turn(record: ContextRecord, times: Times) -> Turn | Held | None:
+def due_turn(record: ContextRecord, times: Times) -> Turn | LeaseHeld | None:
     """Return the turn that may begin now; see `contexts.turn_to_begin`."""
     return contexts.turn_to_begin(record, times.now)
 
@@ -65,12 +65,12 @@ def begun(
     *,
     holder: str,
     times: Times,
-) -> Transition[Begun]:
+) -> Transition[TurnStarted]:
     """Begin the turn; `queued` is its message, where that waited for a task that was running."""
     lease, head_move, events = _beginning(context, turn, record, head, queued, holder=holder, times=times)
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     return Transition(
-        Begun(lease, head_move.after),
+        TurnStarted(lease, head_move.after),
         acquire(lease, record, times),
         (head_move,),
         events,
@@ -164,12 +164,12 @@ class Ending:
         return self.after.state in lifecycle.RESTING
 
 
-def finished_alone(ending: Ending) -> Transition[Ended]:
+def finished_alone(ending: Ending) -> Transition[TurnFinished]:
     """End the turn, if nothing waits behind it, or what waits waits for an input."""
     after = ending.after
     release = contexts.released_for_input if ending.requires_input else contexts.released
     return Transition(
-        Ended(after),
+        TurnFinished(after),
         release(ending.lease),
         (HeadMove(heads.moved(ending.head, after), after),),
         (new_event(ending.head, after, ending.event, token=ending.token),),
@@ -196,7 +196,7 @@ def finished(
     queued: QueuedMessage | None,
     *,
     times: Times,
-) -> Transition[Ended]:
+) -> Transition[TurnFinished]:
     """End the turn before another one, which the same holder begins, or leaves to somebody else."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after, ending.event, token=ending.token)
@@ -205,14 +205,14 @@ def finished(
     if same:
         next_head = after
     if not ending.go_on or next_head is None:
-        return Transition(Ended(after, waiting=True), contexts.left(record, times), (move,), (row,))
+        return Transition(TurnFinished(after, waiting=True), contexts.left(record, times), (move,), (row,))
     next_lease, next_move, events = _beginning(
         lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
     )
     # An item is written once in a transaction: one head moves over both events at a time.
     moves = (HeadMove(heads.moved(head, next_move.after), next_move.after),) if same else (move, next_move)
     return Transition(
-        Ended(after, next=Begun(next_lease, next_move.after)),
+        TurnFinished(after, next=TurnStarted(next_lease, next_move.after)),
         contexts.transferred(next_lease, record, times),
         moves,
         (row, *events),
@@ -220,16 +220,16 @@ def finished(
     )
 
 
-def finished_before(ending: Ending, record: ContextRecord, next_head: Head | None) -> Ended:
+def finished_before(ending: Ending, record: ContextRecord, next_head: Head | None) -> TurnFinished:
     """Return the outcome of an earlier attempt whose answer was lost; `next_head` is that of the running turn's task."""
     lease = ending.lease
     mine = record.running is not None and record.fence == lease.fence + 1 and record.holder == lease.holder
     if mine and next_head is not None:
-        return Ended(ending.after, next=Begun(record.lease(lease.context), next_head))
-    return Ended(ending.after, waiting=_is_left(record))
+        return TurnFinished(ending.after, next=TurnStarted(record.lease(lease.context), next_head))
+    return TurnFinished(ending.after, waiting=_is_left(record))
 
 
-def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, times: Times) -> Transition[Ended]:
+def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, times: Times) -> Transition[TurnFinished]:
     """End the task from outside, and every turn of it."""
     task_id = head.key.task_id
     # Cancelling a queued task must not change the fence: another task's turn may be running.
@@ -238,17 +238,17 @@ def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, tim
     after = replace(lifecycle.advance(head, event), fence=max(fence, head.fence))
     waiting = takes and bool(record.without(task_id)) and record.interrupted in (None, task_id)
     return Transition(
-        Ended(after, waiting=waiting),
+        TurnFinished(after, waiting=waiting),
         contexts.removed(task_id, record, fence, times),
         (HeadMove(heads.moved(head, after), after),),
         (new_event(head, after, event, token=token),),
     )
 
 
-def canceled_before(head: Head, now: Head | None, event: Event, record: ContextRecord) -> Ended:
+def canceled_before(head: Head, now: Head | None, event: Event, record: ContextRecord) -> TurnFinished:
     """Return the outcome of an earlier attempt whose answer was lost."""
     after = now if now is not None else lifecycle.advance(head, event)
-    return Ended(after, waiting=_is_left(record))
+    return TurnFinished(after, waiting=_is_left(record))
 
 
 def _is_left(record: ContextRecord) -> bool:

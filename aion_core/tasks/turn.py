@@ -12,12 +12,12 @@ from aion_core.ports import (
     AnswerAs,
     TurnRequest,
     InputRequired,
-    Begun,
+    TurnStarted,
     Chunk,
     Clock,
     Delta,
     AgentArtifact,
-    Ended,
+    TurnFinished,
     Metric,
     Metrics,
     AgentMetadata,
@@ -58,7 +58,7 @@ class TurnUnderWay:
 
     def __init__(
         self,
-        begun: Begun,
+        begun: TurnStarted,
         run: Run,
         store: TaskStore,
         clock: Clock,
@@ -86,7 +86,7 @@ class TurnUnderWay:
         """Whether the agent has emitted anything in this try."""
         self.spent = True
         """Whether this try counts: not if the store was out of reach before the agent emitted anything."""
-        self.ended: Ended | None = None
+        self.ended: TurnFinished | None = None
         """How the turn ended, once that is recorded."""
         self.drain = asyncio.Event()
         self._history = partial(history.read, self.key, self.lease.context) if history else None
@@ -351,7 +351,7 @@ class CountedTurn:
         if self._first_token is None:
             self._first_token = lifecycle.milliseconds(self._began, self._clock.now())
 
-    def rests(self, ended: Ended | None) -> None:
+    def rests(self, ended: TurnFinished | None) -> None:
         """Count what there is to count at the end of its run here; None where that was not the turn's end."""
         if self._deltas:
             self._count(Metric.STREAM_DELTAS, self._deltas)

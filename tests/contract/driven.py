@@ -14,7 +14,7 @@ from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
-from aion_core.ports import TurnRequest, InputRequired, Begun, Chunk, Emission, AgentArtifact, AgentMetadata, Numbered, Paused, Reply, AgentMessage, Turn
+from aion_core.ports import TurnRequest, InputRequired, TurnStarted, Chunk, Emission, AgentArtifact, AgentMetadata, Numbered, Paused, Reply, AgentMessage, Turn
 from aion_core.protocol.types import (
     Event,
     Message,
@@ -39,7 +39,7 @@ async def _nothing() -> None:
 class Conversation:
     """A task, its log, and the turns that it takes, one after another."""
 
-    begun: Begun
+    begun: TurnStarted
     """The lease, by whose fence the savers write."""
     log: list[Numbered]
     turn: Turn
@@ -50,7 +50,7 @@ class Conversation:
     """What was heard and not kept."""
 
     @classmethod
-    def of(cls, begun: Begun, text: str = "hi") -> "Conversation":
+    def of(cls, begun: TurnStarted, text: str = "hi") -> "Conversation":
         message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
         context, clock = begun.lease.context, SystemClock()
         new = admission.new_task(
@@ -102,7 +102,7 @@ class Conversation:
         await self.before_recording()
         self.log.append(Numbered(len(self.log) + 1, event, key=key, asked=asked))
 
-    def taken_over(self, begun: Begun) -> None:
+    def taken_over(self, begun: TurnStarted) -> None:
         """Another process holds the lease now."""
         self.begun, self.turn = begun, replace(self.turn, tries=self.turn.tries + 1)
 

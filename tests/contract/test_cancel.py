@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aion_core.errors import IllegalMove, LeaseLost
-from aion_core.ports import Begun, Ended, Interrupted, Numbered
+from aion_core.ports import TurnStarted, TurnFinished, Interrupted, Numbered
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from tests.support.conversation import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -56,7 +56,7 @@ async def test_a_task_that_waits_is_canceled_and_the_others_are_unharmed(chat: C
     assert chat.store.holds(running.lease)
     assert chat.store.renew(running.lease)
     head = await chat.store.append(running.lease, running.head, chat.says(running.head))
-    turn: Begun | None = replace(running, head=head)
+    turn: TurnStarted | None = replace(running, head=head)
     order = []
     while turn is not None:
         order.append(turn.lease.turn.id)
@@ -103,7 +103,7 @@ async def test_behind_a_question_a_task_that_waits_is_canceled_and_the_question_
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     assert await chat.store.create(chat.message("m-4"), holder="holder-2") == Interrupted("t-m-1")
     answered = await chat.store.follow_up(await chat.more(asking, "m-5"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     assert (await chat.ends(answered)).waiting
     assert (await chat.begins()).lease.turn.id == "turn-m-3"
     await chat.comes_to_rest()
@@ -182,7 +182,7 @@ async def test_of_ten_at_the_same_instant_one_cancels(chat: Conversation, where:
     outcomes = await asyncio.gather(
         *(chat.store.cancel(head, chat.canceled(head)) for _ in range(10)), return_exceptions=True
     )
-    won = [outcome for outcome in outcomes if isinstance(outcome, Ended)]
+    won = [outcome for outcome in outcomes if isinstance(outcome, TurnFinished)]
     assert len(won) == 1
     assert all(isinstance(outcome, LeaseLost) for outcome in outcomes if outcome is not won[0])
     assert await chat.head("t-m-1") == won[0].head

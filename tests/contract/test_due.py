@@ -9,7 +9,7 @@ import pytest
 from aion_core.errors import StoreError
 from aion_core.memory import table
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.ports import Begun, Overdue, Waiting, WhenBusy
+from aion_core.ports import TurnStarted, Overdue, TurnQueued, WhenBusy
 from aion_core.ports.schema import DUE
 from aion_core.stores import keys as stored_keys
 from aion_core.stores import timers
@@ -190,7 +190,7 @@ async def test_what_is_promised_is_overdue_if_nobody_acts(chat: Conversation, st
     assert not await chat.is_overdue(), "a bell was rung for it, or its holder lives"
     chat.clock.move(LEASE_SECONDS + 1)
     assert await chat.is_overdue()
-    assert isinstance(await chat.begins(), Begun)
+    assert isinstance(await chat.begins(), TurnStarted)
     assert not await chat.is_overdue(), "it has a holder"
     await chat.comes_to_rest()
 
@@ -288,7 +288,7 @@ async def test_a_message_to_what_waits_behind_a_question_is_not_overdue(chat: Co
     chat.clock.move(1000)
     assert not await chat.is_overdue()
     answered = await chat.store.follow_up(await chat.more(ended.head, "m-4"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     head = await chat.store.append(answered.lease, answered.head, chat.says(answered.head))
     await chat.ends(replace(answered, head=head))
     await chat.comes_to_rest()
@@ -339,7 +339,7 @@ async def test_unreadable_timer_shard_does_not_stop_the_sweep(
     contexts = [of(push.chat, context_id=f"c-{number}") for number in range(40)]
     for chat in contexts:
         created = await chat.store.create(replace(chat.message("m-1"), push=a_config()), holder=None)
-        assert isinstance(created, Waiting)
+        assert isinstance(created, TurnQueued)
         await push.configs.put(created.head.key, a_config())
     task = created.head.key
     clock.move(LEASE_SECONDS + 1)

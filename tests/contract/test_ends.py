@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aion_core.errors import IllegalMove, LeaseLost, MoreAsked
-from aion_core.ports import Begun, Held, Numbered
+from aion_core.ports import TurnStarted, LeaseHeld, Numbered
 from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKING, Conversation
 
 # ── Finished ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -47,7 +47,7 @@ async def test_to_go_on_is_to_begin_the_next_turn_in_the_same_step(chat: Convers
     assert (following.lease.holder, following.lease.fence) == ("holder-1", 2)
     assert following.head == await chat.head("t-m-2")
     assert following.head.fence == 2
-    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), LeaseHeld)
     assert chat.store.renew(following.lease)
     assert chat.store.holds(following.lease)
     assert not chat.store.renew(turn.lease)
@@ -133,7 +133,7 @@ async def test_after_a_question_no_other_turn_begins_before_the_answer(chat: Con
     assert not chat.store.renew(turn.lease)
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     answered = await chat.store.follow_up(await chat.more(ended.head, "m-4"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     with pytest.raises(MoreAsked):
         await chat.ends(answered)
     await chat.comes_to_rest()

@@ -16,7 +16,7 @@ from langgraph.types import StreamWriter
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import Begun, ContextKey, TaskKey, WakeUp
+from aion_core.ports import TurnStarted, ContextKey, TaskKey, WakeUp
 from aion_core.protocol.types import TaskState
 from aion_core.stores.keys import thread_id
 from aion_core.tasks import projection
@@ -99,7 +99,7 @@ async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> N
 
     clock.move(31)
     begun = await savers.tasks.begin(context, holder="heir")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     log = await savers.tasks.log(begun.head.key)
     assert log is not None
     await heir.run(begun, Run(log.events))

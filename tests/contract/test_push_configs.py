@@ -9,12 +9,12 @@ import pytest
 from aion_core.errors import ClaimLost, TaskNotFound, TooManyPushConfigs
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
-    Begun,
+    TurnStarted,
     OverduePush,
     PushConfig,
     PushEvents,
     PushVersion,
-    Waiting,
+    TurnQueued,
     WhenBusy,
 )
 from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
@@ -33,11 +33,11 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
     return pushes.on_table(adapter, clock)
 
 
-async def starts(push: Pushes, config: PushConfig | None = None) -> Begun:
+async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
     """A task that runs, with the config that comes with its message."""
     new = replace(push.chat.message("m-1"), push=config)
     begun = await push.chat.store.create(new, holder="holder-1")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     return begun
 
 
@@ -129,7 +129,7 @@ async def test_a_config_that_comes_with_an_answer_hears_of_what_follows(push: Pu
     head = await push.chat.asks("m-1")
     more = replace(await push.chat.more(head, "m-2"), push=a_config())
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     assert (await push.delivery()).after == head.generation
     assert await push.due_events() == {head.generation + 1}
     await push.chat.ends(outcome)
@@ -141,7 +141,7 @@ async def test_a_config_that_comes_with_a_message_to_a_task_at_work_hears_of_wha
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
     # The task has gone on since its client has read it.
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
-    assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), Waiting)
+    assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), TurnQueued)
     await push.chat.ends(replace(begun, head=head), push.chat.says(head).status.state)
     assert (await push.delivery()).after == 3
     assert await push.due_events() == {4}
@@ -453,7 +453,7 @@ async def test_one_owner_who_has_much_that_is_overdue_does_not_hold_up_the_other
         clock.move(1)
     other = replace(push.chat.context, owner=f"{push.chat.context.owner}-other")
     new = replace(push.chat.message("m-1"), context=other, key=replace(begun.head.key, owner=other.owner))
-    assert isinstance(await push.chat.store.create(new, holder="holder-1"), Begun)
+    assert isinstance(await push.chat.store.create(new, holder="holder-1"), TurnStarted)
     await push.configs.put(new.key, a_config("late"))
     clock.move(SOON)
     ours = {push.chat.context.owner, other.owner}

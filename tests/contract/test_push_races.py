@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import LeaseLost, StoreCorrupt, TaskNotFound, TooManyPushConfigs
-from aion_core.ports import MAX_PUSH_CONFIGS, Begun
+from aion_core.ports import MAX_PUSH_CONFIGS, TurnStarted
 from aion_core.ports.table import PARTITION, SORT, Change, Delete, Put, Update
 from aion_core.stores import keys
 from tests.support import pushes
@@ -51,17 +51,17 @@ def listens(there: Pushes) -> Callable[[], Awaitable[Any]]:
 # ── Somebody begins to listen as an event is recorded ─────────────────────────────────────────────────────────────────
 
 
-async def says(here: Pushes, turn: Begun) -> set[int]:
+async def says(here: Pushes, turn: TurnStarted) -> set[int]:
     head = await here.chat.store.append(turn.lease, turn.head, here.chat.says(turn.head))
     assert head.push_epoch == 1
     return {head.generation}
 
 
-async def ends(here: Pushes, turn: Begun) -> set[int]:
+async def ends(here: Pushes, turn: TurnStarted) -> set[int]:
     return {(await here.chat.ends(turn)).head.generation}
 
 
-async def asks(here: Pushes, turn: Begun) -> set[int]:
+async def asks(here: Pushes, turn: TurnStarted) -> set[int]:
     return {(await here.chat.ends(turn, INPUT_REQUIRED)).head.generation}
 
 

@@ -10,7 +10,7 @@ import pytest
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.ports import Begun, Delivered, Delivery, Outcome, PushVersion, PushWakeUp
+from aion_core.ports import TurnStarted, Delivered, Delivery, Outcome, PushVersion, PushWakeUp
 from aion_core.ports.table import Change, Key, Update
 from aion_core.push import schedule
 from aion_core.push.configs import PushRegistry
@@ -67,7 +67,7 @@ async def told_of_a_task(push: Pushes, **said: Any) -> None:
     """A task that has ended, to which two configs listen: events 2 and 3 are due."""
     new = replace(push.chat.message("m-1"), push=a_config("bad", **said))
     begun = await push.chat.store.create(new, holder="holder-1")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     await push.configs.put(push.key(), a_config("good"))
     await push.chat.ends(begun, COMPLETED)
 

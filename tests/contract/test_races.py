@@ -6,7 +6,7 @@ import pytest
 
 from aion_core.aws.expressions import encoded_key
 from aion_core.errors import ContextBusy, LeaseLost, MoreAsked
-from aion_core.ports import MAX_WAITING, Begun, Busy, Held, Interrupted, Overdue, Waiting, WhenBusy
+from aion_core.ports import MAX_WAITING, TurnStarted, ContextInUse, LeaseHeld, Interrupted, Overdue, TurnQueued, WhenBusy
 from aion_core.stores import keys
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -45,7 +45,7 @@ async def test_a_context_that_is_taken_meanwhile_is_waited_for(
 ) -> None:
     others = faults.meanwhile(lambda: there.starts("m-2"))
     outcome = await here.store.create(here.message("m-1"), holder="holder-1")
-    assert isinstance(outcome, Waiting)
+    assert isinstance(outcome, TurnQueued)
     assert (await here.head("t-m-1")).fence == 0
     assert here.store.holds(others[0].lease)
 
@@ -107,7 +107,7 @@ async def test_a_message_that_is_not_to_queue_does_not_though_the_context_was_fr
     }
     faults.meanwhile(acts[by])  # type: ignore[arg-type]
     outcome = await here.store.create(here.message("m-3"), holder=None, when_busy=WhenBusy.REJECT)
-    assert outcome == (Interrupted("t-m-2") if by == "a question" else Busy("t-m-2"))
+    assert outcome == (Interrupted("t-m-2") if by == "a question" else ContextInUse("t-m-2"))
     assert await here.store.head(here.key("t-m-3")) is None
 
 
@@ -166,7 +166,7 @@ async def test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhil
     answer = await here.more((await here.ends(turn, INPUT_REQUIRED)).head, "answer")
     faults.meanwhile(lambda: there.cancels("t-m-2"))
     outcome = await here.store.follow_up(answer, holder="holder-2")
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     assert outcome.lease.fence == 3, "no fence is given out twice"
 
 
@@ -214,7 +214,7 @@ async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
     await here.waits("m-1")
     await here.waits("m-2")
     others = faults.meanwhile(lambda: there.begins("holder-2"))
-    assert isinstance(await here.store.begin(here.context, holder="holder-1"), Held)
+    assert isinstance(await here.store.begin(here.context, holder="holder-1"), LeaseHeld)
     assert here.store.holds(others[0].lease)
     await here.comes_to_rest()
 
@@ -225,7 +225,7 @@ async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
     turn = await here.starts("m-1")
     here.clock.move(LEASE_SECONDS + 1)
     renewed = faults.meanwhile(lambda: asyncio.to_thread(there.store.renew, turn.lease))
-    assert isinstance(await here.store.begin(here.context, holder="holder-2"), Held)
+    assert isinstance(await here.store.begin(here.context, holder="holder-2"), LeaseHeld)
     assert renewed == [True]
     assert (await here.ends(turn)).head.generation == 3
 

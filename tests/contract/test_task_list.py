@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Begun, ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports import TurnStarted, ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.ports.table import Delete, Table
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.stores import keys, task_list
@@ -41,7 +41,7 @@ class Kept:
     tasks: TaskList
     table: Table
     mine: TaskFilter = field(default_factory=lambda: TaskFilter(new_owner(), "echo"))
-    turns: dict[TaskKey, Begun] = field(default_factory=dict)
+    turns: dict[TaskKey, TurnStarted] = field(default_factory=dict)
 
     async def add(self, task_id: str, seconds: float, *, of: ContextKey | None = None) -> TaskKey:
         """A task that has worked since then."""
@@ -51,7 +51,7 @@ class Kept:
             message, of, task_id=task_id, turn_id=f"turn-{task_id}", at=at(seconds), context_is_new=False
         )
         begun = await self.store.create(new, holder="holder-1")
-        if isinstance(begun, Begun):
+        if isinstance(begun, TurnStarted):
             self.turns[new.key] = begun
         return new.key
 
@@ -61,7 +61,7 @@ class Kept:
         status = lifecycle.status_at(state, at(seconds))
         event = TaskStatusUpdateEvent(task_id=key.task_id, context_id=begun.head.context.context_id, status=status)
         head = await self.store.append(begun.lease, begun.head, event)
-        self.turns[key] = Begun(begun.lease, head)
+        self.turns[key] = TurnStarted(begun.lease, head)
 
     async def ids(self, tasks: TaskFilter | None = None, *, limit: int = 100, after: Place | None = None) -> list[str]:
         places = await self.tasks.page(tasks or self.mine, after=after, limit=limit)

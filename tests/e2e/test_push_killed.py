@@ -9,7 +9,7 @@ from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
 from aion_core.local.stack import LocalStack
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.ports import Begun, PushWakeUp
+from aion_core.ports import TurnStarted, PushWakeUp
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render
@@ -47,7 +47,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
     async with receiving(answers(200), holds(never), answers(200)) as receiver:
         config = a_config("p", url=receiver.url(), token="t", secrets=("t",))
         begun = await store.create(replace(chat.message("m-1"), push=config), holder="holder-1")
-        assert isinstance(begun, Begun)
+        assert isinstance(begun, TurnStarted)
         await chat.ends(begun, COMPLETED)
         task = chat.key("t-m-1")
         killed = await asyncio.create_subprocess_exec(

@@ -127,7 +127,7 @@ BUGS = [
             TableTaskStore,
             "_created_before",
             "return admission.created_before(new, record, head, holder)",
-            "return Waiting(head, record.held_until())",
+            "return TurnQueued(head, record.held_until())",
         ),
         scenarios=("send and wait", "stream"),
         aims=aims(Fault.ANSWER_LOST, "create.transact", range(1, 2)),

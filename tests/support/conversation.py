@@ -7,9 +7,9 @@ from typing import Any
 
 from aion_core.errors import MoreAsked
 from aion_core.ports import (
-    Begun,
+    TurnStarted,
     ContextKey,
-    Ended,
+    TurnFinished,
     FollowUp,
     Head,
     Interrupted,
@@ -17,7 +17,7 @@ from aion_core.ports import (
     Overdue,
     TaskKey,
     TaskStore,
-    Waiting,
+    TurnQueued,
 )
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, projection
@@ -70,17 +70,17 @@ class Conversation:
             idempotency_key=idempotency_key,
         )
 
-    async def starts(self, message_id: str = "m-1", *, holder: str = "holder-1", **options: Any) -> Begun:
+    async def starts(self, message_id: str = "m-1", *, holder: str = "holder-1", **options: Any) -> TurnStarted:
         """A task is started and runs at once."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
-        assert isinstance(outcome, Begun), outcome
+        assert isinstance(outcome, TurnStarted), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
-    async def waits(self, message_id: str, *, holder: str | None = None, **options: Any) -> Waiting:
+    async def waits(self, message_id: str, *, holder: str | None = None, **options: Any) -> TurnQueued:
         """A task is started, and its turn waits."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
-        assert isinstance(outcome, Waiting), outcome
+        assert isinstance(outcome, TurnQueued), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
@@ -105,10 +105,10 @@ class Conversation:
         """A message to a task at work, which waits."""
         follow_up = await self.more(await self.head(task_id), message_id)
         outcome = await self.store.follow_up(follow_up, holder="holder-2")
-        assert isinstance(outcome, Waiting), outcome
+        assert isinstance(outcome, TurnQueued), outcome
         return follow_up
 
-    async def cancels(self, task_id: str) -> Ended:
+    async def cancels(self, task_id: str) -> TurnFinished:
         """A task is canceled."""
         head = await self.head(task_id)
         return await self.store.cancel(head, self.canceled(head))
@@ -127,15 +127,15 @@ class Conversation:
         """The event by which a task is canceled."""
         return admission.canceled(head, self.clock.now(), "No longer wanted.")
 
-    async def begins(self, holder: str = "holder-2") -> Begun:
+    async def begins(self, holder: str = "holder-2") -> TurnStarted:
         """The turn begins whose time has come."""
         outcome = await self.store.begin(self.context, holder=holder)
-        assert isinstance(outcome, Begun), outcome
+        assert isinstance(outcome, TurnStarted), outcome
         return outcome
 
     async def ends(
-        self, begun: Begun, state: TaskState = COMPLETED, text: str = "done", *, go_on: bool = False
-    ) -> Ended:
+        self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, go_on: bool = False
+    ) -> TurnFinished:
         """The turn ends, and its task is in the state."""
         return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), go_on=go_on)
 
@@ -218,7 +218,7 @@ class Conversation:
     async def _is_free(self) -> None:
         message_id = f"last-{random.getrandbits(64)}"
         begun = await self.store.create(self.message(message_id), holder="holder-9")
-        assert isinstance(begun, Begun), "the context is free"
+        assert isinstance(begun, TurnStarted), "the context is free"
         await self.ends(begun)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import TaskNotFound
-from aion_core.ports import TurnRequest, Begun, Chunk, Cursor, Emission, Reply, TaskKey
+from aion_core.ports import TurnRequest, TurnStarted, Chunk, Cursor, Emission, Reply, TaskKey
 from aion_core.ports.table import Change, Update
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from aion_core.stores.keys import context_key
@@ -20,7 +20,7 @@ from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
 
-class Held:
+class LeaseHeld:
     """Speaks a word, waits to be let go, and answers."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ def request(**configuration: Any) -> SendMessageRequest:
 
 async def test_a_send_that_does_not_wait_answers_working_and_runs_on() -> None:
     """R21, D12."""
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent)
     service = made.service
     call = Call("owner", "test")
@@ -58,7 +58,7 @@ async def test_a_send_that_does_not_wait_answers_working_and_runs_on() -> None:
 
 async def test_a_send_that_waits_long_enough_answers_with_the_task_as_it_stands() -> None:
     """R20: `blocking_wait`."""
-    agent, clock = Held(), ManualClock()
+    agent, clock = LeaseHeld(), ManualClock()
     service = parts(agent, clock=clock).service
     call = Call("owner", "test")
     sending = asyncio.create_task(service.send(call, request()))
@@ -73,7 +73,7 @@ async def test_a_send_that_waits_long_enough_answers_with_the_task_as_it_stands(
 
 
 async def test_a_task_is_known_to_its_owner_and_its_agent_only() -> None:
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     service = parts(agent).service
     task = await service.send(Call("owner", "test"), request())
@@ -88,7 +88,7 @@ async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -
     """The first holder is slow, loses its lease, and its caller is told how the task really ended."""
     clock = ManualClock()
     store = MemoryTaskStore(clock, lease_seconds=30)
-    agent = Held()
+    agent = LeaseHeld()
     service = parts(agent, store, clock, lease_seconds=0.03).service
     call = Call("owner", "test")
     sending = asyncio.create_task(service.send(call, request()))
@@ -99,7 +99,7 @@ async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -
     context = head.context
     await store.table.write(Update(context_key(context), Change({"until": 0})))
     heir = await store.begin(context, holder="heir")
-    assert isinstance(heir, Begun)
+    assert isinstance(heir, TurnStarted)
     status = lifecycle.status_at(TaskState.TASK_STATE_COMPLETED, clock.now())
     status.message.CopyFrom(Message(message_id="heirs", parts=[Part(text="by the heir")]))
     await store.finish(heir.lease, heir.head, TaskStatusUpdateEvent(status=status))
@@ -116,7 +116,7 @@ async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -
 async def test_a_reader_of_a_task_that_says_nothing_is_let_go() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
-    service = parts(Held(), store, clock).service
+    service = parts(LeaseHeld(), store, clock).service
     call = Call("owner", "test")
     task = await service.send(call, request(return_immediately=True))
 
@@ -138,7 +138,7 @@ async def test_a_reader_of_a_task_that_says_nothing_is_let_go() -> None:
 
 async def test_what_is_not_offered_is_refused() -> None:
     """R3, R95: streaming that the card does not offer, a webhook that nobody would call."""
-    made = parts(Held())
+    made = parts(LeaseHeld())
     made.streaming = False
     async with http(made.app()) as client:
         for method in ("SendStreamingMessage", "message/stream"):
@@ -154,6 +154,6 @@ async def test_what_is_not_offered_is_refused() -> None:
 )
 async def test_what_could_not_be_told_again_is_not_taken(part: str) -> None:
     body = json.dumps(send()).replace('{"text": "hi"}', part)
-    async with http(parts(Held()).app()) as client:
+    async with http(parts(LeaseHeld()).app()) as client:
         answer = await client.post("/", content=body, headers={"Content-Type": "application/json"})
     assert answer.json()["error"]["code"] == -32602

@@ -13,7 +13,7 @@ def says(text: str) -> Message:
     return Message(message_id=f"said-{text}", parts=[Part(text=text)])
 
 
-class Held:
+class LeaseHeld:
     """Speaks a word, waits to be let go, and answers with what it was asked."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Held:
         yield Reply(says(f"answer to {text}"))
 
 
-class Stubborn(Held):
+class Stubborn(LeaseHeld):
     """Does not stop when it is told to."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -52,7 +52,7 @@ class Stubborn(Held):
         yield Reply(says("and answering"))
 
 
-class Sour(Held):
+class Sour(LeaseHeld):
     """Fails when it is told to stop, as a model's client does that knows no difference."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:

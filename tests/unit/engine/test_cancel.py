@@ -10,7 +10,7 @@ from aion_core.errors import TaskNotCancelable, TaskNotFound
 from aion_core.ports import TaskKey
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks.call import Call
-from tests.support.agents.scripted import Asking, Held, Stubborn
+from tests.support.agents.scripted import Asking, LeaseHeld, Stubborn
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -26,7 +26,7 @@ async def task_id_of(store: Any) -> str:
 
 
 async def test_a_running_task_is_canceled_and_its_agent_stops() -> None:
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
     sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
     await agent.spoke.wait()
@@ -56,7 +56,7 @@ async def test_an_agent_that_does_not_stop_is_left_to_talk_to_itself() -> None:
 
 async def test_a_task_that_waits_is_canceled_before_it_has_begun() -> None:
     """D12: it was answered `working`, and never ran."""
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent)
     call = Call("owner", "test")
     first = asyncio.create_task(made.service.send(call, request("one", message_id="m-1")))
@@ -82,7 +82,7 @@ async def test_a_task_that_asks_is_canceled_and_the_next_message_starts_anew() -
 
 
 async def test_what_waits_behind_a_canceled_task_runs() -> None:
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
     call = Call("owner", "test")
     first = asyncio.create_task(made.service.send(call, request("one")))
@@ -99,7 +99,7 @@ async def test_what_waits_behind_a_canceled_task_runs() -> None:
 
 
 async def test_of_ten_cancels_one_wins_and_the_others_are_told() -> None:
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
     sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
     await agent.spoke.wait()
@@ -113,7 +113,7 @@ async def test_of_ten_cancels_one_wins_and_the_others_are_told() -> None:
 
 
 async def test_a_task_is_canceled_by_its_owner_and_agent_only() -> None:
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     made = parts(Asking())
     task = await made.service.send(Call("owner", "test"), request())
@@ -147,7 +147,7 @@ async def test_both_dialects_cancel(method: str, get: str) -> None:
 
 async def test_a_stream_of_a_canceled_task_ends_with_its_cancellation() -> None:
     """R35: the last event of the stream is the terminal status."""
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
     heard: list[Any] = []
 

@@ -11,7 +11,7 @@ from aion_core.errors import ContextBusy
 from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import Call
-from tests.support.agents.scripted import Asking, Held
+from tests.support.agents.scripted import Asking, LeaseHeld
 from tests.support.requests import request
 from tests.support.service import Parts, parts
 from tests.support.stores import MemoryTaskStore
@@ -19,9 +19,9 @@ from tests.support.stores import MemoryTaskStore
 COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED
 
 
-async def running(policy: WhenBusy) -> tuple[Parts, Held, Call, "asyncio.Task[object]", str]:
+async def running(policy: WhenBusy) -> tuple[Parts, LeaseHeld, Call, "asyncio.Task[object]", str]:
     """An agent at work on `one`, and the task of it."""
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, double_texting=policy, lease_seconds=3)
     call = Call("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("one")))

@@ -13,14 +13,14 @@ from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import (
     TurnRequest,
-    Begun,
+    TurnStarted,
     Chunk,
     ContextKey,
     Cursor,
     Delta,
     DeltaBatch,
     Emission,
-    Ended,
+    TurnFinished,
     Head,
     Lease,
     Log,
@@ -37,7 +37,7 @@ from aion_core.tasks.call import Call, TimeUp
 from aion_core.tasks.run import Run
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.sweep import Sweep
-from tests.support.agents.scripted import Held, says
+from tests.support.agents.scripted import LeaseHeld, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import parts
@@ -47,7 +47,7 @@ COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
 CONTEXT = ContextKey("owner", "test", "c")
 
 
-def free(agent: Held) -> Held:
+def free(agent: LeaseHeld) -> LeaseHeld:
     agent.go.set()
     return agent
 
@@ -70,13 +70,13 @@ async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> 
     class Late(MemoryTaskStore):
         async def finish(
             self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
-        ) -> Ended:
+        ) -> TurnFinished:
             ended = await super().finish(lease, head, event, go_on=go_on, snapshot=snapshot)
             await asyncio.sleep(0.3)
             return ended
 
     clock = SystemClock()
-    made = parts(free(Held()), Late(clock), clock, lease_seconds=0.15)
+    made = parts(free(LeaseHeld()), Late(clock), clock, lease_seconds=0.15)
     call = Call("owner", "test")
     heard = [spoken async for batch in made.service.stream(call, request()) for spoken in batch]
     assert [spoken.id for spoken in heard][-1] == "3"
@@ -86,7 +86,7 @@ async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> 
 async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:
     """No sweep runs here."""
     clock = ManualClock()
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=50)))
     first = asyncio.create_task(made.service.send(ends_soon, request("one")))
@@ -106,7 +106,7 @@ async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -
     """No bell rings and no sweep runs here."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
-    agent = free(Held())
+    agent = free(LeaseHeld())
     made = parts(agent, store, clock)
     made.work_queue.close()
     call = Call("owner", "test")
@@ -186,7 +186,7 @@ class Ordered(MemoryTaskStore):
 async def test_what_was_spoken_is_kept_before_what_follows_it() -> None:
     """A reader that has the event has had what was spoken before it."""
 
-    class Speaks(Held):
+    class Speaks(LeaseHeld):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
             for word in ("one ", "two "):
                 yield Chunk(word, "call")
@@ -220,11 +220,11 @@ async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> Non
 
     clock = ManualClock()
     store = Between(clock)
-    made = parts(Held(), store, clock)
+    made = parts(LeaseHeld(), store, clock)
     made.work_queue.close()
     task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     store.lease, store.begun_head = begun.lease, begun.head
     store.event = TaskStatusUpdateEvent(status=lifecycle.status_at(TaskState.TASK_STATE_WORKING, clock.now()))
     store.chunk = Delta("word", append=False)
@@ -245,7 +245,7 @@ async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
             return False
 
     store = Claimed(clock)
-    made = parts(Held(), store, clock)
+    made = parts(LeaseHeld(), store, clock)
     made.work_queue.close()
     await made.service.send(Call("owner", "test"), request(return_immediately=True))
     clock.move(31)
@@ -270,7 +270,7 @@ async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone:
             return Log(log.head, tuple(replace(entry, asked=None) for entry in log.events[1:]))
 
     store = Broken(clock)
-    agent = free(Held())
+    agent = free(LeaseHeld())
     made = parts(agent, store, clock)
     made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     call = Call("owner", "test")
@@ -289,11 +289,11 @@ async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again
     clock = ManualClock()
 
     class Refusing(MemoryTaskStore):
-        async def finish(self, *given: Any, **options: Any) -> Ended:
+        async def finish(self, *given: Any, **options: Any) -> TurnFinished:
             raise StoreUnavailable("throttled")
 
     store = Refusing(clock)
-    made = parts(free(Held()), store, clock, lease_seconds=30)
+    made = parts(free(LeaseHeld()), store, clock, lease_seconds=30)
     work_queue = Enqueued(clock)
     work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     made.worker._runner._work_queue = work_queue
@@ -320,7 +320,7 @@ async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
             return await super().log(key, after=after)
 
     store = Away(clock)
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, store, clock, lease_seconds=10_000)
     call = Call("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request()))
@@ -347,7 +347,7 @@ async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
 async def test_a_blocking_send_is_answered_before_its_process_ends() -> None:
     """R20: with the task as it stands, where that is sooner than `blocking_wait`."""
     clock = ManualClock()
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=60)))
     sending = asyncio.create_task(made.service.send(call, request()))
@@ -375,7 +375,7 @@ async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> No
 async def test_next_turn_begins_only_with_time_for_it(left: float, answered: list[str]) -> None:
     """No wake-up message arrives: whoever ends the first turn goes on with the second, or leaves it."""
     clock = ManualClock()
-    agent = free(Held())
+    agent = free(LeaseHeld())
     agent.go.clear()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     made.work_queue.close()

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.ports import Begun, ContextKey, TaskKey, WakeUp
+from aion_core.ports import TurnStarted, ContextKey, TaskKey, WakeUp
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
 from aion_core.tasks.call import Call, TimeUp, margins
 from aion_core.tasks.run import Spoken
 from aion_core.tasks.shared_reads import SharedReads
-from tests.support.agents.scripted import Held, Sour, Stepping
+from tests.support.agents.scripted import LeaseHeld, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import Parts, parts
@@ -76,7 +76,7 @@ async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> No
 
 async def test_a_turn_that_does_not_stop_is_cut_and_fails_after_its_tries() -> None:
     clock = ManualClock()
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, max_tries=3)
     with_invocations(made, clock)
     call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION))
@@ -216,7 +216,7 @@ async def test_a_turn_that_cannot_be_recorded_is_put_down_for_the_next() -> None
     assert task.status.state == COMPLETED
     assert agent.ran == Counter({0: 2, 1: 1, 2: 1})
     record = await store.begin(ContextKey("owner", "test", "c"), holder="x")
-    assert not isinstance(record, Begun)
+    assert not isinstance(record, TurnStarted)
 
 
 @pytest.mark.parametrize(

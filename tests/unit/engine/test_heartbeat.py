@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, Held, Lease, TaskStore, Turn, WakeUp
+from aion_core.ports import ContextKey, LeaseHeld, Lease, TaskStore, Turn, WakeUp
 from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
@@ -59,7 +59,7 @@ def steps(chat: Conversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
 async def test_renewed_lease_outlives_its_term(chat: Conversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
     assert all(steps(chat, renewal(chat, queue, lease), 300))
-    assert isinstance(await chat.store.begin(chat.context, holder="other"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
 async def test_one_renewal_for_ten_checks(chat: Conversation, queue: Any, store: Failing) -> None:
@@ -92,7 +92,7 @@ async def test_refused_call_does_not_end_renewals(
     beat = renewal(chat, queue, (await chat.starts()).lease)
     store.refuse(**{operation: 2})
     assert all(steps(chat, beat, 120))
-    assert isinstance(await chat.store.begin(chat.context, holder="other"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
 async def test_thread_survives_a_refused_call(chat: Conversation, queue: Any, store: Failing) -> None:

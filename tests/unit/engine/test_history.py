@@ -6,7 +6,7 @@ from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, TaskKey
 from aion_core.tasks.call import Call
 from aion_core.tasks.history import ContextHistory
-from tests.support.agents.scripted import Held
+from tests.support.agents.scripted import LeaseHeld
 from tests.support.requests import request
 from tests.support.service import parts
 from tests.support.stores import MemoryTaskList, MemoryTaskStore
@@ -31,7 +31,7 @@ async def test_a_conversation_is_read_over_its_tasks(limit: int, before: str | N
     """D19, S2: `history(limit, before)`, oldest first, from our own records."""
     clock = SystemClock()
     store = MemoryTaskStore(clock)
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     service = parts(agent, store, clock).service
     tasks = [
@@ -56,7 +56,7 @@ async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() ->
             return await super().log(key, after=after)
 
     store = Counted(clock)
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     service = parts(agent, store, clock).service
     for n in range(25):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Begun, PushConfig, PushWakeUp
+from aion_core.ports import TurnStarted, PushConfig, PushWakeUp
 from aion_core.tasks import notifications
 from aion_core.tasks.notifications import CommitNotifier
 from tests.support.clock import ManualClock
@@ -42,13 +42,13 @@ def chat(queue: Queue, clock: ManualClock) -> Conversation:
     return Conversation(MemoryTaskStore(clock, notifier=CommitNotifier(queue)), clock)
 
 
-async def starts(chat: Conversation, push: PushConfig | None = SUBSCRIBER) -> Begun:
+async def starts(chat: Conversation, push: PushConfig | None = SUBSCRIBER) -> TurnStarted:
     begun = await chat.store.create(replace(chat.message("m-1"), push=push), holder="holder-1")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     return begun
 
 
-async def says(chat: Conversation, begun: Begun, times: int = 1) -> Begun:
+async def says(chat: Conversation, begun: TurnStarted, times: int = 1) -> TurnStarted:
     for _ in range(times):
         begun = replace(begun, head=await chat.store.append(begun.lease, begun.head, chat.says(begun.head)))
     return begun

@@ -11,7 +11,7 @@ from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import (
     TurnRequest,
-    Begun,
+    TurnStarted,
     Chunk,
     ContextKey,
     Emission,
@@ -122,7 +122,7 @@ async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> No
     await made.service.send(CALL, request(return_immediately=True))
     store.refuse(log=1)
     await made.worker.answer(WakeUp(CONTEXT))
-    assert isinstance(await store.begin(CONTEXT, holder="another"), Begun), "at once"
+    assert isinstance(await store.begin(CONTEXT, holder="another"), TurnStarted), "at once"
 
 
 async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from aion_core.protocol.types import Message, Part, Role, Task, TaskState
 from aion_core.stores import keys
 from aion_core.tasks import admission
 from aion_core.tasks.call import Call
-from tests.support.agents.scripted import Asking, Held, says
+from tests.support.agents.scripted import Asking, LeaseHeld, says
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -22,7 +22,7 @@ from tests.support.stores import MemoryTaskStore
 
 async def test_an_idempotency_key_makes_two_requests_without_a_context_one() -> None:
     """D17."""
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
     again = [Call("owner", "test", idempotency_key="key-1") for _ in range(3)]
@@ -38,7 +38,7 @@ async def test_an_idempotency_key_makes_two_requests_without_a_context_one() -> 
 
 async def test_the_header_is_read_in_both_dialects_and_must_be_an_id() -> None:
     """D17, spec-less: draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     async with http(parts(agent).app()) as client:
         ids = set()
@@ -54,7 +54,7 @@ async def test_the_header_is_read_in_both_dialects_and_must_be_an_id() -> None:
 
 async def test_without_context_and_key_the_same_message_is_two_tasks() -> None:
     """D17: there is nothing by which to know it."""
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
     one, two = [await made.service.send(Call("owner", "test"), request(context_id="")) for _ in range(2)]

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from aion_core.tasks.call import Call
-from tests.support.agents.scripted import Held
+from tests.support.agents.scripted import LeaseHeld
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 
 
-async def held() -> tuple[Any, Held, str, "asyncio.Task[Any]"]:
-    agent = Held()
+async def held() -> tuple[Any, LeaseHeld, str, "asyncio.Task[Any]"]:
+    agent = LeaseHeld()
     made = parts(agent)
     sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
     await agent.spoke.wait()
@@ -68,7 +68,7 @@ async def test_what_follows_the_last_id(last: str, expected: list[str]) -> None:
 
 async def test_the_header_is_honoured_in_both_dialects_also_after_the_end() -> None:
     """A reader that was cut off before the last event still gets it; one that has heard all is told so."""
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     async with http(parts(agent).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]

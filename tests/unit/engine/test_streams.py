@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports import Begun, Cursor, Delta, DeltaBatch, Head, Lease
+from aion_core.ports import TurnStarted, Cursor, Delta, DeltaBatch, Head, Lease
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 from aion_core.tasks.run import cursor_of
 from aion_core.tasks.shared_reads import FRESH_SECONDS, SharedReads
@@ -37,7 +37,7 @@ class Stream:
         """The turn begins."""
         self._holds(await self.chat.starts())
 
-    def _holds(self, begun: Begun) -> None:
+    def _holds(self, begun: TurnStarted) -> None:
         self.lease: Lease = begun.lease
         self.head: Head = begun.head
         self.writer = DeltaWriter(self.store, self.head.key, self.clock, fence=self.lease.fence)

@@ -4,11 +4,11 @@ import asyncio
 
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import Begun, ContextKey, WakeUp
+from aion_core.ports import TurnStarted, ContextKey, WakeUp
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import Call
 from aion_core.tasks.sweep import Sweep
-from tests.support.agents.scripted import Held
+from tests.support.agents.scripted import LeaseHeld
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import parts
@@ -34,7 +34,7 @@ class Deaf(MemoryWorkQueue):
 
 async def test_a_lost_bell_is_rung_again_by_the_sweep() -> None:
     clock = ManualClock()
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     made = parts(agent, MemoryTaskStore(clock), clock)
     made.work_queue.close()
@@ -63,7 +63,7 @@ async def _swept(found: int, enqueued: int) -> object:
 async def test_a_bell_that_cannot_be_rung_leaves_the_context_for_the_next_sweep() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
-    made = parts(Held(), store, clock)
+    made = parts(LeaseHeld(), store, clock)
     made.work_queue.close()
     await made.service.send(Call("owner", "test"), request(return_immediately=True))
     clock.move(31)
@@ -78,13 +78,13 @@ async def test_a_bell_that_cannot_be_rung_leaves_the_context_for_the_next_sweep(
 async def test_a_turn_whose_holder_died_is_taken_over_by_the_bell_that_watches_it() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     made = parts(agent, store, clock)
     made.work_queue.close()
     task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="dies")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     work_queue = Deaf(clock)
     made.worker._work_queue = work_queue
     watching = WakeUp(CONTEXT, begun.lease.fence)
@@ -108,7 +108,7 @@ async def test_a_turn_whose_holder_died_is_taken_over_by_the_bell_that_watches_i
 
 
 async def test_a_bell_in_vain_does_nothing() -> None:
-    made = parts(Held())
+    made = parts(LeaseHeld())
     for wake_up in (WakeUp(CONTEXT), WakeUp(ContextKey("nobody", "test", "c")), WakeUp(CONTEXT, 3)):
         await made.worker.answer(wake_up)
 
@@ -117,10 +117,10 @@ async def test_a_bell_that_cannot_be_answered_is_for_the_queue_to_ring_again() -
     clock = ManualClock()
 
     class Down(MemoryTaskStore):
-        async def begin(self, context: ContextKey, *, holder: str) -> Begun:
+        async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted:
             raise StoreUnavailable("down")
 
-    made = parts(Held(), Down(clock), clock)
+    made = parts(LeaseHeld(), Down(clock), clock)
     try:
         await made.worker.answer(WakeUp(CONTEXT))
     except StoreUnavailable:
@@ -129,7 +129,7 @@ async def test_a_bell_that_cannot_be_answered_is_for_the_queue_to_ring_again() -
 
 
 async def test_many_that_wait_are_answered_in_their_order_by_one_bell() -> None:
-    agent = Held()
+    agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
     call = Call("owner", "test")

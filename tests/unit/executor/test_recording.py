@@ -11,7 +11,7 @@ from a2a.server.tasks import TaskUpdater
 from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Ended, Head, Lease
+from aion_core.ports import TurnFinished, Head, Lease
 from aion_core.protocol.types import Event, Task, TaskState
 from aion_core.tasks.call import Call
 from tests.support.executors import Doing, said, served, text
@@ -35,7 +35,7 @@ class Slow(MemoryTaskStore):
 
     async def finish(
         self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
-    ) -> Ended:
+    ) -> TurnFinished:
         await asyncio.sleep(0.02)
         ended = await super().finish(lease, head, event, go_on=go_on, snapshot=snapshot)
         self.done += 1

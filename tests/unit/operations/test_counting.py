@@ -9,7 +9,7 @@ import pytest
 
 from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.ports import TurnRequest, Begun, Chunk, Emission, Metric, Paused, Reply
+from aion_core.ports import TurnRequest, TurnStarted, Chunk, Emission, Metric, Paused, Reply
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
@@ -111,7 +111,7 @@ async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(cloc
     """R94: or the alarm would ring for each webhook that is down for an hour."""
     push, metrics = on_table(None, clock), MemoryMetrics()
     begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     claim = await push.claimed()
     due = clock.now() + timedelta(hours=1)
     await push.configs.fail(claim, failure="HTTP 500", next_at=due, due_at=due)

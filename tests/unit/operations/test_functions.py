@@ -20,7 +20,7 @@ from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
-from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, Waiting, WakeUp
+from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, TurnQueued, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
@@ -118,7 +118,7 @@ async def waiting(stack: LocalStack, text: str, **request: Any) -> Head:
         message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
     )
     kept = await store.create(replace(new, request=request), holder=None)
-    assert isinstance(kept, Waiting)
+    assert isinstance(kept, TurnQueued)
     return kept.head
 
 

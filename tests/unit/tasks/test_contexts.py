@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Held
+from aion_core.ports import LeaseHeld
 from aion_core.ports.table import Change, Item
 from aion_core.tasks import contexts
 from aion_core.tasks.contexts import ContextRecord, record_of, turn_value
@@ -319,7 +319,7 @@ def test_time_has_whole_milliseconds() -> None:
 
 
 def test_turn_begins_after_lease_of_holder() -> None:
-    held = Held(3, datetime.fromtimestamp(UNTIL / 1000, UTC))
+    held = LeaseHeld(3, datetime.fromtimestamp(UNTIL / 1000, UTC))
     assert contexts.turn_to_begin(read("runs"), UNTIL - 1) == held
     assert contexts.turn_to_begin(read("runs"), UNTIL) == turn()
     assert contexts.turn_to_begin(read("suspended"), UNTIL) == turn()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
-from aion_core.ports import FollowUp, NewTask, Numbered, PushConfig, Repeated, Turn
+from aion_core.ports import FollowUp, NewTask, Numbered, PushConfig, Duplicate, Turn
 from aion_core.protocol.types import (
     Message,
     Part,
@@ -174,7 +174,7 @@ def test_task_holds_other_content_under_message_id() -> None:
 
 
 def test_repeat_with_other_content_is_refused() -> None:
-    assert admission.repeat_of(b"1", "t-1", b"1") == Repeated("t-1")
+    assert admission.repeat_of(b"1", "t-1", b"1") == Duplicate("t-1")
     with pytest.raises(MessageIdReused, match=r"^This messageId, or .* Give the new message one of its own\.$"):
         admission.repeat_of(b"1", "t-1", b"2")
 

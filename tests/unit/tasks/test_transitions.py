@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import IllegalMove, LeaseLost, MoreAsked
-from aion_core.ports import Begun, Ended, Head, Held, PushEvents, TaskKey
+from aion_core.ports import TurnStarted, TurnFinished, Head, LeaseHeld, PushEvents, TaskKey
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.tasks import contexts, heads, lifecycle, transitions
 from aion_core.tasks.contexts import ContextRecord
@@ -42,7 +42,7 @@ def ending(state: str = "COMPLETED", *, go_on: bool = False, before: Head | None
 
 
 def test_lease_in_force_is_held_until_now() -> None:
-    assert transitions.due_turn(HELD, TIMES) == Held(3, contexts.moment(TIMES.now + 1))
+    assert transitions.due_turn(HELD, TIMES) == LeaseHeld(3, contexts.moment(TIMES.now + 1))
     assert transitions.due_turn(replace(HELD, until=TIMES.now), TIMES) == turn()
 
 
@@ -69,7 +69,7 @@ def test_turn_begins_under_next_fence(record: ContextRecord) -> None:
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     after = head(fence=4)
     assert transitions.begun(CONTEXT, turn(), record, head(), None, holder="me", times=TIMES) == Transition(
-        Begun(mine, after), acquire(mine, record, TIMES), (HeadMove(heads.fenced(4), after),)
+        TurnStarted(mine, after), acquire(mine, record, TIMES), (HeadMove(heads.fenced(4), after),)
     )
 
 
@@ -83,7 +83,7 @@ def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None
     begun = transitions.begun(CONTEXT, turn(tries=2, asked=0), WAITS, HEARD, queued, holder="me", times=TIMES)
     message = queued or QueuedMessage()
     assert begun == Transition(
-        Begun(mine, after),
+        TurnStarted(mine, after),
         contexts.acquired_next(mine, WAITS, TIMES),
         (moves(HEARD, after),),
         (NewEvent(TASK, 3, event, message.message, message.request, notifies=True),),
@@ -165,7 +165,7 @@ def test_turn_that_ends_alone_frees_its_context(state: str) -> None:
     end = ending(state, before=HEARD)
     release = contexts.released_for_input if state == "INPUT_REQUIRED" else contexts.released
     assert transitions.finished_alone(end) == Transition(
-        Ended(end.after),
+        TurnFinished(end.after),
         release(lease()),
         (moves(HEARD, end.after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event), notifies=True),),
@@ -204,7 +204,7 @@ def test_next_turn_is_left_to_others(go_on: bool, next_head: Head | None) -> Non
     end = ending(go_on=go_on, before=HEARD)
     finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
     assert finished == Transition(
-        Ended(end.after, waiting=True),
+        TurnFinished(end.after, waiting=True),
         contexts.left(BEFORE_SECOND, TIMES),
         (moves(HEARD, end.after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event), notifies=True),),
@@ -215,7 +215,7 @@ def test_same_holder_begins_turn_of_another_task() -> None:
     end = ending(go_on=True)
     mine, after = lease(2, fence=4, tries=1), replace(SECOND_HEAD, fence=4)
     assert transitions.finished(end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES) == Transition(
-        Ended(end.after, next=Begun(mine, after)),
+        TurnFinished(end.after, next=TurnStarted(mine, after)),
         contexts.transferred(mine, BEFORE_SECOND, TIMES),
         (moves(head(), end.after), HeadMove(heads.fenced(4), after)),
         (NewEvent(TASK, 3, end.event, token=token(end.event)),),
@@ -232,7 +232,7 @@ def test_same_holder_takes_in_message_of_same_task() -> None:
     after = replace(lifecycle.advance(end.after, event), fence=4)
     mine = lease(fence=4, id="u-9", tries=1, asked=4)
     assert transitions.finished(end, record, record.waiting[0], None, queued, times=TIMES) == Transition(
-        Ended(end.after, next=Begun(mine, after)),
+        TurnFinished(end.after, next=TurnStarted(mine, after)),
         contexts.transferred(mine, record, TIMES),
         (moves(head(), after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event)), NewEvent(TASK, 4, event, queued.message, {"a": 1})),
@@ -273,13 +273,13 @@ def test_lost_answer_of_ending_is_found_out(record: ContextRecord, waiting: bool
     end = ending()
     found = transitions.finished_before(end, record, SECOND_HEAD)
     if waiting is None:
-        assert found == Ended(end.after, next=Begun(lease(2, fence=4), SECOND_HEAD))
+        assert found == TurnFinished(end.after, next=TurnStarted(lease(2, fence=4), SECOND_HEAD))
     else:
-        assert found == Ended(end.after, waiting=waiting)
+        assert found == TurnFinished(end.after, waiting=waiting)
 
 
 def test_next_turn_without_task_is_nobodys() -> None:
-    assert transitions.finished_before(ending(), NEXT_RUNS, None) == Ended(ending().after)
+    assert transitions.finished_before(ending(), NEXT_RUNS, None) == TurnFinished(ending().after)
 
 
 # ── It is canceled ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -303,7 +303,7 @@ def test_cancellation_removes_turns_of_its_task(record: ContextRecord, fence: in
     canceled = transitions.canceled(HEARD, event, record, token="t", times=TIMES)
     after = replace(lifecycle.advance(HEARD, event), fence=fence)
     assert canceled == Transition(
-        Ended(after, waiting=waiting),
+        TurnFinished(after, waiting=waiting),
         contexts.removed("t-1", record, fence, TIMES),
         (moves(HEARD, after),),
         (NewEvent(TASK, 3, event, token="t", notifies=True),),
@@ -320,6 +320,6 @@ def test_cancellation_never_lowers_fence_of_task() -> None:
 )
 def test_lost_answer_of_cancellation_is_found_out(record: ContextRecord, waiting: bool) -> None:
     event, now = status("CANCELED"), head(generation=3)
-    assert transitions.canceled_before(head(), now, event, record) == Ended(now, waiting=waiting)
-    expected: Any = Ended(lifecycle.advance(head(), event), waiting=waiting)
+    assert transitions.canceled_before(head(), now, event, record) == TurnFinished(now, waiting=waiting)
+    expected: Any = TurnFinished(lifecycle.advance(head(), event), waiting=waiting)
     assert transitions.canceled_before(head(), None, event, record) == expected
