@@ -72,7 +72,7 @@ def list_tasks(
     limit: int,
     deployment: Deployment,
     *,
-    overdue: bool,
+    expired_timers: bool,
     scan: bool,
     as_json: bool,
 ) -> None:
@@ -80,15 +80,15 @@ def list_tasks(
 
     A deployment needs an owner and an agent, or --overdue, or --scan.
     """
-    scan = scan or (not owner and not overdue and deployment.is_of_development)
-    if sum([bool(owner), overdue, scan]) != 1:
+    scan = scan or (not owner and not expired_timers and deployment.is_of_development)
+    if sum([bool(owner), expired_timers, scan]) != 1:
         raise click.UsageError("Say whose tasks (--owner or --subject), or --overdue, or --scan for the whole table.")
     if owner and not agent:
         raise click.UsageError("Tasks are listed by owner and agent: say --agent too.")
     if context_id and not owner:
         raise click.UsageError("A context is an owner's: say whose.")
-    if overdue:
-        heads = asyncio.run(_overdue(_operator(deployment), limit))
+    if expired_timers:
+        heads = asyncio.run(_expired(_operator(deployment), limit))
         number = len(heads)
     else:
         heads, number = asyncio.run(listed(_operator(deployment), owner, agent, context_id, state, limit))
@@ -189,15 +189,15 @@ async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) 
     return found
 
 
-async def _overdue(operator: "Operator", limit: int) -> "list[Head]":
+async def _expired(operator: "Operator", limit: int) -> "list[Head]":
     """Return the tasks at work in the contexts that are overdue, the longest first."""
     from aion_core.ports import TaskKey
 
     heads = []
-    for overdue in await operator.tasks.overdue(limit=limit):
-        seen = await operator.inspection.context(overdue.context)
+    for expired_timers in await operator.tasks.expired_timers(limit=limit):
+        seen = await operator.inspection.context(expired_timers.context)
         at_work = (seen.record.at_work or seen.record.interrupted) if seen is not None else None
-        head = await operator.tasks.head(TaskKey(overdue.context.owner, at_work)) if at_work else None
+        head = await operator.tasks.head(TaskKey(expired_timers.context.owner, at_work)) if at_work else None
         heads += [head] if head is not None else []
     return heads
 

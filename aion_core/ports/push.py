@@ -81,7 +81,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class OverduePush:
+class ExpiredPushTimer:
     """An expired timer of a task's notifications, as a lagging index has it."""
 
     task: TaskKey
@@ -189,7 +189,7 @@ class PushConfigs(Protocol):
 
     # ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def overdue(self, *, limit: int) -> Sequence[OverduePush]:
+    async def expired_timers(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
         """Return expired timers, at most `limit`; it may lag.
 
         The owners take turns, each with its longest overdue first: one who has many does not delay the others. Shards
@@ -197,7 +197,7 @@ class PushConfigs(Protocol):
         """
         ...
 
-    async def claim_overdue(self, overdue: OverduePush) -> bool:
+    async def claim_expired(self, expired_timers: ExpiredPushTimer) -> bool:
         """Claim the expired timer: True if it is still overdue, and nobody else has claimed it.
 
         It is set anew, in case the wake-up message is lost. The timer of an item that has expired is removed.

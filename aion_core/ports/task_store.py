@@ -109,7 +109,7 @@ class TurnFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Overdue:
+class ExpiredTimer:
     """A context for which something was promised that has not happened, as an index tells it: a hint, no more."""
 
     context: ContextKey
@@ -273,11 +273,11 @@ class TaskStore(Protocol):
 
     # ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def overdue(self, *, limit: int) -> Sequence[Overdue]:
+    async def expired_timers(self, *, limit: int) -> Sequence[ExpiredTimer]:
         """Return contexts whose due time has passed, the longest overdue first, at most so many; it may lag behind."""
         ...
 
-    async def claim(self, overdue: Overdue) -> bool:
+    async def claim(self, expired_timers: ExpiredTimer) -> bool:
         """Take it upon oneself to wake the context: True where it is still overdue, and nobody else has.
 
         It is due again soon, unless somebody begins its turn before.

@@ -16,7 +16,7 @@ from aion_core.ports import (
     Clock,
     Delivery,
     Head,
-    OverduePush,
+    ExpiredPushTimer,
     PushConfig,
     PushEvents,
     PushVersion,
@@ -275,14 +275,14 @@ class TablePushConfigs:
 
     # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def overdue(self, *, limit: int) -> Sequence[OverduePush]:
+    async def expired_timers(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
         """See `ports.PushConfigs.overdue`."""
-        found = [keys.overdue_push_of(key, at) for at, key in await self._timers.expired(limit)]
+        found = [keys.push_timer_of(key, at) for at, key in await self._timers.expired(limit)]
         return schedule.by_turns(found, limit)
 
-    async def claim_overdue(self, overdue: OverduePush) -> bool:
-        """See `ports.PushConfigs.claim_overdue`."""
-        return await self._timers.claim(keys.overdue_push_key(overdue))
+    async def claim_expired(self, expired_timers: ExpiredPushTimer) -> bool:
+        """See `ports.PushConfigs.claim_expired`."""
+        return await self._timers.claim(keys.push_timer_key(expired_timers))
 
 
 def revised(delivery: Delivery) -> Delivery:

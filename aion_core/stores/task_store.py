@@ -34,7 +34,7 @@ from aion_core.ports import (
     Lease,
     Log,
     NewTask,
-    Overdue,
+    ExpiredTimer,
     Duplicate,
     TaskKey,
     Turn,
@@ -413,13 +413,13 @@ class TableTaskStore:
         """See `ports.TaskStore.deltas`."""
         return await self._log.deltas(key, since=since)
 
-    async def overdue(self, *, limit: int) -> Sequence[Overdue]:
+    async def expired_timers(self, *, limit: int) -> Sequence[ExpiredTimer]:
         """See `ports.TaskStore.overdue`."""
-        return [Overdue(keys.context_of(key), at) for at, key in (await self._timers.expired(limit))[:limit]]
+        return [ExpiredTimer(keys.context_of(key), at) for at, key in (await self._timers.expired(limit))[:limit]]
 
-    async def claim(self, overdue: Overdue) -> bool:
+    async def claim(self, expired_timers: ExpiredTimer) -> bool:
         """See `ports.TaskStore.claim`."""
-        return await self._timers.claim(keys.context_key(overdue.context))
+        return await self._timers.claim(keys.context_key(expired_timers.context))
 
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

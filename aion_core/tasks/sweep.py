@@ -9,7 +9,7 @@ from aion_core.errors import StoreError
 from aion_core.ports import (
     Metric,
     Metrics,
-    OverduePush,
+    ExpiredPushTimer,
     PushConfigs,
     PushQueue,
     PushWakeUp,
@@ -78,13 +78,13 @@ class Sweep:
         return Swept(found, enqueued)
 
     async def _contexts(self, at_once: int) -> Swept:
-        found = await self._store.overdue(limit=at_once)
+        found = await self._store.expired_timers(limit=at_once)
         enqueued = 0
-        for overdue in found:
+        for expired_timers in found:
             try:
                 # Claimed first: should the message get lost, the claim runs out, and the context is overdue again.
-                if await self._store.claim(overdue):
-                    await self._work_queue.enqueue(WakeUp(overdue.context))
+                if await self._store.claim(expired_timers):
+                    await self._work_queue.enqueue(WakeUp(expired_timers.context))
                     enqueued += 1
             except StoreError as error:
                 logger.warning("A context that is overdue could not be woken: %s", error)
@@ -97,9 +97,9 @@ class Sweep:
         """Wake overdue notifications; a retry far ahead comes by no other way."""
         if self._push_configs is None or self._push_queue is None:
             return Swept(0, 0)
-        found = await self._push_configs.overdue(limit=at_once)
+        found = await self._push_configs.expired_timers(limit=at_once)
         # That a config is due was planned so, where its next try is far ahead; an event is when its message was lost.
-        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for overdue in found if overdue.generation))
+        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for expired_timers in found if expired_timers.generation))
         # One iterator for all: each takes the next, in the order in which they were found.
         left = iter(found)
         enqueued = await asyncio.gather(
@@ -107,12 +107,12 @@ class Sweep:
         )
         return Swept(len(found), sum(enqueued))
 
-    async def _enqueue_for(self, left: Iterator[OverduePush], configs: PushConfigs, work_queue: PushQueue) -> int:
+    async def _enqueue_for(self, left: Iterator[ExpiredPushTimer], configs: PushConfigs, work_queue: PushQueue) -> int:
         enqueued = 0
-        for overdue in left:
+        for expired_timers in left:
             try:
-                if await configs.claim_overdue(overdue):
-                    await work_queue.enqueue(PushWakeUp(overdue.task, overdue.generation))
+                if await configs.claim_expired(expired_timers):
+                    await work_queue.enqueue(PushWakeUp(expired_timers.task, expired_timers.generation))
                     enqueued += 1
             except StoreError as error:
                 logger.warning("A notification that is overdue could not be rung for: %s", error)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import AionError, ContextBusy, IllegalMove, LeaseLost, MoreAsked
-from aion_core.ports import TurnStarted, ContextInUse, TurnFinished, LeaseHeld, Interrupted, Overdue, TurnQueued, WhenBusy
+from aion_core.ports import TurnStarted, ContextInUse, TurnFinished, LeaseHeld, Interrupted, ExpiredTimer, TurnQueued, WhenBusy
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
@@ -89,7 +89,7 @@ async def renew(chat: Conversation, turn: TurnStarted) -> Any:
 
 
 async def claim(chat: Conversation, turn: TurnStarted) -> Any:
-    return await chat.store.claim(Overdue(chat.context, chat.clock.now()))
+    return await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
 
 
 # How it stands before they act.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports import TurnStarted, TurnFinished, Head, Interrupted, Overdue, Duplicate, TurnQueued, WhenBusy
+from aion_core.ports import TurnStarted, TurnFinished, Head, Interrupted, ExpiredTimer, Duplicate, TurnQueued, WhenBusy
 from aion_core.stores.task_store import TableTaskStore
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -101,8 +101,8 @@ async def _begin(chat: Conversation, holder: str) -> Any:
     return await chat.store.begin(chat.context, holder=holder)
 
 
-async def _claim(chat: Conversation, overdue: Overdue) -> bool:
-    return await chat.store.claim(overdue)
+async def _claim(chat: Conversation, expired_timers: ExpiredTimer) -> bool:
+    return await chat.store.claim(expired_timers)
 
 
 for policy in WhenBusy:
@@ -370,22 +370,22 @@ async def test_what_aws_refuses_for_good_is_no_passing_fault(chat: Conversation,
 async def test_a_claim_that_goes_unheard_is_nobodys_and_due_again(chat: Conversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
-    overdue = Overdue(chat.context, chat.clock.now())
+    expired_timers = ExpiredTimer(chat.context, chat.clock.now())
     faults.lose_answers(UPDATE, times=1)
     with pytest.raises(StoreUnavailable):
-        await chat.store.claim(overdue)
-    assert not await chat.store.claim(overdue), "it may be another's"
+        await chat.store.claim(expired_timers)
+    assert not await chat.store.claim(expired_timers), "it may be another's"
     await chat.comes_to_rest()
 
 
 async def test_a_claim_that_is_throttled_says_so(chat: Conversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
-    overdue = Overdue(chat.context, chat.clock.now())
+    expired_timers = ExpiredTimer(chat.context, chat.clock.now())
     faults.refuse(UPDATE, code="ThrottlingException", times=1)
     with pytest.raises(StoreUnavailable):
-        await chat.store.claim(overdue)
-    assert await chat.store.claim(overdue)
+        await chat.store.claim(expired_timers)
+    assert await chat.store.claim(expired_timers)
 
 
 async def test_a_lease_is_kept_though_its_renewal_met_another_write(chat: Conversation, faults: Faults) -> None:

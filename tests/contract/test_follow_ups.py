@@ -286,7 +286,7 @@ async def test_a_message_to_a_task_that_waits_behind_a_question_waits_for_the_an
     await chat.queues("t-m-2", "m-3")
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     chat.clock.move(100)
-    assert not await chat.is_overdue(), "the client has to act"
+    assert not await chat.is_expired(), "the client has to act"
     answered = await chat.store.follow_up(await chat.more(head, "m-4"), holder="holder-2")
     assert isinstance(answered, TurnStarted)
     await chat.comes_to_rest()

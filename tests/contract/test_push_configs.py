@@ -10,7 +10,7 @@ from aion_core.errors import ClaimLost, TaskNotFound, TooManyPushConfigs
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
     TurnStarted,
-    OverduePush,
+    ExpiredPushTimer,
     PushConfig,
     PushEvents,
     PushVersion,
@@ -307,9 +307,9 @@ async def test_a_claim_that_is_heard_of_no_more_is_overdue_at_its_end(push: Push
     await push.configs.clear(push.key(), 2)
     await push.claimed(seconds=60)
     push.clock.move(59)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
     push.clock.move(2)
-    assert [(each.config_id, each.generation) for each in await push.overdue()] == [("p-1", 0)]
+    assert [(each.config_id, each.generation) for each in await push.expired_timers()] == [("p-1", 0)]
 
 
 async def test_what_is_settled_is_due_no_more_unless_more_is_to_come(push: Pushes) -> None:
@@ -317,12 +317,12 @@ async def test_what_is_settled_is_due_no_more_unless_more_is_to_come(push: Pushe
     await push.configs.clear(push.key(), 2)
     await push.configs.settle(await push.claimed(), cursor=1, due_at=push.clock.now() + timedelta(seconds=5))
     push.clock.move(6)
-    assert [each.config_id for each in await push.overdue()] == ["p-1"]
+    assert [each.config_id for each in await push.expired_timers()] == ["p-1"]
     await push.configs.settle(await push.claimed(), cursor=2)
     after = await push.delivery()
     assert (after.cursor, after.claimed_until, after.due_at) == (2, None, None)
     push.clock.move(1000)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
 
 
 async def test_a_try_that_failed_is_counted_until_one_succeeds(push: Pushes) -> None:
@@ -335,7 +335,7 @@ async def test_a_try_that_failed_is_counted_until_one_succeeds(push: Pushes) -> 
         assert (after.tries, after.next_at, after.due_at, after.failure) == (tries, next_at, next_at, "HTTP 500")
         assert after.claimed_until is None
     push.clock.move(2 * 3600 + 1)
-    assert [each.config_id for each in await push.overdue()] == ["p-1"]
+    assert [each.config_id for each in await push.expired_timers()] == ["p-1"]
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     await push.configs.advance(await push.claimed(), cursor=2, until=push.clock.now())
     after = await push.delivery()
@@ -365,7 +365,7 @@ async def test_what_is_given_up_is_counted_and_may_be_driven_again(push: Pushes)
     assert again == await push.delivery()
     assert again is not None
     assert (again.cursor, again.dead, again.dead_from, again.tries, again.failure) == (1, 0, 0, 0, "")
-    assert [each.config_id for each in await push.overdue()] == ["p-1"]
+    assert [each.config_id for each in await push.expired_timers()] == ["p-1"]
     assert await push.configs.redrive(push.key(), "p-2") is None
 
 
@@ -389,7 +389,7 @@ async def test_who_is_gone_is_disabled_until_an_operator_says_otherwise(push: Pu
     await push.configs.disable(await push.claimed(), failure="HTTP 410")
     after = await push.delivery()
     assert (after.disabled, after.failure, after.due_at) == (True, "HTTP 410", None)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
     again = await push.configs.redrive(push.key(), "p-1")
     assert again is not None
     assert (again.disabled, again.cursor) == (False, 0)
@@ -401,9 +401,9 @@ async def test_who_is_gone_is_disabled_until_an_operator_says_otherwise(push: Pu
 async def test_a_config_is_due_soon_after_it_is_registered_whatever_becomes_of_its_bell(push: Pushes) -> None:
     await starts(push)
     await push.configs.put(push.key(), a_config())
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
     push.clock.move(SOON)
-    assert [each.config_id for each in await push.overdue()] == ["p-1"]
+    assert [each.config_id for each in await push.expired_timers()] == ["p-1"]
 
 
 @pytest.mark.exact_times
@@ -412,24 +412,24 @@ async def test_what_is_overdue_is_claimed_once_and_due_again_later(push: Pushes,
     await starts(push, a_config() if what == "an event" else None)
     if what == "a config":
         await push.configs.put(push.key(), a_config())
-    early = OverduePush(push.key(), push.clock.now(), *((2, "") if what == "an event" else (0, "p-1")))
-    assert not await push.configs.claim_overdue(early)
+    early = ExpiredPushTimer(push.key(), push.clock.now(), *((2, "") if what == "an event" else (0, "p-1")))
+    assert not await push.configs.claim_expired(early)
     push.clock.move(SOON)
-    (overdue,) = await push.overdue()
-    assert await push.configs.claim_overdue(overdue)
-    assert not await push.configs.claim_overdue(overdue)
-    assert await push.overdue() == []
+    (expired_timers,) = await push.expired_timers()
+    assert await push.configs.claim_expired(expired_timers)
+    assert not await push.configs.claim_expired(expired_timers)
+    assert await push.expired_timers() == []
     push.clock.move(2 * LEASE_SECONDS + 1)
-    assert await push.overdue() == [replace(overdue, at=overdue.at + timedelta(seconds=LEASE_SECONDS * 2 + 1))]
+    assert await push.expired_timers() == [replace(expired_timers, at=expired_timers.at + timedelta(seconds=LEASE_SECONDS * 2 + 1))]
 
 
 async def test_what_was_settled_meanwhile_is_not_claimed(push: Pushes) -> None:
     await starts(push, a_config())
     push.clock.move(SOON)
-    (overdue,) = await push.overdue()
+    (expired_timers,) = await push.expired_timers()
     await push.configs.clear(push.key(), 2)
-    assert not await push.configs.claim_overdue(overdue)
-    assert not await push.configs.claim_overdue(OverduePush(push.key(), push.clock.now(), config_id="never"))
+    assert not await push.configs.claim_expired(expired_timers)
+    assert not await push.configs.claim_expired(ExpiredPushTimer(push.key(), push.clock.now(), config_id="never"))
 
 
 async def test_a_sweep_takes_no_claim_from_who_delivers(push: Pushes) -> None:
@@ -437,8 +437,8 @@ async def test_a_sweep_takes_no_claim_from_who_delivers(push: Pushes) -> None:
     await push.configs.clear(push.key(), 2)
     claim = await push.claimed(seconds=1)
     push.clock.move(2)
-    (overdue,) = await push.overdue()
-    assert await push.configs.claim_overdue(overdue)
+    (expired_timers,) = await push.expired_timers()
+    assert await push.configs.claim_expired(expired_timers)
     await push.configs.settle(claim, cursor=2)
     assert (await push.delivery()).due_at is None
 
@@ -457,5 +457,5 @@ async def test_one_owner_who_has_much_that_is_overdue_does_not_hold_up_the_other
     await push.configs.put(new.key, a_config("late"))
     clock.move(SOON)
     ours = {push.chat.context.owner, other.owner}
-    found = [each.config_id for each in await push.configs.overdue(limit=MANY) if each.task.owner in ours]
+    found = [each.config_id for each in await push.configs.expired_timers(limit=MANY) if each.task.owner in ours]
     assert found == ["p-0", "late", "p-1", "p-2", "p-3", "p-4"]

@@ -39,10 +39,10 @@ async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes) -> N
     """DynamoDB deletes what has expired days later: until then it would be the longest overdue, each time."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
-    assert {each.generation for each in await push.overdue()} == {2}
-    for overdue in await push.overdue():
-        assert not await push.configs.claim_overdue(overdue)
-    assert await push.overdue() == []
+    assert {each.generation for each in await push.expired_timers()} == {2}
+    for expired_timers in await push.expired_timers():
+        assert not await push.configs.claim_expired(expired_timers)
+    assert await push.expired_timers() == []
 
 
 async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -> None:
@@ -52,12 +52,12 @@ async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=until, due_at=until)
     await push.table.write(Delete(keys.head_key(push.key())))
     push.clock.move(LEASE_SECONDS + 1)
-    assert len(await push.overdue()) == 2
+    assert len(await push.expired_timers()) == 2
     work_queue = MemoryPushQueue(push.clock)
     delivery = PushDelivery(push.chat.store, push.configs, work_queue, Fine(), render, push.clock)
     await delivery.answer(PushWakeUp(push.key(), 2))
     push.clock.move(10 * LEASE_SECONDS)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
 
 
 class SlowLog(Faults):

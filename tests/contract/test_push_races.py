@@ -179,9 +179,9 @@ async def test_what_another_sweep_claims_meanwhile_is_not_claimed_again(
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
-    (overdue,) = await here.overdue()
-    configs.meanwhile(lambda: there.configs.claim_overdue(overdue), operation=UPDATE)
-    assert not await here.configs.claim_overdue(overdue)
+    (expired_timers,) = await here.expired_timers()
+    configs.meanwhile(lambda: there.configs.claim_expired(expired_timers), operation=UPDATE)
+    assert not await here.configs.claim_expired(expired_timers)
 
 
 async def test_what_is_registered_anew_as_a_sweep_finds_the_old_one_expired_stays_due(
@@ -190,10 +190,10 @@ async def test_what_is_registered_anew_as_a_sweep_finds_the_old_one_expired_stay
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
-    (overdue,) = await here.overdue()
+    (expired_timers,) = await here.expired_timers()
     await there.table.write(Update(keys.push_key(here.key(), "p-1"), Change({"expires": 1})))
     configs.meanwhile(lambda: there.configs.put(here.key(), a_config()), operation=UPDATE)
-    assert not await here.configs.claim_overdue(overdue)
+    assert not await here.configs.claim_expired(expired_timers)
     assert (await here.delivery()).due_at is not None
 
 

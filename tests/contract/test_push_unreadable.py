@@ -128,7 +128,7 @@ async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dea
     given_up = [record for record in caplog.records if re.match("A notification is given up", record.message)]
     assert len(given_up) == 2, "the alarm counts them"
     push.clock.move(100_000)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
     # Once its key is there again, an operator has it posted.
     await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
     await push.configs.redrive(push.key(), "bad")
@@ -151,7 +151,7 @@ async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told
     assert (last.cursor, last.tries, last.failure, last.due_at) == (3, 0, "", None)
     assert last.dead == 2, "the event before it was not told either"
     push.clock.move(100_000)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
 
 
 async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
@@ -165,8 +165,8 @@ async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
     assert heard.ids == []
     assert (last.cursor, last.dead, last.due_at) == (3, 3, None)
     push.clock.move(100_000)
-    for overdue in await push.overdue():
-        await delivery.answer(PushWakeUp(overdue.task, overdue.generation))
+    for expired_timers in await push.expired_timers():
+        await delivery.answer(PushWakeUp(expired_timers.task, expired_timers.generation))
     assert (await push.delivery("bad")).dead == 3
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from aion_core.aws.expressions import encoded_key
 from aion_core.errors import ContextBusy, LeaseLost, MoreAsked
-from aion_core.ports import MAX_WAITING, TurnStarted, ContextInUse, LeaseHeld, Interrupted, Overdue, TurnQueued, WhenBusy
+from aion_core.ports import MAX_WAITING, TurnStarted, ContextInUse, LeaseHeld, Interrupted, ExpiredTimer, TurnQueued, WhenBusy
 from aion_core.stores import keys
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -88,7 +88,7 @@ async def test_a_message_that_meets_a_question_waits_for_nobody(
     faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
     assert await here.store.create(here.message("m-3"), holder=holder) == Interrupted("t-m-1")
     here.clock.move(DAY)
-    assert not await here.is_overdue()
+    assert not await here.is_expired()
 
 
 @pytest.mark.parametrize("by", ["one that runs", "one that waits", "a question"])
@@ -192,7 +192,7 @@ async def test_a_message_to_what_waits_that_meets_a_question_wakes_nobody(
     faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
     await here.queues("t-m-2", "m-3")
     here.clock.move(DAY)
-    assert not await here.is_overdue()
+    assert not await here.is_expired()
 
 
 async def test_one_message_too_many_behind_a_question_is_refused(here: Conversation) -> None:
@@ -342,7 +342,7 @@ async def test_what_is_claimed_meanwhile_is_not_claimed_again(
 ) -> None:
     await here.waits("m-1")
     here.clock.move(LEASE_SECONDS + 1)
-    overdue = Overdue(here.context, here.clock.now())
-    others = faults.meanwhile(lambda: there.store.claim(overdue), operation=UPDATE)
-    assert not await here.store.claim(overdue)
+    expired_timers = ExpiredTimer(here.context, here.clock.now())
+    others = faults.meanwhile(lambda: there.store.claim(expired_timers), operation=UPDATE)
+    assert not await here.store.claim(expired_timers)
     assert others == [True]

@@ -117,9 +117,9 @@ async def test_a_conversation_begins_anew_where_the_old_one_has_expired(
 async def test_what_has_expired_is_not_claimed(chat: Conversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(31 * DAY)
-    for overdue in await chat.store.overdue(limit=1000):
-        if overdue.context == chat.context:
-            assert not await chat.store.claim(overdue)
+    for expired_timers in await chat.store.expired_timers(limit=1000):
+        if expired_timers.context == chat.context:
+            assert not await chat.store.claim(expired_timers)
 
 
 async def test_a_message_near_the_end_of_a_tasks_life_keeps_it_for_as_long_again(

@@ -20,7 +20,7 @@ from aion_core.ports import (
     LeaseHeld,
     Interrupted,
     Lease,
-    Overdue,
+    ExpiredTimer,
     Duplicate,
     Turn,
     TurnQueued,
@@ -247,5 +247,5 @@ async def test_nobody_claims_what_is_not_known_to_be_due(yesterday: Yesterday) -
     for name in TASKS:
         chat = yesterday.chat(name)
         chat.clock.move(LEASE_SECONDS + 1)
-        assert not await chat.store.claim(Overdue(chat.context, chat.clock.now()))
-        assert not await chat.is_overdue()
+        assert not await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
+        assert not await chat.is_expired()

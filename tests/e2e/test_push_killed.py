@@ -63,14 +63,14 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         await delivery.answer(PushWakeUp(task, 3))
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
         clock.move(CLAIM_SECONDS + 10)
-        overdue = [each for each in await configs.overdue(limit=1000) if each.task == task]
-        assert "p" in {each.config_id for each in overdue}
-        for each in overdue:
+        expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
+        assert "p" in {each.config_id for each in expired_timers}
+        for each in expired_timers:
             # The first of them has settled the others.
-            if await configs.claim_overdue(each):
+            if await configs.claim_expired(each):
                 await delivery.answer(PushWakeUp(task, each.generation))
         clock.move(86_400)
-        assert [each for each in await configs.overdue(limit=1000) if each.task == task] == []
+        assert [each for each in await configs.expired_timers(limit=1000) if each.task == task] == []
         never.set()
     assert receiver.ids == [f"{task.task_id}_{generation}_p" for generation in (2, 3, 3)]
     assert receiver.posts[1].body == receiver.posts[2].body

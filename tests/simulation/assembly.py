@@ -45,7 +45,7 @@ PUSH_OPERATIONS = {
     "claim": "push_claim",
     "clear": "push_clear",
     "nobody_listens": "push_clear",
-    "claim_overdue": "push_sweep",
+    "claim_expired": "push_sweep",
     "overdue": "push_overdue",
     "deliveries": "push_read",
     **dict.fromkeys(("advance", "settle", "fail", "bury", "disable"), "push_move"),

@@ -383,7 +383,7 @@ class World:
             harmless = all(fault in HARMLESS for _, fault, _, _ in history.faults)
             if harmless and not history.deaths and not history.unheard:
                 history.surprises.append(f"I16: {process.name} had to wake a context, and no process had died.")
-        elif made.method == "claim_overdue" and result:
+        elif made.method == "claim_expired" and result:
             history.claimed_pushes.append(first.task)
             if not history.faults and not history.deaths and self.receiver is fine:
                 history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")

@@ -14,7 +14,7 @@ from aion_core.ports import (
     Head,
     Interrupted,
     NewTask,
-    Overdue,
+    ExpiredTimer,
     TaskKey,
     TaskStore,
     TurnQueued,
@@ -165,9 +165,9 @@ class Conversation:
         """The task's state, as people write it."""
         return lifecycle.state_name((await self.head(task_id)).state)
 
-    async def is_overdue(self) -> bool:
+    async def is_expired(self) -> bool:
         """Whether the index tells of the context."""
-        return any(overdue.context == self.context for overdue in await self.store.overdue(limit=MANY))
+        return any(expired_timers.context == self.context for expired_timers in await self.store.expired_timers(limit=MANY))
 
     # ── What has to hold ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -182,11 +182,11 @@ class Conversation:
             at_work = [head.key.task_id for head in heads if head.state not in lifecycle.RESTING]
             asking = [head for head in heads if head.state in lifecycle.INTERRUPTED]
             # The index is asked once; it says no more than the claim does.
-            in_index = await self.is_overdue() if not step else None
-            overdue = await self.store.claim(Overdue(self.context, self.clock.now()))
-            assert in_index in (None, overdue)
+            in_index = await self.is_expired() if not step else None
+            expired_timers = await self.store.claim(ExpiredTimer(self.context, self.clock.now()))
+            assert in_index in (None, expired_timers)
             if asking:
-                assert not overdue, "a context that waits for its client is settled"
+                assert not expired_timers, "a context that waits for its client is settled"
                 assert len(asking) == 1, "only one task of a context asks"
                 probe = self.message(f"probe-{random.getrandbits(64)}")
                 outcome = await self.store.create(probe, holder="holder-9")
@@ -194,9 +194,9 @@ class Conversation:
                 await self.store.cancel(asking[0], self.canceled(asking[0]))
                 continue
             if not at_work:
-                assert not overdue, "nothing is left to do"
+                assert not expired_timers, "nothing is left to do"
                 break
-            assert overdue, f"{at_work} would never go on"
+            assert expired_timers, f"{at_work} would never go on"
             begun = await self.begins("holder-of-rest")
             assert begun.head.key.task_id in at_work
             assert begun.lease.turn.asked, "the message is recorded"

@@ -24,7 +24,7 @@ from aion_core.ports import (
     Head,
     Lease,
     Log,
-    Overdue,
+    ExpiredTimer,
     Paused,
     Reply,
     AgentMessage,
@@ -241,7 +241,7 @@ async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
     clock = ManualClock()
 
     class Claimed(MemoryTaskStore):
-        async def claim(self, overdue: Overdue) -> bool:
+        async def claim(self, expired_timers: ExpiredTimer) -> bool:
             return False
 
     store = Claimed(clock)

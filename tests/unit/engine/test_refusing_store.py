@@ -161,7 +161,7 @@ async def test_sweep_wakes_what_it_can_read(clock: ManualClock, failing: str) ->
     woken: list[Any] = []
     work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
     work_queue.enqueue, push_queue.enqueue = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
-    (store if failing == "contexts" else configs).refuse(DENIED, overdue=1)
+    (store if failing == "contexts" else configs).refuse(DENIED, expired_timers=1)
     metrics = MemoryMetrics()
     with pytest.raises(StoreError, match="AccessDenied"):
         await Sweep(store, work_queue, configs, push_queue, metrics=metrics).once()

@@ -123,8 +123,8 @@ async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(cloc
     await sweep.once()
     before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)
     clock.move(3600)
-    for overdue in await push.chat.store.overdue(limit=MANY):
-        assert await push.chat.store.claim(overdue)
+    for expired_timers in await push.chat.store.expired_timers(limit=MANY):
+        assert await push.chat.store.claim(expired_timers)
     await sweep.once()
     assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)) == (before[0], before[1] + 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from aion_core.ports import Delivery, OverduePush, PushEvents, PushWakeUp, TaskKey
+from aion_core.ports import Delivery, ExpiredPushTimer, PushEvents, PushWakeUp, TaskKey
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.guard import Allowed
 from aion_core.push.pinned import Resolver, look_up
@@ -61,11 +61,11 @@ class Pushing:
         self.clock.move(seconds)
         await self.parts.push.delivery.answer(PushWakeUp(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
 
-    async def overdue(self) -> Sequence[OverduePush]:
+    async def expired_timers(self) -> Sequence[ExpiredPushTimer]:
         """What somebody would have to look after, in a day from now."""
         assert self.parts.push is not None
         self.clock.move(86_400)
-        return await self.parts.push.configs.overdue(limit=100)
+        return await self.parts.push.configs.expired_timers(limit=100)
 
     async def sweep(self) -> None:
         """Look after what is overdue by now, as is done each minute, until nobody is at it."""
