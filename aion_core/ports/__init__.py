@@ -57,8 +57,8 @@ from aion_core.ports.observability import (
     Span,
     SpanKind,
     Traces,
-    Uncounted,
-    Untraced,
+    NullMetrics,
+    NoopTraces,
 )
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
@@ -205,9 +205,9 @@ __all__ = [
     "Traces",
     "Turn",
     "AgentTyping",
-    "Uncounted",
+    "NullMetrics",
     "Unreachable",
-    "Untraced",
+    "NoopTraces",
     "TurnQueued",
     "WakeUp",
     "WebhookClient",

@@ -54,7 +54,7 @@ class Metrics(Protocol):
         ...
 
 
-class Uncounted:
+class NullMetrics:
     """`Metrics` where nobody counts."""
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
@@ -105,7 +105,7 @@ class Traces(Protocol):
         ...
 
 
-class Untraced:
+class NoopTraces:
     """`Traces` where nobody follows; it is a `Span` too, of which nothing is noted."""
 
     def span(

@@ -34,9 +34,9 @@ from aion_core.ports import (
     TaskKey,
     TaskStore,
     Traces,
-    Uncounted,
+    NullMetrics,
     Unreachable,
-    Untraced,
+    NoopTraces,
     WebhookClient,
 )
 from aion_core.push import schedule
@@ -88,9 +88,9 @@ class PushDelivery:
     ) -> None:
         """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter of `retry_seconds`."""
         self._retry_seconds = retry_seconds
-        self._metrics = metrics or Uncounted()
+        self._metrics = metrics or NullMetrics()
         self._tasks, self._configs, self._work_queue = tasks, configs, queue
-        self._tries = Tries(tasks, webhooks, render, clock, traces or Untraced())
+        self._tries = Tries(tasks, webhooks, render, clock, traces or NoopTraces())
         self._clock, self._chance = clock, chance
 
     async def answer(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:

@@ -29,8 +29,8 @@ from aion_core.ports import (
     TaskStore,
     Traces,
     AgentTyping,
-    Uncounted,
-    Untraced,
+    NullMetrics,
+    NoopTraces,
     WakeUp,
     WorkQueue,
 )
@@ -92,7 +92,7 @@ class TaskRunner:
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
         self._history, self._keep_lease = history, keep_lease
         self._replies, self._answers = replies or {}, answers or {}
-        self._metrics, self._traces = metrics or Uncounted(), traces or Untraced()
+        self._metrics, self._traces = metrics or NullMetrics(), traces or NoopTraces()
 
     async def run(self, begun: TurnStarted, run: Run, time_up: TimeUp | None = None) -> TurnStarted | None:
         """Run the turn to its end, or for as long as there is time, and tell `run` of it.

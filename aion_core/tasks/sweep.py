@@ -14,7 +14,7 @@ from aion_core.ports import (
     PushQueue,
     PushWakeUp,
     TaskStore,
-    Uncounted,
+    NullMetrics,
     WakeUp,
     WorkQueue,
 )
@@ -53,7 +53,7 @@ class Sweep:
         *,
         metrics: Metrics | None = None,
     ) -> None:
-        self._metrics = metrics or Uncounted()
+        self._metrics = metrics or NullMetrics()
         self._store, self._work_queue = store, work_queue
         self._push_configs, self._push_queue = push_configs, push_queue
 

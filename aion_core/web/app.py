@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from aion_core.auth.guard import Guard
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, Clock, Limits, Metrics, RateLimits, Traces, Uncounted, Untraced
+from aion_core.ports import Agent, Clock, Limits, Metrics, RateLimits, Traces, NullMetrics, NoopTraces
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
@@ -129,7 +129,7 @@ def build_app(
         app.add_middleware(Authentication, guards=guards, at_root=at_root, public=public)
     if loopback_only:
         app.add_middleware(LoopbackOnly)
-    app.add_middleware(Observed, metrics=metrics or Uncounted(), traces=traces or Untraced())
+    app.add_middleware(Observed, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())
     return app
 
 

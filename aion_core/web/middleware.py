@@ -17,7 +17,7 @@ from aion_core.auth.decision import Allowed, Refused
 from aion_core.auth.guard import Guard
 from aion_core.auth.presented import Presented
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Metrics, SpanKind, Traces, Untraced
+from aion_core.ports import Metrics, SpanKind, Traces, NoopTraces
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.tasks.call import TimeUp
 from aion_core.web.errors import RETRY_AFTER_SECONDS
@@ -40,7 +40,7 @@ class Observed:
 
     def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces) -> None:
         self._app, self._metrics, self._traces = app, metrics, traces
-        self._is_traced = not isinstance(traces, Untraced)
+        self._is_traced = not isinstance(traces, NoopTraces)
         self._is_cold = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
