@@ -14,7 +14,7 @@ from aion_core.ports import TurnRequest
 from aion_core.protocol.aion.extensions import Happened, Inbound, answer_to, read
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, without_reserved_keys
 from aion_core.protocol.types import Message, Role
-from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ PAUSED = "pausedBefore"
 """The metadata key of the nodes before which a graph was compiled to pause."""
 
 
-class Unfit(ValueError):
+class InvalidResumeInput(ValueError):
     """The answer is none that the question takes; the sentence says what would be."""
 
 

@@ -17,7 +17,7 @@ from aion_core.agents.factory import PerTurn, is_opened
 from aion_core.agents.finding import Found, find, kind_of_found, place_of
 from aion_core.agents.load_errors import explain
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, TurnRequest, Emission
+from aion_core.ports import Agent, Emission, TurnRequest
 
 _LOADING = threading.Lock()
 """One at a time: two agents may share a module, and none is to find it half executed."""

@@ -13,7 +13,7 @@ from aion_core.agents.inbound import inbound_of
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread, User
 from aion_core.authoring.types import A2AOutbox
-from aion_core.ports import TurnRequest, Chunk, Emission, AgentArtifact, Reply, AgentMessage
+from aion_core.ports import AgentArtifact, AgentMessage, Chunk, Emission, Reply, TurnRequest
 from aion_core.protocol.aion.extensions import react
 from aion_core.protocol.message_rules import is_reserved, without_reserved_metadata
 from aion_core.protocol.types import (

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringConstraints
 
-from aion_core.agents.card_config import STRICT, RequirementConfig, AgentMessage, SchemeName
+from aion_core.agents.card_config import STRICT, AgentMessage, RequirementConfig, SchemeName
 from aion_core.auth.declaration import ALGORITHMS, IamOwner
 
 HEADER = r"^[A-Za-z][A-Za-z0-9-]{0,63}$"

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from aion_core import log
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Metrics, Traces, NullMetrics, NoopTraces
+from aion_core.ports import Metrics, NoopTraces, NullMetrics, Traces
 from aion_core.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -98,7 +98,7 @@ class Seen:
         for name, turns in (("running", [record.running] if record.running else []), ("waiting", record.waiting)):
             for turn in turns:
                 lines[f"{name} {turn.id[-4:]}" if name in lines else name] = (
-                    f"turn {turn.id} of task {turn.task_id}: begun {turn.tries} times, handed on {turn.hops} times"
+                    f"turn {turn.id} of task {turn.task_id}: begun {turn.tries} times, handed on {turn.handoffs} times"
                 )
         lines["due"] = f"{_time(due_at)}{' (expired_timers)' if due_at <= self.now else ''}" if due_at else "nothing"
         return lines
@@ -182,7 +182,7 @@ def _at(event: Task | TaskStatusUpdateEvent) -> str:
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    return {"turn": turn.id, "task": turn.task_id, "tries": turn.tries, "hops": turn.hops}
+    return {"turn": turn.id, "task": turn.task_id, "tries": turn.tries, "hops": turn.handoffs}
 
 
 def _delivery(delivery: Delivery) -> dict[str, Any]:

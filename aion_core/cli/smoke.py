@@ -76,7 +76,7 @@ def _only(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
 def smoke(url: str, stack: str | None, sign: str, text: str | None, **asked: Any) -> None:
     """Ask the agent at URL, or of --stack, for what clients ask: card, reply, stream, cancel, subscribe, webhooks."""
     from aion_core.smoke.credentials import Credentials, NoCredentials
-    from aion_core.smoke.report import TurnRequest, check
+    from aion_core.smoke.report import Asked, check
 
     if not url and not stack:
         raise click.UsageError("URL has to say where the deployment is, as https://…, or --stack which stack it is.")
@@ -85,5 +85,5 @@ def smoke(url: str, stack: str | None, sign: str, text: str | None, **asked: Any
         credentials = Credentials.from_environ(os.environ, where.url, where.sign)
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
-    asks = TurnRequest(where.url, **asked)
+    asks = Asked(where.url, **asked)
     sys.exit(asyncio.run(check(replace(asks, text=text) if text else asks, credentials)))

@@ -223,12 +223,12 @@ class TaskStore(Protocol):
 
         The next turn is begun as by `begin`, by the same holder. Where the event interrupts the task, the context
         remembers it, and no other turn begins before the answer. `snapshot` is the task with this event: a reader may
-        begin there. Raises MoreAsked where the event would end the task and a message waits for it, LeaseLost as
+        begin there. Raises PendingInput where the event would end the task and a message waits for it, LeaseLost as
         `append` does; nothing is recorded then.
         """
         ...
 
-    async def pause(self, lease: Lease, *, got_on: bool, spent: bool = True) -> None:
+    async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
         """Leave the turn to the next process that begins it; its timer expires when a wake-up message has had its time.
 
         With `got_on` this counts as a hop, and the tries begin anew. Without `spent`, if the agent never ran, this try

@@ -71,7 +71,7 @@ class Turn:
     """Generation of the event that holds the message; 0 while it waits for a task that is still at work."""
     tries: int = 0
     """How often a runner has begun it, and not come to its end nor handed it on."""
-    hops: int = 0
+    handoffs: int = 0
     """How often it was handed on because its runner's time was up, and had got on until then."""
 
 

@@ -24,6 +24,8 @@ from aion_core.ports import (
     Log,
     Metric,
     Metrics,
+    NoopTraces,
+    NullMetrics,
     Numbered,
     Outcome,
     PushConfigs,
@@ -34,9 +36,7 @@ from aion_core.ports import (
     TaskKey,
     TaskStore,
     Traces,
-    NullMetrics,
     Unreachable,
-    NoopTraces,
     WebhookClient,
 )
 from aion_core.push import schedule

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from aion_core.ports import Delivery, Outcome, ExpiredPushTimer, Refused
+from aion_core.ports import Delivery, ExpiredPushTimer, Outcome, Refused
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """How long after each try that failed the next one follows: 28 hours in all, as Standard Webhooks advises."""

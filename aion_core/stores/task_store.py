@@ -18,27 +18,27 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import (
-    TurnStarted,
     Blobs,
-    ContextInUse,
     Cipher,
     Clock,
+    ContextInUse,
     ContextKey,
     Cursor,
     DeltaBatch,
-    TurnFinished,
+    Duplicate,
+    ExpiredTimer,
     FollowUp,
     Head,
-    LeaseHeld,
     Interrupted,
     Lease,
+    LeaseHeld,
     Log,
     NewTask,
-    ExpiredTimer,
-    Duplicate,
     TaskKey,
     Turn,
+    TurnFinished,
     TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from aion_core.ports.table import Change, Check, Delete, Key, Put, Table, Update, Write, WriteRefused
@@ -353,12 +353,12 @@ class TableTaskStore:
             queued = None if turn.asked else await self._log.queued(task, turn.id)
         return transitions.finished(ending, record, turn, next_head, queued, times=times)
 
-    async def pause(self, lease: Lease, *, got_on: bool, spent: bool = True) -> None:
+    async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
         """See `ports.TaskStore.pause`."""
 
         async def plan(attempt: int) -> Plan[None]:
             times = self._times()
-            turn, change = transitions.suspended(lease, times, got_on=got_on, spent=spent)
+            turn, change = transitions.suspended(lease, times, made_progress=made_progress, spent=spent)
             if attempt:
                 record = await self._context(lease.context, times)
                 if (record.fence, record.running, record.holder) == (lease.fence, turn, ""):

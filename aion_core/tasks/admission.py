@@ -8,12 +8,12 @@ from typing import Any
 
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
+from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
 from aion_core.ports import (
     MAX_WAITING,
-    TurnStarted,
     ContextInUse,
     ContextKey,
+    Duplicate,
     FollowUp,
     Head,
     Interrupted,
@@ -21,10 +21,10 @@ from aion_core.ports import (
     NewTask,
     Numbered,
     PushConfig,
-    Duplicate,
     TaskKey,
     Turn,
     TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from aion_core.ports.table import Change
@@ -350,9 +350,9 @@ def no_longer_asked() -> LeaseLost:
     return LeaseLost("The task is no longer as it was read.")
 
 
-def nothing_left_to_do() -> IllegalMove:
+def nothing_left_to_do() -> InvalidTransition:
     """Return the refusal to leave a task at work for which no turn waits: it would be at work for ever."""
-    return IllegalMove("Nothing waits for the task: its turn has to end it, or to ask.")
+    return InvalidTransition("Nothing waits for the task: its turn has to end it, or to ask.")
 
 
 def first_log(new: NewTask) -> tuple[Numbered, ...]:

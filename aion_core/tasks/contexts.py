@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import MAX_WAITING, ContextKey, LeaseHeld, Lease, TaskKey, Turn
+from aion_core.ports import MAX_WAITING, ContextKey, Lease, LeaseHeld, TaskKey, Turn
 from aion_core.ports.table import (
     Absent,
     AtMost,
@@ -192,7 +192,7 @@ def turn_of(fields: Mapping[str, Any]) -> Turn:
 
 def turn_value(turn: Turn) -> dict[str, Any]:
     """Return the turn as a context's item holds it."""
-    return {"id": turn.id, "task_id": turn.task_id, "asked": turn.asked, "tries": turn.tries, "hops": turn.hops}
+    return {"id": turn.id, "task_id": turn.task_id, "asked": turn.asked, "tries": turn.tries, "hops": turn.handoffs}
 
 
 # ── Conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aion_core.errors import ContextNotFound, StoreCorrupt
 from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Artifact, Message, Task, TaskStatus
-from aion_core.tasks import answers, projection
+from aion_core.tasks import answer_artifacts, projection
 from aion_core.tasks.call import Call
 from aion_core.tasks.listing import LOADS, MAX_PAGE_BYTES, matches
 
@@ -115,7 +115,7 @@ class _Window:
         """Take what is asked for of the task, which comes before those that were added."""
         if self.is_full():
             return
-        messages = self._of(answers.said_in(task))
+        messages = self._of(answer_artifacts.said_in(task))
         size = sum(each.ByteSize() for each in (*messages, *task.artifacts))
         if size > self._bytes_left and (self.history or self.artifacts):
             self._bytes_left = 0

@@ -7,7 +7,7 @@ from itertools import takewhile
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Message
-from aion_core.tasks import answers, projection
+from aion_core.tasks import answer_artifacts, projection
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ContextHistory:
             return []
         if log is None:
             return []
-        return answers.said_in(projection.fold(log.events))
+        return answer_artifacts.said_in(projection.fold(log.events))
 
 
 def _until(said: Sequence[Message], before: str | None) -> list[Message]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from aion_core.errors import IllegalMove
+from aion_core.errors import InvalidTransition
 from aion_core.ports import Head
 from aion_core.protocol.types import Event, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 
@@ -47,13 +47,13 @@ def state_name(state: TaskState) -> str:
 def advance(head: Head, event: Event) -> Head:
     """Return the head after the event: one generation on, in the state that the event says, else in the same.
 
-    Raises IllegalMove where that state may not follow.
+    Raises InvalidTransition where that state may not follow.
     """
     if head.state in TERMINAL:
-        raise IllegalMove(f"The task is {state_name(head.state)}: nothing follows.")
+        raise InvalidTransition(f"The task is {state_name(head.state)}: nothing follows.")
     if isinstance(event, TaskStatusUpdateEvent | Task):
         if head.generation and not may_follow(head.state, event.status.state):
-            raise IllegalMove(f"{state_name(event.status.state)} does not follow {state_name(head.state)}.")
+            raise InvalidTransition(f"{state_name(event.status.state)} does not follow {state_name(head.state)}.")
         return replace(
             head, generation=head.generation + 1, state=event.status.state, timestamp=timestamp_of(event.status)
         )

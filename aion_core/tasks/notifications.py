@@ -7,7 +7,7 @@ import asyncio
 import logging
 
 from aion_core.errors import StoreError
-from aion_core.ports import TurnStarted, ContextKey, Head, PushQueue, PushWakeUp, TaskKey, WakeUp, WorkQueue
+from aion_core.ports import ContextKey, Head, PushQueue, PushWakeUp, TaskKey, TurnStarted, WakeUp, WorkQueue
 from aion_core.protocol.types import Event
 from aion_core.tasks import heads
 

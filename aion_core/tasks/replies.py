@@ -17,7 +17,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import answers, lifecycle
+from aion_core.tasks import answer_artifacts, lifecycle
 
 REPLY = "aion:reply"
 """The key of a task's metadata that says `message` where its client has got its answer as a Message."""
@@ -69,7 +69,7 @@ def may_be_message(log: Sequence[Numbered]) -> bool:
     for entry in log:
         match entry.event:
             case TaskArtifactUpdateEvent(artifact=artifact):
-                if not answers.is_answer(artifact):
+                if not answer_artifacts.is_answer(artifact):
                     return False
                 said.add(artifact.artifact_id)
             case TaskStatusUpdateEvent(status=status, metadata=metadata):
@@ -90,9 +90,11 @@ def message_of(task: Task) -> Message | None:
     """
     if REPLY not in task.metadata:
         return None
-    held = [artifact for artifact in task.artifacts if answers.is_answer(artifact)]
+    held = [artifact for artifact in task.artifacts if answer_artifacts.is_answer(artifact)]
     message = Message()
-    message.CopyFrom(task.status.message if task.status.HasField("message") else answers.as_message(held[-1], task))
+    message.CopyFrom(
+        task.status.message if task.status.HasField("message") else answer_artifacts.as_message(held[-1], task)
+    )
     message.ClearField("task_id")
     for artifact in task.artifacts:
         if artifact not in held:

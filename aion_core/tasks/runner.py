@@ -12,15 +12,17 @@ from aion_core import log
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import (
     Agent,
+    AgentTyping,
     AnswerAs,
-    InputRequired,
-    TurnStarted,
     Chunk,
     Clock,
     Emission,
     Ending,
+    InputRequired,
     LeaseHeld,
     Metrics,
+    NoopTraces,
+    NullMetrics,
     Paused,
     Reply,
     ReplyAs,
@@ -28,26 +30,24 @@ from aion_core.ports import (
     StepCompleted,
     TaskStore,
     Traces,
-    AgentTyping,
-    NullMetrics,
-    NoopTraces,
+    TurnStarted,
     WakeUp,
     WorkQueue,
 )
 from aion_core.protocol.types import TaskState
+from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import DRAIN_SECONDS, TimeUp, margins
 from aion_core.tasks.heartbeat import Heartbeat, KeepLease
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.notifications import wake
-from aion_core.tasks.run import Run
-from aion_core.tasks.turn import CountedTurn, TurnUnderWay
+from aion_core.tasks.turn import TurnExecution, TurnMetrics
 
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 3
 """How often a turn is begun before its task fails: what takes its holder down once may do so again."""
 
-MAX_HOPS = 200
+MAX_HANDOFFS = 200
 """How often a turn is handed on at a deadline before its task fails: two days of work."""
 
 STOP_SECONDS = 2.0
@@ -94,7 +94,7 @@ class TaskRunner:
         self._replies, self._answers = replies or {}, answers or {}
         self._metrics, self._traces = metrics or NullMetrics(), traces or NoopTraces()
 
-    async def run(self, begun: TurnStarted, run: Run, time_up: TimeUp | None = None) -> TurnStarted | None:
+    async def run(self, begun: TurnStarted, run: EventBroadcast, time_up: TimeUp | None = None) -> TurnStarted | None:
         """Run the turn to its end, or for as long as there is time, and tell `run` of it.
 
         Returns the turn that waited behind it, whose lease is held now; None where there is none, or where there is no
@@ -102,7 +102,7 @@ class TaskRunner:
         a turn that could not be ended, or was handed on, is begun again by whoever hears its bell.
         """
         agent_id = begun.lease.context.agent
-        turn = TurnUnderWay(
+        turn = TurnExecution(
             begun,
             run,
             self._store,
@@ -118,7 +118,7 @@ class TaskRunner:
                 "turn", SpanKind.CONSUMER, traceparent=labels.get("traceparent", ""), attributes=turn.attributes
             ) as span,
         ):
-            counted = CountedTurn(
+            counted = TurnMetrics(
                 self._metrics, self._clock, begun.lease.turn, run.entry(begun.lease.turn.asked), agent=agent_id
             )
             counted.begins()
@@ -132,7 +132,7 @@ class TaskRunner:
                 await wake(self._work_queue, turn.lease.context)
         return turn.ended.next if turn.ended is not None else None
 
-    async def _run(self, turn: TurnUnderWay, counted: CountedTurn, run: Run, time_up: TimeUp) -> None:
+    async def _run(self, turn: TurnExecution, counted: TurnMetrics, run: EventBroadcast, time_up: TimeUp) -> None:
         """Run the turn for as long as its lease holds and there is time."""
         try:
             async with self._keep_lease(
@@ -164,7 +164,7 @@ class TaskRunner:
             run.end()
             await turn.rest()
 
-    async def _work(self, turn: TurnUnderWay, counted: CountedTurn, time_up: TimeUp) -> None:
+    async def _work(self, turn: TurnExecution, counted: TurnMetrics, time_up: TimeUp) -> None:
         try:
             try:
                 logger.info("A turn begins.")
@@ -174,7 +174,7 @@ class TaskRunner:
                         await turn.end(ending, go_on=self._has_time(time_up))
                         await self._let_rest(turn, emissions)
                 if isinstance(ending, Paused):
-                    turn.got_on = True
+                    turn.made_progress = True
                     await self._put_down(turn)
             except StoreCorrupt:
                 logger.exception("A record of the task cannot be read.")
@@ -194,7 +194,7 @@ class TaskRunner:
             turn.spent = turn.agent_ran or not isinstance(error, StoreUnavailable)
             await self._put_down(turn, delay=self.lease_seconds / 2)
 
-    async def _time_ends(self, turn: TurnUnderWay, time_up: TimeUp) -> None:
+    async def _time_ends(self, turn: TurnExecution, time_up: TimeUp) -> None:
         """Ask the agent to stop at a step boundary when the time is nearly up; return when it has to be cut."""
         drain_before, cut_before = margins(time_up, self._clock.now())
         now = asyncio.ensure_future(time_up.now.wait())
@@ -225,7 +225,7 @@ class TaskRunner:
             return not time_up.now.is_set()
         return not time_up.now.is_set() and (time_up.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
-    async def _put_down(self, turn: TurnUnderWay, *, delay: float = 0.0) -> None:
+    async def _put_down(self, turn: TurnExecution, *, delay: float = 0.0) -> None:
         """Hand the turn on; where even that cannot be recorded, its lease runs out."""
         turn.over = True
         try:
@@ -235,19 +235,19 @@ class TaskRunner:
         else:
             await wake(self._work_queue, turn.lease.context, delay=delay)
 
-    def _agent(self, turn: TurnUnderWay) -> Agent:
+    def _agent(self, turn: TurnExecution) -> Agent:
         """Return the agent that is to answer; raises AgentFailed where it has been asked often enough."""
         asked = turn.lease.turn
         if asked.tries > self._max_tries:
             raise AgentFailed(
                 f"The turn was begun {self._max_tries} times and did not end. Send the message again with a new id."
             )
-        if asked.hops > MAX_HOPS:
+        if asked.handoffs > MAX_HANDOFFS:
             raise AgentFailed("The turn took too long: it was handed on too often and did not end.")
         return self._agents(turn.lease.context.agent)
 
     async def _hear(
-        self, turn: TurnUnderWay, counted: CountedTurn, emissions: AsyncGenerator[Emission, None]
+        self, turn: TurnExecution, counted: TurnMetrics, emissions: AsyncGenerator[Emission, None]
     ) -> Ending:
         """Record and speak what the agent says, and return how its turn ends."""
         async for emission in emissions:
@@ -258,14 +258,14 @@ class TaskRunner:
             elif isinstance(emission, AgentTyping):
                 turn.type()
             elif isinstance(emission, StepCompleted):
-                turn.got_on = True
+                turn.made_progress = True
             elif isinstance(emission, Reply | InputRequired | Paused):
                 return emission
             else:
                 await turn.emit(emission)
         return Reply(None)
 
-    async def _let_rest(self, turn: TurnUnderWay, emissions: AsyncGenerator[Emission, None]) -> None:
+    async def _let_rest(self, turn: TurnExecution, emissions: AsyncGenerator[Emission, None]) -> None:
         """Let an agent do what it does after its end is recorded, for a little while; nothing of it changes the end."""
         try:
             async with asyncio.timeout(REST_SECONDS):
@@ -312,13 +312,13 @@ class Worker:
         elif begun is not None and (run := await self._run_of(begun)) is not None:
             await self.run(begun, run, time_up or TimeUp(until))
 
-    async def run(self, begun: TurnStarted, run: Run, time_up: TimeUp | None = None) -> None:
+    async def run(self, begun: TurnStarted, run: EventBroadcast, time_up: TimeUp | None = None) -> None:
         """Run the turn, then the turns that wait behind it; `run` receives the events of the first."""
         following = await self._runner.run(begun, run, time_up)
         while following is not None and (next_run := await self._run_of(following)) is not None:
             following = await self._runner.run(following, next_run, time_up)
 
-    async def _run_of(self, begun: TurnStarted) -> Run | None:
+    async def _run_of(self, begun: TurnStarted) -> EventBroadcast | None:
         """Return the run of a turn, with the log of its task; without a log that cannot be read: the turn fails then.
 
         If the store is out of reach, leave the turn for later and return None: this try does not count.
@@ -327,15 +327,15 @@ class Worker:
             log = await self._store.log(begun.head.key)
         except StoreCorrupt:
             logger.exception("The log of a task cannot be read.", extra={"task_id": begun.head.key.task_id})
-            return Run(())
+            return EventBroadcast(())
         except StoreError as error:
             logger.warning("The turn could not be read: %s", error, extra={"task_id": begun.head.key.task_id})
             try:
-                await self._store.pause(begun.lease, got_on=False, spent=not isinstance(error, StoreUnavailable))
+                await self._store.pause(begun.lease, made_progress=False, spent=not isinstance(error, StoreUnavailable))
             except (LeaseLost, StoreError) as refused:
                 # The lease runs out, and its timer finds the turn.
                 logger.warning("The turn could not be left: %s", refused)
             else:
                 await wake(self._work_queue, begun.lease.context, delay=self._runner.lease_seconds / 2)
             return None
-        return Run(log.events if log is not None else ())
+        return EventBroadcast(log.events if log is not None else ())

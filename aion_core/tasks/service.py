@@ -11,30 +11,30 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
 from aion_core.ports import (
-    TurnStarted,
-    ContextInUse,
     Clock,
+    ContextInUse,
     ContextKey,
     Cursor,
+    Duplicate,
     Interrupted,
     Log,
     NewTask,
     Numbered,
-    Duplicate,
     ReplyAs,
     TaskKey,
     TaskStore,
     TurnQueued,
+    TurnStarted,
     WakeUp,
     WhenBusy,
     WorkQueue,
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task
-from aion_core.tasks import admission, lifecycle, projection, questions, replies, subscription
+from aion_core.tasks import admission, lifecycle, projection, replies, resume_input, subscription
+from aion_core.tasks.broadcast import EventBroadcast, Listen, Resumed, StreamItem
 from aion_core.tasks.call import Call, head_of, log_of
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
-from aion_core.tasks.run import Listen, Resumed, Run, Spoken
 from aion_core.tasks.runner import Worker
 from aion_core.tasks.shared_reads import SharedReads
 
@@ -48,11 +48,11 @@ CANCEL_RETRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class Admission:
     """A message that was taken, and how what comes of it is heard."""
 
     key: TaskKey
-    run: Run | None = None
+    run: EventBroadcast | None = None
     """The turn, where this call runs it; else somebody else does, and the log is read."""
     task: Task | None = None
     """The task as it was when the message was taken, where that is known."""
@@ -66,7 +66,7 @@ class _NothingAsked(Exception):
     """The context's task, which asked something a moment ago, asks nothing any more."""
 
 
-class Intake:
+class MessageAdmission:
     """Keeps each message once, and sees to it that its turn runs."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Intake:
         self._store, self._worker, self._work_queue, self._clock = store, worker, work_queue, clock
         self._double_texting, self._open_tasks = double_texting or {}, open_tasks
 
-    async def accept(self, call: Call, request: SendMessageRequest, listen: Listen, *, at_once: bool) -> Accepted:
+    async def accept(self, call: Call, request: SendMessageRequest, listen: Listen, *, at_once: bool) -> Admission:
         """Keep the message, once, and see to it that its turn runs: here, where it is to be answered `at_once`."""
         message = request.message
         if message.task_id:
@@ -117,7 +117,7 @@ class Intake:
 
     async def _create(
         self, call: Call, request: SendMessageRequest, new: NewTask, listen: Listen, *, at_once: bool
-    ) -> Accepted:
+    ) -> Admission:
         """Make the task, unless the message turns out to make none."""
         context = new.context
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
@@ -126,12 +126,12 @@ class Intake:
             outcome = await self._store.create(new, holder=_holder(at_once), when_busy=when_busy)
             match outcome:
                 case TurnStarted():
-                    run = Run(admission.first_log(new), listen=listen)
+                    run = EventBroadcast(admission.first_log(new), listen=listen)
                     call.go(self._worker.run(outcome, run, call.time_up))
-                    return Accepted(new.key, run)
+                    return Admission(new.key, run)
                 case TurnQueued():
                     await self._see_to(call, outcome, at_once=at_once)
-                    return Accepted(new.key, task=projection.fold(admission.first_log(new)))
+                    return Admission(new.key, task=projection.fold(admission.first_log(new)))
                 case Duplicate():
                     return self._repeated(call, context, outcome.task_id, at_once=at_once)
                 case Interrupted():
@@ -148,7 +148,7 @@ class Intake:
 
     async def _continue(
         self, call: Call, request: SendMessageRequest, task_id: str, listen: Listen, *, at_once: bool
-    ) -> Accepted:
+    ) -> Admission:
         """Take a message to a task that there is: the answer to its question, one more word, or a repeat of either."""
         message = request.message
         for _ in range(RETRIES):
@@ -162,7 +162,7 @@ class Intake:
 
     async def _follow_up(
         self, call: Call, request: SendMessageRequest, message: Message, log: Log, listen: Listen, *, at_once: bool
-    ) -> Accepted:
+    ) -> Admission:
         context = log.head.context
         if message.context_id and message.context_id != context.context_id:
             raise InvalidMessage(
@@ -178,7 +178,7 @@ class Intake:
             return self._repeated(call, context, task.id, at_once=at_once)
         if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
             raise _NothingAsked
-        questions.check_answer(task, message)
+        resume_input.check_answer(task, message)
         follow_up = admission.follow_up(
             message,
             log.head,
@@ -193,26 +193,28 @@ class Intake:
         match outcome:
             case TurnStarted():
                 entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
-                run = Run([*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW)
+                run = EventBroadcast(
+                    [*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW
+                )
                 call.go(self._worker.run(outcome, run, call.time_up))
-                return Accepted(log.head.key, run, continues=True)
+                return Admission(log.head.key, run, continues=True)
             case TurnQueued():
                 await self._see_to(call, outcome, at_once=at_once)
                 if outcome.head.generation != log.head.generation:
                     log = await log_of(self._store, task.id, call)
-                return Accepted(
+                return Admission(
                     log.head.key, task=projection.fold(log.events), after=Cursor(log.head.generation), continues=True
                 )
             case ContextInUse():
                 raise _busy()
         return self._repeated(call, context, outcome.task_id, at_once=at_once)
 
-    def _repeated(self, call: Call, context: ContextKey, task_id: str, *, at_once: bool) -> Accepted:
+    def _repeated(self, call: Call, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
         """Follow a task that there is; should its turn have lost its holder, this call is as good a one as any."""
         # Known by its Idempotency-Key, the message is in another context than the one that was made up for it.
         if at_once and not call.idempotency_key:
             call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
-        return Accepted(TaskKey(call.owner, task_id))
+        return Admission(TaskKey(call.owner, task_id))
 
     async def _see_to(self, call: Call, waiting: TurnQueued, *, at_once: bool) -> None:
         """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
@@ -277,12 +279,14 @@ class TaskService:
         """`blocking_wait`: after so many seconds a blocking send answers with the task as it stands.
 
         `replies`: what a client gets for its message, for each agent; its task where none is said (R23). The rest is as
-        `Intake` has it.
+        `MessageAdmission` has it.
         """
         self._store, self._clock = store, clock
         self._blocking_wait, self._replies = blocking_wait, replies or {}
         self._reads = SharedReads(store, clock)
-        self._intake = Intake(store, worker, work_queue, clock, double_texting=double_texting, open_tasks=open_tasks)
+        self._intake = MessageAdmission(
+            store, worker, work_queue, clock, double_texting=double_texting, open_tasks=open_tasks
+        )
 
     async def send(self, call: Call, request: SendMessageRequest) -> Task | Message:
         """Answer the message and return its task at rest, or as it stands after `blocking_wait` (R20).
@@ -305,7 +309,7 @@ class TaskService:
             task = _task(await log_of(self._store, accepted.key.task_id, call))
         return task if reply is ReplyAs.TASK else replies.message_of(task) or task
 
-    async def stream(self, call: Call, request: SendMessageRequest) -> AsyncGenerator[list[Spoken], None]:
+    async def stream(self, call: Call, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
         """Answer the message; yield what is said, from the task's first event, until the task rests (R22).
 
         Where the agent's `reply` says so, and the turn's end, nothing is said but the answer, as one Message (R23); an
@@ -318,11 +322,11 @@ class TaskService:
         if reply is not ReplyAs.TASK and not accepted.continues:
             yield []
             if (message := await self._message(call, accepted, reply)) is not None:
-                yield [Spoken("", message)]
+                yield [StreamItem("", message)]
                 return
             if reply is ReplyAs.MESSAGE:
                 # The task it is, then: all of it is in the log.
-                accepted = Accepted(accepted.key)
+                accepted = Admission(accepted.key)
         after = accepted.after
         if accepted.run is not None:
             async for batch in accepted.run.batches():
@@ -332,11 +336,11 @@ class TaskService:
             # The turn was taken over or handed on: the log goes on.
             after = accepted.run.cursor()
         elif accepted.task is not None and after.generation:
-            yield [Spoken(str(after.generation), accepted.task)]
+            yield [StreamItem(str(after.generation), accepted.task)]
         async for batch in self._tail(call, accepted.key, after):
             yield batch
 
-    async def subscribe(self, call: Call, task_id: str) -> AsyncGenerator[list[Spoken], None]:
+    async def subscribe(self, call: Call, task_id: str) -> AsyncGenerator[list[StreamItem], None]:
         """Yield the task as it stands, then what is said until it rests (spec 3.1.6).
 
         A client that comes back with the last id it heard (`Last-Event-ID`) hears what came after that instead; an id
@@ -349,9 +353,9 @@ class TaskService:
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
         if after is None:
             after = Cursor(log.head.generation)
-            yield [Spoken(str(after.generation), _task(log))]
+            yield [StreamItem(str(after.generation), _task(log))]
         else:
-            yield [Spoken("", Resumed(log.head.key.task_id, log.head.context.context_id))]
+            yield [StreamItem("", Resumed(log.head.key.task_id, log.head.context.context_id))]
         async for batch in self._tail(call, log.head.key, after):
             yield batch
 
@@ -371,7 +375,7 @@ class TaskService:
     def _reply(self, call: Call) -> ReplyAs:
         return self._replies.get(call.agent, ReplyAs.TASK)
 
-    async def _as_it_stands(self, call: Call, accepted: Accepted) -> Task:
+    async def _as_it_stands(self, call: Call, accepted: Admission) -> Task:
         if accepted.task is not None:
             return accepted.task
         return (
@@ -380,7 +384,7 @@ class TaskService:
             else _task(await log_of(self._store, accepted.key.task_id, call))
         )
 
-    async def _message(self, call: Call, accepted: Accepted, reply: ReplyAs) -> Message | None:
+    async def _message(self, call: Call, accepted: Admission, reply: ReplyAs) -> Message | None:
         """Wait until it is known whether the client gets a Message; return it, None where it is told of its task."""
         run, left = accepted.run, self._left(call)
         if reply is ReplyAs.MESSAGE:
@@ -403,7 +407,7 @@ class TaskService:
             return replies.message_of(run.task())
         return replies.message_of(_task(await log_of(self._store, accepted.key.task_id, call)))
 
-    async def _rested(self, accepted: Accepted) -> None:
+    async def _rested(self, accepted: Admission) -> None:
         after = accepted.after
         if accepted.run is not None:
             await accepted.run.ended()
@@ -413,7 +417,7 @@ class TaskService:
         async for _ in subscription.tail(self._reads, accepted.key, self._clock, after=after):
             pass
 
-    def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[Spoken], None]:
+    def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[StreamItem], None]:
         return subscription.tail(
             self._reads, key, self._clock, after=after, until=call.time_up.until, leave=call.time_up.leave
         )

@@ -20,7 +20,7 @@ from datetime import datetime
 from aion_core.errors import StoreUnavailable, TaskNotFound
 from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Numbered, TaskKey
 from aion_core.tasks import lifecycle
-from aion_core.tasks.run import Spoken, cursor_of
+from aion_core.tasks.broadcast import StreamItem, cursor_of
 from aion_core.tasks.shared_reads import SharedReads
 
 FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
@@ -43,7 +43,7 @@ async def tail(
     after: Cursor = Cursor(),  # noqa: B008  # frozen
     until: datetime | None = None,
     leave: asyncio.Event | None = None,
-) -> AsyncGenerator[list[Spoken], None]:
+) -> AsyncGenerator[list[StreamItem], None]:
     """Yield what comes after the cursor, as it is recorded, until the task rests, or says nothing for long.
 
     `until`: when the process ends that reads; a little before, the reader is let go, and may come back. So is it once
@@ -86,7 +86,7 @@ def place_of(last_heard: str, head: Head) -> Cursor | None:
     return cursor if cursor is not None and 0 < cursor.generation <= head.generation else None
 
 
-def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor) -> tuple[list[Spoken], Cursor]:
+def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor) -> tuple[list[StreamItem], Cursor]:
     """Return what a reader at the cursor hears of the events and batches, in order, and where it stands then. Pure.
 
     Chunks that follow an event not among these are left for the next time: that event must be heard first. See the
@@ -100,10 +100,10 @@ def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Curs
         if not of_this_event or of_this_event[0].fence == batch.fence:
             of_this_event.append(batch)
 
-    heard: list[Spoken] = []
+    heard: list[StreamItem] = []
     after = _hear(following.get(after.generation, ()), after, heard)
     for entry in events:
-        heard.append(Spoken(str(entry.generation), entry.event))
+        heard.append(StreamItem(str(entry.generation), entry.event))
         after = _hear(following.get(entry.generation, ()), Cursor(entry.generation), heard)
     return heard, after
 
@@ -118,7 +118,7 @@ def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cu
     return after if reached else Cursor(after.generation)
 
 
-def _hear(batches: Iterable[DeltaBatch], after: Cursor, heard: list[Spoken]) -> Cursor:
+def _hear(batches: Iterable[DeltaBatch], after: Cursor, heard: list[StreamItem]) -> Cursor:
     for batch in sorted(batches, key=lambda batch: batch.first):
         if batch.fence > after.fence:
             after = Cursor(after.generation, batch.fence)
@@ -126,6 +126,6 @@ def _hear(batches: Iterable[DeltaBatch], after: Cursor, heard: list[Spoken]) -> 
             continue
         for number, chunk in enumerate(batch.chunks, start=batch.first):
             if number == after.n or (number > after.n and not chunk.append):
-                heard.append(Spoken(f"{batch.generation}.{batch.fence}.{number}", chunk))
+                heard.append(StreamItem(f"{batch.generation}.{batch.fence}.{number}", chunk))
                 after = Cursor(after.generation, batch.fence, number + 1)
     return after

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from aion_core.errors import StoreError
 from aion_core.ports import (
+    ExpiredPushTimer,
     Metric,
     Metrics,
-    ExpiredPushTimer,
+    NullMetrics,
     PushConfigs,
     PushQueue,
     PushWakeUp,
     TaskStore,
-    NullMetrics,
     WakeUp,
     WorkQueue,
 )

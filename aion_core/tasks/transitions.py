@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aion_core.errors import LeaseLost, MoreAsked
-from aion_core.ports import TurnStarted, ContextKey, TurnFinished, Head, LeaseHeld, Lease, Turn
+from aion_core.errors import LeaseLost, PendingInput
+from aion_core.ports import ContextKey, Head, Lease, LeaseHeld, Turn, TurnFinished, TurnStarted
 from aion_core.ports.table import Change
 from aion_core.protocol.types import Event, Message, stream_response
 from aion_core.tasks import admission, contexts, heads, lifecycle
@@ -117,14 +117,14 @@ def still_mine(head: Head, now: Head | None) -> Head:
     return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)
 
 
-def suspended(lease: Lease, times: Times, *, got_on: bool, spent: bool = True) -> tuple[Turn, Change]:
+def suspended(lease: Lease, times: Times, *, made_progress: bool, spent: bool = True) -> tuple[Turn, Change]:
     """Return the turn as it waits for its next holder, and the change by which it is left.
 
     Progress counts as a hop and sets the tries back; a try that ran no node is not `spent`.
     """
     turn = lease.turn
-    if got_on:
-        turn = replace(turn, tries=0, hops=turn.hops + 1)
+    if made_progress:
+        turn = replace(turn, tries=0, handoffs=turn.handoffs + 1)
     elif not spent:
         turn = replace(turn, tries=max(0, turn.tries - 1))
     return turn, contexts.suspended(lease, turn, times)
@@ -177,12 +177,12 @@ def finished_alone(ending: Ending) -> Transition[TurnFinished]:
 
 
 def next_turn(ending: Ending, record: ContextRecord) -> Turn | None:
-    """Return the turn that follows; raises LeaseLost, and MoreAsked if the event ends a task for which a message waits."""
+    """Return the turn that follows; raises LeaseLost, and PendingInput if the event ends a task for which a message waits."""
     if record.fence != ending.lease.fence:
         raise lost()
     waits = record.waits_for(ending.head.key.task_id)
     if ending.after.state in lifecycle.TERMINAL and waits:
-        raise MoreAsked("A message waits for this task.")
+        raise PendingInput("A message waits for this task.")
     if not ending.rests and not waits:
         raise admission.nothing_left_to_do()
     return next(iter(record.waiting), None)

@@ -7,26 +7,26 @@ from functools import partial
 from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
-from aion_core.errors import MoreAsked, StoreCorrupt
+from aion_core.errors import PendingInput, StoreCorrupt
 from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
     AnswerAs,
-    TurnRequest,
-    InputRequired,
-    TurnStarted,
     Chunk,
     Clock,
     Delta,
-    AgentArtifact,
-    TurnFinished,
+    InputRequired,
     Metric,
     Metrics,
-    AgentMetadata,
     Numbered,
     Reply,
     ReplyAs,
-    AgentMessage,
     TaskStore,
     Turn,
+    TurnFinished,
+    TurnRequest,
+    TurnStarted,
 )
 from aion_core.protocol.aion.extensions import traceparent_of
 from aion_core.protocol.types import (
@@ -41,10 +41,10 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
     typing_event,
 )
-from aion_core.tasks import answers, lifecycle, projection, replies
+from aion_core.tasks import answer_artifacts, lifecycle, projection, replies
+from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 from aion_core.tasks.history import ContextHistory
-from aion_core.tasks.run import Run
 
 COMPLETE, CUT = "complete_message", "interrupted"
 """Why a stream delta is closed, in the words of Aion's clients: its model call ended, or it, or the turn, broke off."""
@@ -53,13 +53,13 @@ SNAPSHOT_EVERY = 100
 """After how many events the end of a turn keeps the whole task beside them, for readers to begin at."""
 
 
-class TurnUnderWay:
+class TurnExecution:
     """What a turn that is run here says: recorded, then told to its run."""
 
     def __init__(
         self,
         begun: TurnStarted,
-        run: Run,
+        run: EventBroadcast,
         store: TaskStore,
         clock: Clock,
         history: ContextHistory | None,
@@ -80,7 +80,7 @@ class TurnUnderWay:
         """Whether the agent was told to stop: what it raises then is no failure of its own."""
         self.over = False
         """Whether the turn is somebody else's now, or was handed on."""
-        self.got_on = False
+        self.made_progress = False
         """Whether this try has brought the turn further: what is recorded, or kept, the next one need not do again."""
         self.agent_ran = False
         """Whether the agent has emitted anything in this try."""
@@ -111,7 +111,7 @@ class TurnUnderWay:
             "aion.agent": context.agent,
             "aion.turn_id": turn.id,
             "aion.tries": turn.tries,
-            "aion.hops": turn.hops,
+            "aion.hops": turn.handoffs,
         }
 
     def asked(self) -> TurnRequest:
@@ -197,7 +197,7 @@ class TurnUnderWay:
             event.metadata.update({replies.REPLY: ReplyAs.MESSAGE})
         try:
             await self._finish(event, go_on=go_on)
-        except MoreAsked:
+        except PendingInput:
             event.status.state = TaskState.TASK_STATE_WORKING
             if self._run.ends_as_message:
                 self._run.ends_as_message = False
@@ -218,15 +218,15 @@ class TurnUnderWay:
         answered = isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED
         if self._answer_as is AnswerAs.MESSAGE or not answered or not message.parts:
             return message
-        key = f"{answers.NAME}:{self.lease.turn.id}"
+        key = f"{answer_artifacts.NAME}:{self.lease.turn.id}"
         held = next((entry.event for entry in self._run.log if entry.key == key), None)
         if isinstance(held, TaskArtifactUpdateEvent):
             # A turn that was cut before its end has answered all the same; what it would answer now may differ.
-            message = answers.as_message(held.artifact, self._run.task())
+            message = answer_artifacts.as_message(held.artifact, self._run.task())
         else:
             turn = self.lease.turn
             asked = message_asked(self._run.entry(turn.asked), turn)
-            await self.emit(AgentArtifact(answers.as_artifact(message, asked), key=key))
+            await self.emit(AgentArtifact(answer_artifacts.as_artifact(message, asked), key=key))
         return message if self._answer_as is AnswerAs.BOTH else None
 
     def _ends_as_message(self, ending: Reply | InputRequired, event: TaskStatusUpdateEvent) -> bool:
@@ -244,7 +244,7 @@ class TurnUnderWay:
         """Leave the turn to whoever begins it next."""
         self._close_delta(CUT)
         await self._deltas.flush()
-        await self._store.pause(self.lease, got_on=self.got_on, spent=self.spent)
+        await self._store.pause(self.lease, made_progress=self.made_progress, spent=self.spent)
 
     async def rest(self) -> None:
         """Leave nothing running behind; a turn that has recorded its end has nothing left to write."""
@@ -264,7 +264,7 @@ class TurnUnderWay:
         self._close_delta(COMPLETE)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
-        self.got_on = True
+        self.made_progress = True
         self._tell(event, key)
         # Let the readers write before the agent goes on: the first event leaves in half the time.
         await asyncio.sleep(0)
@@ -323,7 +323,7 @@ def message_asked(entry: Numbered | None, turn: Turn) -> Message:
 logger = logging.getLogger(__name__)
 
 
-class CountedTurn:
+class TurnMetrics:
     """Counts as the turn goes on, and the most of it when the turn's run in this process is over."""
 
     def __init__(self, metrics: Metrics, clock: Clock, turn: Turn, asked: Numbered | None, *, agent: str) -> None:
@@ -336,7 +336,7 @@ class CountedTurn:
 
     @property
     def _is_first(self) -> bool:
-        return self._turn.tries <= 1 and not self._turn.hops
+        return self._turn.tries <= 1 and not self._turn.handoffs
 
     def begins(self) -> None:
         """Count that it begins."""

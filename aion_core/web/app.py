@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from aion_core.auth.guard import Guard
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, Clock, Limits, Metrics, RateLimits, Traces, NullMetrics, NoopTraces
+from aion_core.ports import Agent, Clock, Limits, Metrics, NoopTraces, NullMetrics, RateLimits, Traces
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations

@@ -17,7 +17,7 @@ from aion_core.auth.decision import Allowed, Refused
 from aion_core.auth.guard import Guard
 from aion_core.auth.presented import Presented
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Metrics, SpanKind, Traces, NoopTraces
+from aion_core.ports import Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.tasks.call import TimeUp
 from aion_core.web.errors import RETRY_AFTER_SECONDS

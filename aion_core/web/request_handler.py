@@ -29,9 +29,9 @@ from aion_core.protocol.message_rules import (
 )
 from aion_core.protocol.types import AgentCard, Event, ListTasksRequest, Message, SendMessageRequest, Task, delta_event
 from aion_core.push.configs import PushRegistry
+from aion_core.tasks.broadcast import Resumed, StreamItem
 from aion_core.tasks.call import Call
 from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.run import Resumed, Spoken
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import ExtendedCard
 from aion_core.web.limits import StreamLimits
@@ -70,7 +70,7 @@ class AionRequestHandler(RequestHandler):
 
     async def batches(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
-    ) -> AsyncGenerator[list[Spoken], None]:
+    ) -> AsyncGenerator[list[StreamItem], None]:
         """Yield what is said, as often as something is ready; see `TaskService.stream` and `.subscribe`.
 
         The task that a message's stream begins with has as long a history as the message asks for.
@@ -96,7 +96,7 @@ class AionRequestHandler(RequestHandler):
 
     async def opened(
         self, params: pb.SendMessageRequest | pb.SubscribeToTaskRequest, context: ServerCallContext
-    ) -> tuple[list[Spoken], AsyncGenerator[list[Spoken], None]]:
+    ) -> tuple[list[StreamItem], AsyncGenerator[list[StreamItem], None]]:
         """Return the stream's first batch and the rest of `batches`; raises if the request is refused before it."""
         batches = self.batches(params, context)
         return await anext(batches, []), batches
@@ -221,7 +221,7 @@ class AionRequestHandler(RequestHandler):
                         yield spoken.what
 
 
-def _shortened(spoken: Spoken, asked: pb.SendMessageConfiguration) -> Spoken:
+def _shortened(spoken: StreamItem, asked: pb.SendMessageConfiguration) -> StreamItem:
     if not isinstance(spoken.what, Task):
         return spoken
     return replace(spoken, what=apply_history_length(spoken.what, asked))

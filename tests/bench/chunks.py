@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from langchain_core.messages import HumanMessage
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.ports import TurnRequest, ContextKey, Turn
+from aion_core.ports import ContextKey, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks import admission, projection
 from tests.support.agents.counting import talking

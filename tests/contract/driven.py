@@ -14,7 +14,20 @@ from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
-from aion_core.ports import TurnRequest, InputRequired, TurnStarted, Chunk, Emission, AgentArtifact, AgentMetadata, Numbered, Paused, Reply, AgentMessage, Turn
+from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    Chunk,
+    Emission,
+    InputRequired,
+    Numbered,
+    Paused,
+    Reply,
+    Turn,
+    TurnRequest,
+    TurnStarted,
+)
 from aion_core.protocol.types import (
     Event,
     Message,

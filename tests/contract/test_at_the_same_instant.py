@@ -9,8 +9,17 @@ from typing import Any
 
 import pytest
 
-from aion_core.errors import AionError, ContextBusy, IllegalMove, LeaseLost, MoreAsked
-from aion_core.ports import TurnStarted, ContextInUse, TurnFinished, LeaseHeld, Interrupted, ExpiredTimer, TurnQueued, WhenBusy
+from aion_core.errors import AionError, ContextBusy, InvalidTransition, LeaseLost, PendingInput
+from aion_core.ports import (
+    ContextInUse,
+    ExpiredTimer,
+    Interrupted,
+    LeaseHeld,
+    TurnFinished,
+    TurnQueued,
+    TurnStarted,
+    WhenBusy,
+)
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
@@ -31,7 +40,7 @@ class Expected:
 async def finish(chat: Conversation, turn: TurnStarted) -> TurnFinished:
     try:
         return await chat.ends(turn, go_on=bool(random.getrandbits(1)))
-    except MoreAsked:
+    except PendingInput:
         return await chat.ends(turn, WORKING, go_on=bool(random.getrandbits(1)))
 
 
@@ -44,7 +53,7 @@ async def say(chat: Conversation, turn: TurnStarted) -> Any:
 
 
 async def pause(chat: Conversation, turn: TurnStarted) -> None:
-    await chat.store.pause(turn.lease, got_on=True)
+    await chat.store.pause(turn.lease, made_progress=True)
 
 
 async def cancel(chat: Conversation, turn: TurnStarted) -> TurnFinished:
@@ -173,7 +182,7 @@ async def test_whatever_wins_nothing_is_lost_or_done_twice(
             await asyncio.sleep(random.uniform(0, 0.01))
             try:
                 return await act(chat, turn)
-            except (ContextBusy, IllegalMove, LeaseLost) as error:
+            except (ContextBusy, InvalidTransition, LeaseLost) as error:
                 return Expected(error)
 
         outcomes = await asyncio.gather(*(act(each) for each in random.sample(acts, len(acts))))
@@ -183,7 +192,10 @@ async def test_whatever_wins_nothing_is_lost_or_done_twice(
         assert sum([await asyncio.to_thread(store.renew, lease) for lease in leases]) <= 1, "and one is in force"
         assert all(
             outcome is None
-            or isinstance(outcome, Expected | TurnFinished | TurnStarted | TurnQueued | ContextInUse | LeaseHeld | Interrupted | bool)
+            or isinstance(
+                outcome,
+                Expected | TurnFinished | TurnStarted | TurnQueued | ContextInUse | LeaseHeld | Interrupted | bool,
+            )
             or hasattr(outcome, "generation")
             for outcome in outcomes
         ), outcomes

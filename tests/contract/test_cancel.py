@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import IllegalMove, LeaseLost
-from aion_core.ports import TurnStarted, TurnFinished, Interrupted, Numbered
+from aion_core.errors import InvalidTransition, LeaseLost
+from aion_core.ports import Interrupted, Numbered, TurnFinished, TurnStarted
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from tests.support.conversation import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -27,7 +27,7 @@ async def test_a_running_task_is_canceled_and_its_turn_is_over(chat: Conversatio
     for refused in (
         chat.store.append(turn.lease, turn.head, chat.says(turn.head)),
         chat.ends(turn),
-        chat.store.pause(turn.lease, got_on=True),
+        chat.store.pause(turn.lease, made_progress=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
@@ -135,7 +135,7 @@ async def test_what_was_asked_of_a_task_since_is_canceled_with_it(chat: Conversa
 async def test_a_paused_task_is_canceled(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    await chat.store.pause(turn.lease, got_on=True)
+    await chat.store.pause(turn.lease, made_progress=True)
     assert (await chat.cancels("t-m-1")).waiting
     assert (await chat.begins()).lease.turn.id == "turn-m-2"
 
@@ -165,7 +165,7 @@ async def test_a_task_that_has_come_to_rest_meanwhile_is_read_again(chat: Conver
 async def test_a_task_that_has_ended_is_not_canceled(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.ends(turn)
-    with pytest.raises(IllegalMove):
+    with pytest.raises(InvalidTransition):
         await chat.store.cancel(ended.head, chat.canceled(ended.head))
 
 

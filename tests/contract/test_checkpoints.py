@@ -22,7 +22,7 @@ from langgraph.types import Command, interrupt
 
 from aion_core.checkpointing.persistence import Unserializable
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports import TurnStarted, ContextKey
+from aion_core.ports import ContextKey, TurnStarted
 from aion_core.stores import keys, retries
 from aion_core.stores.retries import Fence
 from aion_core.tasks.contexts import VERSION

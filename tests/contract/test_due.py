@@ -9,7 +9,7 @@ import pytest
 from aion_core.errors import StoreError
 from aion_core.memory import table
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.ports import TurnStarted, ExpiredTimer, TurnQueued, WhenBusy
+from aion_core.ports import ExpiredTimer, TurnQueued, TurnStarted, WhenBusy
 from aion_core.ports.schema import DUE
 from aion_core.stores import keys as stored_keys
 from aion_core.stores import timers
@@ -45,7 +45,7 @@ async def was_taken_over(chat: Conversation) -> None:
 
 
 async def is_paused(chat: Conversation) -> None:
-    await chat.store.pause((await chat.starts("m-1")).lease, got_on=True)
+    await chat.store.pause((await chat.starts("m-1")).lease, made_progress=True)
 
 
 async def is_left_behind_by_the_turn_before_it(chat: Conversation) -> None:

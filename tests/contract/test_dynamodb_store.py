@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports import TurnStarted, TurnFinished, Head, Interrupted, ExpiredTimer, Duplicate, TurnQueued, WhenBusy
+from aion_core.ports import Duplicate, ExpiredTimer, Head, Interrupted, TurnFinished, TurnQueued, TurnStarted, WhenBusy
 from aion_core.stores.task_store import TableTaskStore
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -90,7 +90,7 @@ async def _finish(chat: Conversation, given: tuple[TurnStarted, Any, bool]) -> T
 
 
 async def _pause(chat: Conversation, turn: TurnStarted) -> None:
-    await chat.store.pause(turn.lease, got_on=True)
+    await chat.store.pause(turn.lease, made_progress=True)
 
 
 async def _cancel(chat: Conversation, given: tuple[Head, Any]) -> TurnFinished:
@@ -244,7 +244,7 @@ async def goes_on_with_the_same(chat: Conversation) -> Any:
 async def pauses(chat: Conversation) -> Any:
     yield await chat.starts("m-1")
     turn = await chat.begins()
-    assert (turn.lease.turn.tries, turn.lease.turn.hops) == (1, 1)
+    assert (turn.lease.turn.tries, turn.lease.turn.handoffs) == (1, 1)
     await chat.ends(turn)
 
 
@@ -438,7 +438,7 @@ async def test_a_turn_that_is_taken_over_as_it_pauses_is_anothers(
     chat.clock.move(LEASE_SECONDS + 1)
     heirs = faults.meanwhile(lambda: there.begins("holder-2"), operation=UPDATE)
     with pytest.raises(LeaseLost):
-        await chat.store.pause(turn.lease, got_on=True)
+        await chat.store.pause(turn.lease, made_progress=True)
     await chat.ends(heirs[0])
     await chat.comes_to_rest()
 

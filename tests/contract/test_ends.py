@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import IllegalMove, LeaseLost, MoreAsked
-from aion_core.ports import TurnStarted, LeaseHeld, Numbered
+from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
+from aion_core.ports import LeaseHeld, Numbered, TurnStarted
 from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKING, Conversation
 
 # ── Finished ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -64,7 +64,7 @@ async def test_a_task_for_which_a_message_waits_is_not_ended(chat: Conversation)
     await chat.queues("t-m-1", "m-3")
     for go_on in (False, True):
         for state in (COMPLETED, FAILED):
-            with pytest.raises(MoreAsked):
+            with pytest.raises(PendingInput):
                 await chat.ends(turn, state, go_on=go_on)
     assert await chat.head("t-m-1") == turn.head
     assert chat.store.renew(turn.lease)
@@ -116,7 +116,7 @@ async def test_a_task_for_which_nothing_waits_is_not_left_at_work(
     turn = await chat.starts("m-1")
     if other_waits:
         await chat.waits("m-2")
-    with pytest.raises(IllegalMove):
+    with pytest.raises(InvalidTransition):
         await chat.ends(turn, WORKING, go_on=go_on)
     assert await chat.head("t-m-1") == turn.head
     assert chat.store.renew(turn.lease)
@@ -134,7 +134,7 @@ async def test_after_a_question_no_other_turn_begins_before_the_answer(chat: Con
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     answered = await chat.store.follow_up(await chat.more(ended.head, "m-4"), holder="holder-2")
     assert isinstance(answered, TurnStarted)
-    with pytest.raises(MoreAsked):
+    with pytest.raises(PendingInput):
         await chat.ends(answered)
     await chat.comes_to_rest()
     assert await chat.said("t-m-1") == ["m-1", "m-4", "m-3"]
@@ -178,31 +178,31 @@ async def test_a_turn_that_is_paused_at_a_boundary_begins_its_tries_anew(chat: C
     await chat.waits("m-2")
     chat.clock.move(31)
     turn = await chat.begins("holder-2")
-    assert (turn.lease.turn.tries, turn.lease.turn.hops) == (2, 0)
-    for hops in (1, 2):
-        await chat.store.pause(turn.lease, got_on=True)
+    assert (turn.lease.turn.tries, turn.lease.turn.handoffs) == (2, 0)
+    for handoffs in (1, 2):
+        await chat.store.pause(turn.lease, made_progress=True)
         turn = await chat.begins("holder-3")
-        assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.hops) == ("turn-m-1", 1, hops)
+        assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.handoffs) == ("turn-m-1", 1, handoffs)
     assert (await chat.ends(turn)).waiting
 
 
 async def test_a_turn_that_is_paused_within_a_step_has_been_tried(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
-    await chat.store.pause(turn.lease, got_on=False)
+    await chat.store.pause(turn.lease, made_progress=False)
     again = await chat.begins("holder-2")
-    assert (again.lease.turn.tries, again.lease.turn.hops) == (2, 0)
+    assert (again.lease.turn.tries, again.lease.turn.handoffs) == (2, 0)
     assert (again.lease.fence, again.head.fence) == (2, 2)
     assert again.head.generation == turn.head.generation
 
 
 async def test_who_has_paused_holds_nothing_any_more(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
-    await chat.store.pause(turn.lease, got_on=True)
+    await chat.store.pause(turn.lease, made_progress=True)
     assert not chat.store.renew(turn.lease)
     again = await chat.begins("holder-2")
     assert not chat.store.holds(turn.lease)
     for refused in (
-        chat.store.pause(turn.lease, got_on=True),
+        chat.store.pause(turn.lease, made_progress=True),
         chat.ends(turn),
         chat.store.append(turn.lease, turn.head, chat.says(turn.head)),
     ):
@@ -214,7 +214,7 @@ async def test_who_has_paused_holds_nothing_any_more(chat: Conversation) -> None
 async def test_a_paused_turn_comes_before_what_waits(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    await chat.store.pause(turn.lease, got_on=True)
+    await chat.store.pause(turn.lease, made_progress=True)
     waiting = await chat.waits("m-3", holder="holder-2")
     assert waiting.until is None, "it waits for nobody"
     assert (await chat.begins()).lease.turn.id == "turn-m-1"
@@ -229,5 +229,5 @@ async def test_a_turn_that_never_ran_or_is_anothers_is_not_paused(chat: Conversa
         replace(turn.lease, context=replace(chat.context, context_id="c-2")),
     ):
         with pytest.raises(LeaseLost):
-            await chat.store.pause(lease, got_on=True)
+            await chat.store.pause(lease, made_progress=True)
     assert chat.store.renew(turn.lease)

@@ -28,7 +28,7 @@ from aion_core.stores import keys
 from aion_core.stores.erasure import Erasure
 from aion_core.stores.owned import STORES
 from aion_core.stores.survey import LEFTOVERS
-from aion_core.tasks.run import Run
+from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.runner import TaskRunner, Worker
 from tests.contract.test_late_worker import frozen
 from tests.support import operating
@@ -215,7 +215,7 @@ async def test_late_worker_writes_nothing_that_stays(stack: Stack, erasure: Maki
     begun = await chat.starts()
     log = await savers.tasks.log(begun.head.key)
     assert log is not None
-    turn = asyncio.create_task(Worker(savers.tasks, runner, work_queue, clock).run(begun, Run(log.events)))
+    turn = asyncio.create_task(Worker(savers.tasks, runner, work_queue, clock).run(begun, EventBroadcast(log.events)))
     await running.wait()
 
     owner, work = chat.context.owner, erasure()

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused, MoreAsked
-from aion_core.ports import MAX_WAITING, TurnStarted, ContextInUse, LeaseHeld, Numbered, Duplicate, TurnQueued, WhenBusy
+from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused, PendingInput
+from aion_core.ports import MAX_WAITING, ContextInUse, Duplicate, LeaseHeld, Numbered, TurnQueued, TurnStarted, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -180,7 +180,7 @@ async def test_a_message_to_a_task_that_waits_is_answered_in_its_turn(chat: Conv
     ended = await chat.ends(first, go_on=True)
     assert ended.next is not None
     assert (ended.next.lease.turn.id, ended.next.lease.turn.asked) == ("turn-m-2", 1)
-    with pytest.raises(MoreAsked):
+    with pytest.raises(PendingInput):
         await chat.ends(ended.next)
     ended = await chat.ends(ended.next, WORKING, go_on=True)
     assert ended.next is not None
@@ -315,7 +315,7 @@ async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(
         chat.store.append(old.lease, old.head, chat.says(old.head)),
         chat.store.append(old.lease, new.head, chat.says(old.head)),
         chat.ends(old),
-        chat.store.pause(old.lease, got_on=True),
+        chat.store.pause(old.lease, made_progress=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
@@ -362,7 +362,7 @@ async def test_by_interrupt_a_turn_of_another_task_is_not_disturbed(chat: Conver
 
 async def test_by_interrupt_a_paused_turn_gives_way_too(chat: Conversation) -> None:
     old = await chat.starts("m-1")
-    await chat.store.pause(old.lease, got_on=True)
+    await chat.store.pause(old.lease, made_progress=True)
     new = await chat.store.follow_up(await chat.more(old.head, "m-2"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
     assert isinstance(new, TurnStarted)
     assert new.lease.turn.id == "turn-m-2"
@@ -387,7 +387,7 @@ async def test_by_interrupt_what_waits_for_the_task_is_answered_after_it(chat: C
     await chat.queues("t-m-1", "m-2")
     new = await chat.store.follow_up(await chat.more(old.head, "m-3"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
     assert isinstance(new, TurnStarted)
-    with pytest.raises(MoreAsked):
+    with pytest.raises(PendingInput):
         await chat.ends(new)
     after = (await chat.ends(new, WORKING, go_on=True)).next
     assert after is not None

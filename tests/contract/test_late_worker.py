@@ -16,12 +16,12 @@ from langgraph.types import StreamWriter
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import TurnStarted, ContextKey, TaskKey, WakeUp
+from aion_core.ports import ContextKey, TaskKey, TurnStarted, WakeUp
 from aion_core.protocol.types import TaskState
 from aion_core.stores.keys import thread_id
 from aion_core.tasks import projection
+from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import Call
-from aion_core.tasks.run import Run
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
 from tests.support.clock import ManualClock
@@ -102,7 +102,7 @@ async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> N
     assert isinstance(begun, TurnStarted)
     log = await savers.tasks.log(begun.head.key)
     assert log is not None
-    await heir.run(begun, Run(log.events))
+    await heir.run(begun, EventBroadcast(log.events))
     ended = await savers.tasks.log(begun.head.key)
     assert ended is not None
     assert ended.head.state == TaskState.TASK_STATE_COMPLETED

@@ -9,12 +9,12 @@ import pytest
 from aion_core.errors import ClaimLost, TaskNotFound, TooManyPushConfigs
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
-    TurnStarted,
     ExpiredPushTimer,
     PushConfig,
     PushEvents,
     PushVersion,
     TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
@@ -420,7 +420,9 @@ async def test_what_is_overdue_is_claimed_once_and_due_again_later(push: Pushes,
     assert not await push.configs.claim_expired(expired_timers)
     assert await push.expired_timers() == []
     push.clock.move(2 * LEASE_SECONDS + 1)
-    assert await push.expired_timers() == [replace(expired_timers, at=expired_timers.at + timedelta(seconds=LEASE_SECONDS * 2 + 1))]
+    assert await push.expired_timers() == [
+        replace(expired_timers, at=expired_timers.at + timedelta(seconds=LEASE_SECONDS * 2 + 1))
+    ]
 
 
 async def test_what_was_settled_meanwhile_is_not_claimed(push: Pushes) -> None:

@@ -10,7 +10,7 @@ import pytest
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.ports import TurnStarted, Delivered, Delivery, Outcome, PushVersion, PushWakeUp
+from aion_core.ports import Delivered, Delivery, Outcome, PushVersion, PushWakeUp, TurnStarted
 from aion_core.ports.table import Change, Key, Update
 from aion_core.push import schedule
 from aion_core.push.configs import PushRegistry

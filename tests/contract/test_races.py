@@ -5,8 +5,17 @@ import asyncio
 import pytest
 
 from aion_core.aws.expressions import encoded_key
-from aion_core.errors import ContextBusy, LeaseLost, MoreAsked
-from aion_core.ports import MAX_WAITING, TurnStarted, ContextInUse, LeaseHeld, Interrupted, ExpiredTimer, TurnQueued, WhenBusy
+from aion_core.errors import ContextBusy, LeaseLost, PendingInput
+from aion_core.ports import (
+    MAX_WAITING,
+    ContextInUse,
+    ExpiredTimer,
+    Interrupted,
+    LeaseHeld,
+    TurnQueued,
+    TurnStarted,
+    WhenBusy,
+)
 from aion_core.stores import keys
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -284,7 +293,7 @@ async def test_a_message_that_comes_as_a_task_ends_before_others_keeps_it_from_e
     await here.waits("m-2")
     # The first write finds that others wait; the second knows who.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
-    with pytest.raises(MoreAsked):
+    with pytest.raises(PendingInput):
         await here.ends(turn, COMPLETED, go_on=go_on)
     assert await here.state("t-m-1") == "working"
 

@@ -8,7 +8,17 @@ import pytest
 
 from aion_core.aws.expressions import encoded_key
 from aion_core.errors import LeaseLost
-from aion_core.ports import TurnStarted, Cursor, Delta, DeltaBatch, LeaseHeld, Interrupted, Numbered, Duplicate, TurnQueued
+from aion_core.ports import (
+    Cursor,
+    Delta,
+    DeltaBatch,
+    Duplicate,
+    Interrupted,
+    LeaseHeld,
+    Numbered,
+    TurnQueued,
+    TurnStarted,
+)
 from aion_core.ports.table import Key
 from aion_core.stores import keys
 from tests.support.clock import ManualClock

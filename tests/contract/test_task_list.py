@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import TurnStarted, ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports import ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore, TurnStarted
 from aion_core.ports.table import Delete, Table
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.stores import keys, task_list

@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
+from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
 from aion_core.ports import (
     MAX_WAITING,
-    TurnStarted,
     ContextInUse,
     Cursor,
     Delta,
     DeltaBatch,
-    LeaseHeld,
-    Interrupted,
-    Numbered,
     Duplicate,
+    Interrupted,
+    LeaseHeld,
+    Numbered,
     TaskKey,
     TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from aion_core.protocol.types import Event, Task, TaskState
@@ -315,7 +315,7 @@ async def test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused(chat
         chat.store.append(dead.lease, dead.head, chat.says(dead.head)),
         chat.store.append(dead.lease, heir.head, chat.says(dead.head)),
         chat.ends(dead),
-        chat.store.pause(dead.lease, got_on=True),
+        chat.store.pause(dead.lease, made_progress=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
@@ -342,7 +342,7 @@ async def test_a_lease_that_was_given_back_is_not_renewed(chat: Conversation) ->
     await chat.ends(turn)
     assert not await asyncio.to_thread(chat.store.renew, turn.lease)
     with pytest.raises(LeaseLost):
-        await chat.store.pause(turn.lease, got_on=False)
+        await chat.store.pause(turn.lease, made_progress=False)
 
 
 async def test_a_context_is_free_again_after_its_turn(chat: Conversation) -> None:
@@ -402,9 +402,9 @@ async def test_an_event_keeps_its_key(chat: Conversation) -> None:
 async def test_an_event_that_may_not_follow_is_not_recorded(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     submitted = chat.says(turn.head, TaskState.TASK_STATE_SUBMITTED)
-    with pytest.raises(IllegalMove):
+    with pytest.raises(InvalidTransition):
         await chat.store.append(turn.lease, turn.head, submitted)
-    with pytest.raises(IllegalMove):
+    with pytest.raises(InvalidTransition):
         await chat.store.finish(turn.lease, turn.head, submitted)
     assert await chat.head("t-m-1") == turn.head
 

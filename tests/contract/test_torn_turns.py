@@ -12,7 +12,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
-from aion_core.ports import TurnStarted, Reply
+from aion_core.ports import Reply, TurnStarted
 from aion_core.ports.table import SingleWrite, Table, Write
 from aion_core.stores import keys
 from aion_core.stores.keys import thread_id

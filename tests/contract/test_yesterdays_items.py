@@ -14,16 +14,16 @@ import pytest
 from aion_core.errors import ContextBusy, LeaseLost
 from aion_core.ports import (
     MAX_WAITING,
-    TurnStarted,
     ContextInUse,
     ContextKey,
-    LeaseHeld,
+    Duplicate,
+    ExpiredTimer,
     Interrupted,
     Lease,
-    ExpiredTimer,
-    Duplicate,
+    LeaseHeld,
     Turn,
     TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from tests.support.clock import ManualClock
@@ -134,7 +134,7 @@ async def test_its_contexts_are_as_busy_as_they_are(yesterday: Yesterday) -> Non
 async def test_its_turns_begin_one_after_another(yesterday: Yesterday) -> None:
     chat = yesterday.chat("waiting")
     turn = await chat.begins()
-    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", asked=1, tries=1, hops=0)
+    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", asked=1, tries=1, handoffs=0)
     assert turn.lease.fence == 2
     following = (await chat.ends(turn, go_on=True)).next
     assert following is not None
@@ -180,9 +180,9 @@ async def test_its_turns_end(yesterday: Yesterday, name: str, state: Any) -> Non
 
 async def test_its_turns_are_paused(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
-    await chat.store.pause((await lease_of(chat)).lease, got_on=True)
+    await chat.store.pause((await lease_of(chat)).lease, made_progress=True)
     turn = await chat.begins()
-    assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.hops) == ("turn-m-1y", 1, 1)
+    assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.handoffs) == ("turn-m-1y", 1, 1)
     await chat.comes_to_rest()
 
 
@@ -239,7 +239,7 @@ async def test_its_tasks_are_canceled(yesterday: Yesterday, name: str, task_id: 
     assert ended.waiting is (task_id in ("t-m-1y", "t-m-2z", "t-m-3z", "t-m-1q"))
     if name == "busy" and task_id != "t-m-1y":
         assert chat.store.renew((await lease_of(chat)).lease)
-        await chat.store.pause((await lease_of(chat)).lease, got_on=True)
+        await chat.store.pause((await lease_of(chat)).lease, made_progress=True)
     await chat.comes_to_rest()
 
 

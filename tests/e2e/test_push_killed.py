@@ -9,7 +9,7 @@ from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
 from aion_core.local.stack import LocalStack
 from aion_core.memory.queues import MemoryPushQueue
-from aion_core.ports import TurnStarted, PushWakeUp
+from aion_core.ports import PushWakeUp, TurnStarted
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render

@@ -5,7 +5,19 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aion_core.ports import TurnRequest, InputRequired, Chunk, ContextKey, Emission, AgentArtifact, AgentMetadata, Paused, Reply, AgentMessage, StepCompleted
+from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    Chunk,
+    ContextKey,
+    Emission,
+    InputRequired,
+    Paused,
+    Reply,
+    StepCompleted,
+    TurnRequest,
+)
 from aion_core.ports.table import Key, Put
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.stores import keys
@@ -136,7 +148,9 @@ class ScriptedAgent:
         if state.asking:
             question = Message(message_id=f"{state.turn}.{state.position}.ask", parts=[Part(text="Which one?")])
             auth = state.asking == "auth"
-            yield InputRequired(question, TaskState.TASK_STATE_AUTH_REQUIRED if auth else TaskState.TASK_STATE_INPUT_REQUIRED)
+            yield InputRequired(
+                question, TaskState.TASK_STATE_AUTH_REQUIRED if auth else TaskState.TASK_STATE_INPUT_REQUIRED
+            )
             return
         self._did(asked, "ended", state.position)
         if program.ending != "nothing":

@@ -12,9 +12,9 @@ from aion_core.tasks import contexts, deliveries, heads, lifecycle, subscription
 from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner, Worker
-from aion_core.tasks.service import Intake, TaskService
+from aion_core.tasks.service import MessageAdmission, TaskService
 from aion_core.tasks.sweep import Sweep
-from aion_core.tasks.turn import TurnUnderWay
+from aion_core.tasks.turn import TurnExecution
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit
 
@@ -44,7 +44,7 @@ BUGS = [
         "speaks before it records",
         "I6",
         Edit(
-            TurnUnderWay,
+            TurnExecution,
             "_record",
             "self._head = await self._store.append(",
             "self._run.record(Numbered(self._head.generation + 1, event)); self._head = await self._store.append(",
@@ -71,13 +71,13 @@ BUGS = [
     bug(
         "forgets the wake_up of a turn that waits",
         "I16",
-        Edit(Intake, "_see_to", "await wake(self._work_queue, context)", "pass"),
+        Edit(MessageAdmission, "_see_to", "await wake(self._work_queue, context)", "pass"),
         scenarios=("send and go",),
     ),
     bug(
         "forgets the wake_up of what a cancel leaves behind",
         "I16",
-        Edit(Intake, "cancel", "if ended.waiting:", "if False:"),
+        Edit(MessageAdmission, "cancel", "if ended.waiting:", "if False:"),
         scenarios=("cancel what waits",),
     ),
     bug(
@@ -100,7 +100,7 @@ BUGS = [
     bug(
         "goes on counting the tries of a turn that gets on",
         "I15",
-        Edit(transitions, "suspended", "tries=0, hops", "hops"),
+        Edit(transitions, "suspended", "tries=0, handoffs", "handoffs"),
         scenarios=("past fifteen minutes",),
     ),
     bug(
@@ -197,7 +197,7 @@ BUGS = [
         "writes the chunks after the event that they precede",
         "I6C",
         Edit(
-            TurnUnderWay,
+            TurnExecution,
             "_record",
             """
             await self._deltas.flush()
@@ -220,7 +220,7 @@ BUGS = [
     bug(
         "takes the claim for the wake_up",
         "I16",
-        Edit(Sweep, "_contexts", "if await self._store.claim(overdue):", "if True:"),
+        Edit(Sweep, "_contexts", "if await self._store.claim(expired_timers):", "if True:"),
     ),
     bug(
         "forgets what it has claimed",
@@ -271,7 +271,7 @@ BUGS = [
     bug(
         "says again what a step has said before it died",
         "I5",
-        Edit(TurnUnderWay, "emit", "if emission.key and emission.key in self._keys:", "if False:"),
+        Edit(TurnExecution, "emit", "if emission.key and emission.key in self._keys:", "if False:"),
     ),
     bug(
         "tells what its own agent said of its failure",
@@ -284,7 +284,7 @@ BUGS = [
         "I4 I3",
         Edit(lifecycle, "advance", "if head.state in TERMINAL:", "if False:"),
         Edit(lifecycle, "advance", "if head.generation and not may_follow", "if False and not may_follow"),
-        Edit(Intake, "cancel", "if head.state in lifecycle.TERMINAL:", "if False:"),
+        Edit(MessageAdmission, "cancel", "if head.state in lifecycle.TERMINAL:", "if False:"),
         scenarios=("cancel",),
     ),
     bug(

@@ -8,7 +8,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import Delta, ReplyAs, TaskKey
 from aion_core.protocol.types import Message, Task, TaskStatusUpdateEvent
 from aion_core.tasks import projection
-from aion_core.tasks.run import Resumed
+from aion_core.tasks.broadcast import Resumed
 from tests.simulation.agents import text_of
 from tests.simulation.facts import ENDS, is_undisturbed
 from tests.simulation.faults import DEADLY, Fault

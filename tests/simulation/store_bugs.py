@@ -11,9 +11,9 @@ from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.service import Intake
+from aion_core.tasks.service import MessageAdmission
 from aion_core.tasks.shared_reads import SharedReads
-from aion_core.tasks.turn import TurnUnderWay
+from aion_core.tasks.turn import TurnExecution
 from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_WAKE_UPS, aims, bug
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Edit
@@ -65,7 +65,7 @@ STORE_BUGS = [
         "I16",
         Edit(timers, "claimed", "if due_at is None or due_at > times.now:", "if due_at is None:"),
         scenarios=("past fifteen minutes",),
-        aims=aims(Fault.STALE, "overdue.query_index", range(1, 5), 2.0),
+        aims=aims(Fault.STALE, "expired_timers.query_index", range(1, 5), 2.0),
     ),
     bug(
         "stores an event whose blob is not there",
@@ -105,7 +105,7 @@ STORE_BUGS = [
     bug(
         "answers a follow-up twice whose own record has expired (T3)",
         "I2",
-        Edit(Intake, "_follow_up", "if admission.is_in(task, message):", "if False:"),
+        Edit(MessageAdmission, "_follow_up", "if admission.is_in(task, message):", "if False:"),
         scenarios=FORGOTTEN,
     ),
     bug(
@@ -118,7 +118,7 @@ STORE_BUGS = [
         "stores the snapshot of the task before its turn's last event",
         "I4 I17",
         Edit(
-            TurnUnderWay, "_snapshot", "[*self._run.log, Numbered(self._head.generation + 1, event)]", "self._run.log"
+            TurnExecution, "_snapshot", "[*self._run.log, Numbered(self._head.generation + 1, event)]", "self._run.log"
         ),
         scenarios=("question and answer", "many tasks"),
     ),

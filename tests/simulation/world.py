@@ -11,7 +11,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import TurnRequest, ContextKey, PushWakeUp, TaskKey, WakeUp
+from aion_core.ports import ContextKey, PushWakeUp, TaskKey, TurnRequest, WakeUp
 from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
 from aion_core.stores.items import Reads

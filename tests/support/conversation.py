@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from aion_core.errors import MoreAsked
+from aion_core.errors import PendingInput
 from aion_core.ports import (
-    TurnStarted,
     ContextKey,
-    TurnFinished,
+    ExpiredTimer,
     FollowUp,
     Head,
     Interrupted,
     NewTask,
-    ExpiredTimer,
     TaskKey,
     TaskStore,
+    TurnFinished,
     TurnQueued,
+    TurnStarted,
 )
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, projection
@@ -167,7 +167,9 @@ class Conversation:
 
     async def is_expired(self) -> bool:
         """Whether the index tells of the context."""
-        return any(expired_timers.context == self.context for expired_timers in await self.store.expired_timers(limit=MANY))
+        return any(
+            expired_timers.context == self.context for expired_timers in await self.store.expired_timers(limit=MANY)
+        )
 
     # ── What has to hold ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -202,7 +204,7 @@ class Conversation:
             assert begun.lease.turn.asked, "the message is recorded"
             try:
                 await self.ends(begun)
-            except MoreAsked:
+            except PendingInput:
                 await self.ends(begun, WORKING)
         else:
             raise AssertionError("It does not come to rest.")

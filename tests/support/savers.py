@@ -11,7 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.memory.blobs import MemoryBlobs
-from aion_core.ports import TurnStarted, Blobs, Clock, ContextKey, TaskStore
+from aion_core.ports import Blobs, Clock, ContextKey, TaskStore, TurnStarted
 from aion_core.ports.table import Table
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.stores.checkpoints import TableSaver

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from aion_core.clock import SystemClock
-from aion_core.ports import TurnStarted, ContextKey, Head
+from aion_core.ports import ContextKey, Head, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks import admission
 from tests.support.engines import Stack

@@ -8,7 +8,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from aion_core.agents.outbound import Reacted, reaction_of
 from aion_core.errors import InvalidMessage
-from aion_core.ports import TurnRequest, ContextKey, Turn
+from aion_core.ports import ContextKey, Turn, TurnRequest
 from aion_core.protocol.aion import extensions
 from aion_core.protocol.aion.extensions import Inbound, answer_to, from_headers, read, send, traceparent_of
 from aion_core.protocol.aion.payloads import Distribution, MessageAction

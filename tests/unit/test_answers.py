@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import AnswerAs, TurnRequest, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore
+from aion_core.ports import AnswerAs, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import Message, Part, Task, TaskState
-from aion_core.tasks import answers
+from aion_core.tasks import answer_artifacts
 from aion_core.tasks.call import Call
 from aion_core.tasks.history import ContextHistory
 from tests.support.agents.teller import Teller
@@ -108,7 +108,7 @@ async def test_a_reply_that_was_said_on_the_way_is_in_the_history_once() -> None
         made = parts(Teller(), answer=answer)
         task = await made.service.send(Call("owner", "test"), request("replied"))
         assert isinstance(task, Task)
-        assert [message.message_id for message in answers.said_in(task)] == ["m-1", "a-replied"]
+        assert [message.message_id for message in answer_artifacts.said_in(task)] == ["m-1", "a-replied"]
         said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
         assert [message.message_id for message in said] == ["m-1", "a-replied"]
 
@@ -177,7 +177,7 @@ async def test_a_task_that_goes_on_has_an_answer_for_each_of_its_messages(answer
     task = second.result()
     assert isinstance(task, Task)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a-slow", "a-more"]
-    assert [message.message_id for message in answers.said_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
+    assert [message.message_id for message in answer_artifacts.said_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
 
 
 # ── A turn that is cut ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +230,7 @@ async def test_an_answer_whose_turn_is_cut_before_its_end_is_given_once(
     assert task.status.state == COMPLETED
     (artifact,) = task.artifacts
     assert artifact.parts[0].text == "answer 1"
-    assert [message.parts[0].text for message in answers.said_in(task)] == ["hi", "answer 1"]
+    assert [message.parts[0].text for message in answer_artifacts.said_in(task)] == ["hi", "answer 1"]
     assert task.status.HasField("message") == (answer is AnswerAs.BOTH)
     log = await whole.log(TaskKey(owner, task.id))
     assert log is not None

@@ -13,7 +13,7 @@ from a2a.types import ListTasksRequest
 from a2a.utils.errors import InvalidParamsError
 
 from aion_core.errors import InvalidMessage
-from aion_core.ports import TurnRequest, InputRequired, ContextKey, Emission, AgentArtifact, Reply
+from aion_core.ports import AgentArtifact, ContextKey, Emission, InputRequired, Reply, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.tasks import admission, listing
 from aion_core.tasks.call import Call

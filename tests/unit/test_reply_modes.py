@@ -18,11 +18,11 @@ from aion_core.ports import Head, Lease, Reply, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
 from aion_core.tasks import replies
+from aion_core.tasks.broadcast import EventBroadcast, StreamItem
 from aion_core.tasks.call import Call, TimeUp
 from aion_core.tasks.replies import QUICK_SECONDS
-from aion_core.tasks.run import Run, Spoken
 from aion_core.tasks.service import SETTLED_SECONDS
-from aion_core.tasks.turn import TurnUnderWay
+from aion_core.tasks.turn import TurnExecution
 from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
@@ -55,12 +55,12 @@ def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: Repl
     return parts(Teller(), store, clock, reply=reply)
 
 
-async def heard(made: Parts, text: str, *, call: Call | None = None, **options: Any) -> list[Spoken]:
+async def heard(made: Parts, text: str, *, call: Call | None = None, **options: Any) -> list[StreamItem]:
     stream = made.service.stream(call or caller(), request(text, **options))
     return [spoken async for batch in stream for spoken in batch]
 
 
-def kinds(spoken: list[Spoken]) -> list[str]:
+def kinds(spoken: list[StreamItem]) -> list[str]:
     return [type(each.what).__name__ for each in spoken]
 
 
@@ -562,8 +562,8 @@ async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: Man
     begun = await chat.starts()
     log = await chat.store.log(begun.head.key)
     assert log is not None
-    run = Run(log.events)
-    turn = TurnUnderWay(begun, run, chat.store, clock, None, reply=reply)
+    run = EventBroadcast(log.events)
+    turn = TurnExecution(begun, run, chat.store, clock, None, reply=reply)
     await chat.queues("t-m-1", "m-2")
     await turn.end(Reply(says("answer")), go_on=False)
     assert not run.ends_as_message

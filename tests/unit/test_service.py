@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import TaskNotFound
-from aion_core.ports import TurnRequest, TurnStarted, Chunk, Cursor, Emission, Reply, TaskKey
+from aion_core.ports import Chunk, Cursor, Emission, Reply, TaskKey, TurnRequest, TurnStarted
 from aion_core.ports.table import Change, Update
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from aion_core.stores.keys import context_key

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import TurnRequest, Chunk, Emission, Log, Reply, TaskKey
+from aion_core.ports import Chunk, Emission, Log, Reply, TaskKey, TurnRequest
 from aion_core.protocol.types import Message, Part
 from aion_core.web.middleware import RestsBeforeItReturns
 from aion_core.web.request_context import CallContextBuilder

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aion_core.ports import Cursor, Delta, DeltaBatch, Numbered
 from aion_core.protocol.types import Message
-from aion_core.tasks.run import Spoken
+from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.subscription import merge
 
 
@@ -21,7 +21,7 @@ def batch(generation: int, fence: int, first: int, *texts: str) -> DeltaBatch:
     return DeltaBatch(generation, fence, first, chunks)
 
 
-def ids(heard: list[Spoken]) -> list[str]:
+def ids(heard: list[StreamItem]) -> list[str]:
     return [spoken.id for spoken in heard]
 
 

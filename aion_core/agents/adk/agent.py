@@ -21,10 +21,10 @@ from aion_core.agents.adk.marks import missing
 from aion_core.agents.adk.outbound import Outbound
 from aion_core.agents.adk.services import credentials_of, memory_of
 from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
-from aion_core.agents.inbound import Unfit, asked_before
+from aion_core.agents.inbound import InvalidResumeInput, asked_before
 from aion_core.agents.loader import guarded_run
 from aion_core.errors import AgentFailed
-from aion_core.ports import AfterCrash, TurnRequest, Emission, Paused
+from aion_core.ports import AfterCrash, Emission, Paused, TurnRequest
 
 # It is what a turn goes on by; whoever runs the server cannot choose otherwise.
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] ResumabilityConfig", UserWarning)
@@ -96,7 +96,7 @@ class AdkAgent:
                         yield emission
         try:
             call = None if is_finished(self._root, invocation) else await self._call(asked, turn, session, before)
-        except Unfit as unfit:
+        except InvalidResumeInput as unfit:
             yield question(pending(session.events), unfit=str(unfit))
             return
         try:

@@ -14,10 +14,10 @@ from google.genai import types as genai
 
 from aion_core.agents.adk import credentials
 from aion_core.agents.adk.parts import data_part
-from aion_core.agents.inbound import Unfit, ids_of
-from aion_core.ports import TurnRequest, InputRequired
+from aion_core.agents.inbound import InvalidResumeInput, ids_of
+from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, TaskState
-from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
 
 CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
@@ -140,7 +140,7 @@ def _confirmed(given: Any) -> dict[str, Any]:
         return {"confirmed": given["confirmed"], **({"payload": given["payload"]} if "payload" in given else {})}
     word = given.strip().strip(".!").lower() if isinstance(given, str) else ""
     if word not in _YES | _NO:
-        raise Unfit('That is no decision. Answer yes or no, or send {"confirmed": true} as data.')
+        raise InvalidResumeInput('That is no decision. Answer yes or no, or send {"confirmed": true} as data.')
     return {"confirmed": word in _YES}
 
 

@@ -27,7 +27,7 @@ from aion_core.agents.outbound import (
 )
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
-from aion_core.ports import TurnRequest, Chunk, Emission, AgentArtifact, AgentMetadata, AgentTyping
+from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskStatusUpdateEvent
 
 VERSION = "version"

@@ -32,7 +32,7 @@ from aion_core.agents.adk.sink import HandedSink
 from aion_core.agents.inbound import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import LeaseLost
-from aion_core.ports import TurnRequest, Emission, StepCompleted
+from aion_core.ports import Emission, StepCompleted, TurnRequest
 
 Sessions = Callable[[TurnRequest], BaseSessionService]
 """Makes the session service of one turn: it writes by the turn's lease."""

@@ -22,7 +22,7 @@ from aion_core.agents.inbound import context_of
 from aion_core.agents.loader import guarded_run
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import AgentFailed, StoreError
-from aion_core.ports import AfterCrash, TurnRequest, Emission, TaskKey, TaskStore
+from aion_core.ports import AfterCrash, Emission, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import TaskState
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class ExecutorAgent:
 
     def _check_again(self, asked: TurnRequest) -> None:
         """Raise AgentFailed where an earlier try of the turn was cut, unless it is to be run again."""
-        runs = asked.turn.tries + asked.turn.hops
+        runs = asked.turn.tries + asked.turn.handoffs
         if runs <= 1:
             return
         if self._resume is AfterCrash.FAIL:
@@ -100,7 +100,9 @@ class ExecutorAgent:
         if runs > MAX_RUNS:
             raise AgentFailed(TOO_OFTEN)
 
-    async def _stop(self, work: "asyncio.Task[None]", asked: TurnRequest, request: RequestContext, *, ended: bool) -> None:
+    async def _stop(
+        self, work: "asyncio.Task[None]", asked: TurnRequest, request: RequestContext, *, ended: bool
+    ) -> None:
         """Stop an executor whose turn is over; where its client has canceled the task, it is told so first."""
         # Whoever waits in `enqueue_event` waits on: what is not recorded has not been said.
         telling = asyncio.create_task(self._tell_canceled(asked, request)) if not ended else None

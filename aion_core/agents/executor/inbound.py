@@ -8,7 +8,7 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.agent_execution import RequestContext
 from a2a.server.context import ServerCallContext
 
-from aion_core.ports import ANONYMOUS, TurnRequest, TaskKey, TaskStore
+from aion_core.ports import ANONYMOUS, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.message_rules import ACCEPTED_OUTPUT_MODES, REQUESTED_EXTENSIONS
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from aion_core.tasks import projection

@@ -14,7 +14,17 @@ from uuid_utils.compat import uuid7
 from aion_core.agents.executor.queue import What
 from aion_core.agents.outbound import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, reaction_of, settled
 from aion_core.errors import AgentFailed
-from aion_core.ports import TurnRequest, InputRequired, Chunk, Emission, AgentArtifact, AgentMetadata, Reply, AgentMessage, AgentTyping
+from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    AgentTyping,
+    Chunk,
+    Emission,
+    InputRequired,
+    Reply,
+    TurnRequest,
+)
 from aion_core.protocol.message_rules import without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,

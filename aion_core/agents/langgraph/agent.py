@@ -19,7 +19,7 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
 from aion_core.agents.factory import PerTurn
-from aion_core.agents.inbound import Unfit, asked_before
+from aion_core.agents.inbound import InvalidResumeInput, asked_before
 from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound
 from aion_core.agents.langgraph.thread import (
@@ -35,7 +35,7 @@ from aion_core.agents.langgraph.turn import Given, GraphTurn, Memories, Savers, 
 from aion_core.agents.loader import guarded_run
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import TurnRequest, Emission, Paused, Reply, AgentMessage
+from aion_core.ports import AgentMessage, Emission, Paused, Reply, TurnRequest
 from aion_core.protocol.types import Message
 
 
@@ -125,7 +125,7 @@ async def _turn(asked: TurnRequest, graph: Graph, own: Given) -> AsyncGenerator[
     pending = await turn.thread.questions(state, torn=asked.turn.tries > 1)
     try:
         given = turn.given(state, answers, pending)
-    except Unfit as unfit:
+    except InvalidResumeInput as unfit:
         yield question(pending, unfit=str(unfit))
         return
     outbound = await turn.outbound(state, answers)
@@ -175,7 +175,7 @@ FORGOTTEN = (
 
 def check_kept(asked: TurnRequest, turn: GraphTurn) -> None:
     """Raise AgentFailed where the turn has begun before, and the graph keeps nothing."""
-    if not turn.durable and (asked.turn.tries > 1 or asked.turn.hops):
+    if not turn.durable and (asked.turn.tries > 1 or asked.turn.handoffs):
         raise AgentFailed(NOTHING_KEPT)
 
 
@@ -201,7 +201,7 @@ def _has_begun(asked: TurnRequest, turn: GraphTurn, answers: Message | None) -> 
     A try that has left no trace may have died before it began. But where it was another process's, what an
     InMemorySaver was given is gone with that.
     """
-    if answers is not None or asked.turn.hops or any(entry.key for entry in asked.recorded):
+    if answers is not None or asked.turn.handoffs or any(entry.key for entry in asked.recorded):
         return True
     return asked.turn.tries > 1 and isinstance(turn.own_saver, InMemorySaver)
 

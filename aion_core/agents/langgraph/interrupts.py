@@ -10,10 +10,10 @@ from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
 from pydantic import ValidationError
 
-from aion_core.agents.inbound import PAUSED, Unfit, ids_of
-from aion_core.ports import TurnRequest, InputRequired
+from aion_core.agents.inbound import PAUSED, InvalidResumeInput, ids_of
+from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -54,11 +54,11 @@ class Review:
         decisions = [given] * len(self.actions) if isinstance(answer, str) and isinstance(given, Mapping) else given
         decisions = [decisions] if isinstance(decisions, Mapping) else decisions
         if not isinstance(decisions, list) or len(decisions) != len(self.actions):
-            raise Unfit(f"{len(self.actions)} decisions are wanted, one for each call. {self._how()}")
+            raise InvalidResumeInput(f"{len(self.actions)} decisions are wanted, one for each call. {self._how()}")
         for decision, allowed in zip(decisions, self.allowed, strict=True):
             kind = decision.get("type") if isinstance(decision, Mapping) else None
             if kind not in allowed or not _has_its_fields(decision):
-                raise Unfit(f"That is no decision on this call. {self._how()}")
+                raise InvalidResumeInput(f"That is no decision on this call. {self._how()}")
         return decisions[0] if self.one_by_one else {"decisions": decisions}
 
     def _how(self) -> str:
@@ -95,7 +95,9 @@ def _from_words(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
     word, _, reason = answer.strip().partition(":")
     kind = _WORDS.get(word.strip().strip(".!").lower())
     if kind is None:
-        raise Unfit(f"{answer[:80]!r} is no decision. {_choices([k for k in _KINDS if all(k in a for a in allowed)])}")
+        raise InvalidResumeInput(
+            f"{answer[:80]!r} is no decision. {_choices([k for k in _KINDS if all(k in a for a in allowed)])}"
+        )
     return {"type": kind, "message": reason.strip()} if kind == "reject" and reason.strip() else {"type": kind}
 
 

@@ -36,7 +36,7 @@ from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, hand, running_node
 from aion_core.authoring.types import A2AOutbox, outbox_of
-from aion_core.ports import TurnRequest, Chunk, Emission, AgentArtifact, AgentMetadata, AgentMessage, AgentTyping
+from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)

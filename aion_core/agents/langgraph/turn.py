@@ -42,7 +42,7 @@ from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
 from aion_core.checkpointing.persistence import BeforePut, OwnersStore
 from aion_core.errors import LeaseLost
-from aion_core.ports import TurnRequest, Emission, LongTermMemory, MemoryScope, StepCompleted
+from aion_core.ports import Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
 from aion_core.stores.keys import thread_id
 from aion_core.stores.retries import Fence

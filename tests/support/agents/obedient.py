@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from aion_core.ports import TurnRequest, InputRequired, Chunk, Emission, Reply
+from aion_core.ports import Chunk, Emission, InputRequired, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part
 
 
@@ -20,7 +20,9 @@ class Obedient:
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text if asked.message.parts else ""
         if text == "ask" and asked.turn.asked == 1:
-            yield InputRequired(Message(message_id=f"question-{asked.message.message_id}", parts=[Part(text="really?")]))
+            yield InputRequired(
+                Message(message_id=f"question-{asked.message.message_id}", parts=[Part(text="really?")])
+            )
             return
         if text == "work":
             yield Chunk("on it ", "said-work")

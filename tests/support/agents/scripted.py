@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from aion_core.ports import TurnRequest, InputRequired, Chunk, Emission, Paused, Reply, AgentMessage
+from aion_core.ports import AgentMessage, Chunk, Emission, InputRequired, Paused, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part
 
 
@@ -86,13 +86,13 @@ class Stepping:
     def __init__(self, steps: int, clock_sleep: float, clock: object) -> None:
         self.steps, self._seconds, self._clock = steps, clock_sleep, clock
         self.ran: Counter[int] = Counter()
-        self.hops: list[int] = []
+        self.handoffs: list[int] = []
 
     def load(self) -> None:
         """Nothing to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        self.hops.append(asked.turn.hops)
+        self.handoffs.append(asked.turn.handoffs)
         done = sum(entry.key.startswith("step") for entry in asked.recorded)
         for step in range(done, self.steps):
             if asked.drain.is_set():

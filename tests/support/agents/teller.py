@@ -4,7 +4,17 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 
-from aion_core.ports import TurnRequest, InputRequired, Chunk, Emission, AgentArtifact, AgentMetadata, Reply, AgentMessage, AgentTyping
+from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    AgentTyping,
+    Chunk,
+    Emission,
+    InputRequired,
+    Reply,
+    TurnRequest,
+)
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 
 

@@ -154,7 +154,7 @@ async def test_two_messages_at_once_are_answered_one_after_the_other_and_history
 
 async def test_two_people_who_talk_to_one_agent_share_nothing() -> None:
     """Section 3: `user_id` is the authenticated owner, the session its context's."""
-    from aion_core.ports import TurnRequest, ContextKey, Turn
+    from aion_core.ports import ContextKey, Turn, TurnRequest
     from aion_core.protocol.types import Message, Part, Role, Task
     from tests.support.adk_http import agent, says
 

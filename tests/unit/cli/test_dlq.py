@@ -13,7 +13,7 @@ from aion_core.ports.queues import body_of, push_body_of
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
-from tests.support.operating import Run, refusal
+from tests.support.operating import EventBroadcast, refusal
 from tests.support.pushes import a_config
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
@@ -27,7 +27,7 @@ def moto() -> Iterator[LocalStack]:
 
 
 @pytest.fixture
-def run(moto: LocalStack) -> Run:
+def run(moto: LocalStack) -> EventBroadcast:
     run = operating.runs(moto.environment("ApiFunction"))
     return lambda command, *arguments, **options: run("dlq", command, *arguments, **options)
 
@@ -65,7 +65,7 @@ def wake_up(chat: Conversation) -> str:
 
 
 def test_each_bell_is_explained_by_what_the_table_says_of_it_now(
-    run: Run, chat: Conversation, moto: LocalStack
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
 ) -> None:
     asyncio.run(chat.starts("m-1"))
     gone = dead(moto, wake_up(chat))
@@ -84,7 +84,7 @@ def test_each_bell_is_explained_by_what_the_table_says_of_it_now(
 
 
 def test_a_context_at_rest_one_that_waits_and_one_that_asks_are_told_apart(
-    run: Run, chat: Conversation, moto: LocalStack
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
 ) -> None:
     async def three() -> list[str]:
         contexts = [Conversation(chat.store, chat.clock) for _ in range(4)]
@@ -105,7 +105,9 @@ def test_a_context_at_rest_one_that_waits_and_one_that_asks_are_told_apart(
         assert words in said[each]["now"]
 
 
-def test_bells_are_rung_again_and_a_second_time_does_no_harm(run: Run, chat: Conversation, moto: LocalStack) -> None:
+def test_bells_are_rung_again_and_a_second_time_does_no_harm(
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
+) -> None:
     asyncio.run(chat.starts("m-1"))
     dead(moto, wake_up(chat))
     poison = dead(moto, "not of ours")
@@ -125,7 +127,7 @@ def test_bells_are_rung_again_and_a_second_time_does_no_harm(run: Run, chat: Con
 
 
 def test_one_message_is_rung_or_thrown_away_by_its_id_and_the_others_stay(
-    run: Run, chat: Conversation, moto: LocalStack
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
 ) -> None:
     first, second, third = (dead(moto, body) for body in (wake_up(chat), "not of ours", "nor this"))
     assert run("redrive", first, "--yes", "--queue", "task").exit_code == 0
@@ -137,12 +139,12 @@ def test_one_message_is_rung_or_thrown_away_by_its_id_and_the_others_stay(
 
 
 @pytest.mark.parametrize("command", ["redrive", "drop"])
-def test_which_messages_has_to_be_said(run: Run, command: str) -> None:
+def test_which_messages_has_to_be_said(run: EventBroadcast, command: str) -> None:
     for arguments in ((), ("some-id", "--all")):
         assert run(command, *arguments, "--queue", "task", "--yes").exit_code == 2
 
 
-def test_a_bell_of_a_notification_is_explained_by_who_has_yet_to_hear(run: Run, moto: LocalStack) -> None:
+def test_a_bell_of_a_notification_is_explained_by_who_has_yet_to_hear(run: EventBroadcast, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
 
     async def told() -> TaskKey:

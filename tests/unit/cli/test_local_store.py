@@ -16,7 +16,7 @@ from aion_core.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
-from tests.support.operating import Run
+from tests.support.operating import EventBroadcast
 
 CLOCK = SystemClock()
 
@@ -34,7 +34,7 @@ def stores(folder: Path) -> Stores:
 
 
 @pytest.fixture
-def run() -> Run:
+def run() -> EventBroadcast:
     return operating.runs({})
 
 
@@ -52,7 +52,7 @@ def parked(folder: Path, body: str) -> None:
     asyncio.run(park())
 
 
-def test_tasks_are_listed_shown_and_canceled(run: Run, stores: Stores, folder: Path) -> None:
+def test_tasks_are_listed_shown_and_canceled(run: EventBroadcast, stores: Stores, folder: Path) -> None:
     chat = Conversation(stores.tasks, CLOCK)
     asyncio.run(chat.starts("m-1"))
     listed = run("tasks", "list")
@@ -63,7 +63,7 @@ def test_tasks_are_listed_shown_and_canceled(run: Run, stores: Stores, folder: P
     assert "No tasks." in run("tasks", "list", "--overdue").stderr
 
 
-def test_parked_messages_are_sent_again_or_dropped(run: Run, stores: Stores, folder: Path) -> None:
+def test_parked_messages_are_sent_again_or_dropped(run: EventBroadcast, stores: Stores, folder: Path) -> None:
     chat = Conversation(stores.tasks, CLOCK)
     parked(folder, body_of(WakeUp(chat.context)))
     parked(folder, "not of ours")
@@ -77,14 +77,14 @@ def test_parked_messages_are_sent_again_or_dropped(run: Run, stores: Stores, fol
     assert "No messages in the dead letter queues." in run("dlq", "list").stderr
 
 
-def test_keys_and_webhooks_are_listed(run: Run, stores: Stores) -> None:
+def test_keys_and_webhooks_are_listed(run: EventBroadcast, stores: Stores) -> None:
     made = run("key", "create", "alice")
     assert made.stdout.startswith("aion_")
     assert "alice" in run("key", "list").stdout
     assert "No push configs." in run("push", "list", "--all").stderr
 
 
-def test_owner_is_deleted_with_large_payloads(run: Run, stores: Stores) -> None:
+def test_owner_is_deleted_with_large_payloads(run: EventBroadcast, stores: Stores) -> None:
     chat = Conversation(stores.tasks, CLOCK)
 
     async def converse() -> None:
@@ -101,6 +101,6 @@ def test_owner_is_deleted_with_large_payloads(run: Run, stores: Stores) -> None:
     assert "No tasks." in run("tasks", "list").stderr
 
 
-def test_named_deployment_goes_before_local_store(run: Run, stores: Stores) -> None:
+def test_named_deployment_goes_before_local_store(run: EventBroadcast, stores: Stores) -> None:
     refused = operating.runs({"AION_TABLE": "theirs"})("tasks", "list", "--scan")
     assert "set AION_BUCKET, AION_TASK_QUEUE_URL" in refused.stderr

@@ -12,29 +12,29 @@ from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import (
-    TurnRequest,
-    TurnStarted,
+    AgentMessage,
     Chunk,
     ContextKey,
     Cursor,
     Delta,
     DeltaBatch,
     Emission,
-    TurnFinished,
+    ExpiredTimer,
     Head,
     Lease,
     Log,
-    ExpiredTimer,
     Paused,
     Reply,
-    AgentMessage,
     TaskKey,
+    TurnFinished,
+    TurnRequest,
+    TurnStarted,
     WakeUp,
 )
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, subscription
+from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import Call, TimeUp
-from aion_core.tasks.run import Run
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import LeaseHeld, says
@@ -135,9 +135,9 @@ class Draining:
         """Nothing to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        yield Chunk("half a ", f"call-{asked.turn.hops}")
+        yield Chunk("half a ", f"call-{asked.turn.handoffs}")
         self.spoke.set()
-        if not asked.turn.hops:
+        if not asked.turn.handoffs:
             await asked.drain.wait()
             yield Paused()
             return
@@ -302,7 +302,7 @@ async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again
     begun = await store.begin(CONTEXT, holder="here")
     log = await store.log(next(iter(store.task_keys())))
     assert log is not None
-    await made.worker.run(begun, Run(log.events))  # type: ignore[arg-type]
+    await made.worker.run(begun, EventBroadcast(log.events))  # type: ignore[arg-type]
     assert work_queue.enqueued == [(WakeUp(CONTEXT), 15.0)]
     work_queue.close()
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.ports import TurnStarted, ContextKey, TaskKey, WakeUp
+from aion_core.ports import ContextKey, TaskKey, TurnStarted, WakeUp
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
+from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import Call, TimeUp, margins
-from aion_core.tasks.run import Spoken
 from aion_core.tasks.shared_reads import SharedReads
 from tests.support.agents.scripted import LeaseHeld, Sour, Stepping
 from tests.support.clock import ManualClock
@@ -67,7 +67,7 @@ async def test_a_job_of_forty_minutes_has_one_log_and_no_step_runs_twice() -> No
     task = await made.service.get(call, key.task_id)
     assert task.status.state == COMPLETED
     assert agent.ran == Counter(range(240)), "each step once"
-    assert agent.hops == [0, 1, 2]
+    assert agent.handoffs == [0, 1, 2]
     said = [message.parts[0].text for message in task.history]
     assert said == ["hi", *(f"step {n}" for n in range(240))]
     await let_time_pass(clock, watching)
@@ -112,7 +112,7 @@ async def test_an_agent_that_fails_because_it_is_cut_off_has_not_failed() -> Non
 
 async def test_a_turn_is_handed_on_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that drains at once, each time, gets nowhere."""
-    monkeypatch.setattr(runner, "MAX_HOPS", 5)
+    monkeypatch.setattr(runner, "MAX_HANDOFFS", 5)
     clock = ManualClock()
     agent = Stepping(1000, 600.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
@@ -157,7 +157,7 @@ async def test_stopping_process_hands_its_turn_on_and_ends_its_streams() -> None
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
     stopping = TimeUp(grace=1.0)
     call = Call("owner", "test", time_up=stopping)
-    heard: list[Spoken] = []
+    heard: list[StreamItem] = []
 
     async def listen() -> None:
         async for batch in made.service.stream(call, request()):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, LeaseHeld, Lease, TaskStore, Turn, WakeUp
+from aion_core.ports import ContextKey, Lease, LeaseHeld, TaskStore, Turn, WakeUp
 from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation

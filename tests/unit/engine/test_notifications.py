@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import TurnStarted, PushConfig, PushWakeUp
+from aion_core.ports import PushConfig, PushWakeUp, TurnStarted
 from aion_core.tasks import notifications
 from aion_core.tasks.notifications import CommitNotifier
 from tests.support.clock import ManualClock
@@ -97,7 +97,7 @@ async def test_pause_waits_for_the_queue(chat: Conversation, queue: Queue) -> No
     begun = await starts(chat)
     queue.answers.clear()
     begun = await says(chat, begun)
-    pausing = asyncio.create_task(chat.store.pause(begun.lease, got_on=True))
+    pausing = asyncio.create_task(chat.store.pause(begun.lease, made_progress=True))
     for _ in range(10):
         await asyncio.sleep(0)
     assert not pausing.done()

@@ -10,8 +10,6 @@ from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import (
-    TurnRequest,
-    TurnStarted,
     Chunk,
     ContextKey,
     Emission,
@@ -20,6 +18,8 @@ from aion_core.ports import (
     PushWakeUp,
     Reply,
     TaskKey,
+    TurnRequest,
+    TurnStarted,
     WakeUp,
 )
 from aion_core.tasks.call import Call

@@ -8,7 +8,7 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.errors import MessageIdReused
-from aion_core.ports import TurnRequest, InputRequired, ContextKey, Emission, Interrupted
+from aion_core.ports import ContextKey, Emission, InputRequired, Interrupted, TurnRequest
 from aion_core.ports.table import Delete
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
 from aion_core.stores import keys

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from aion_core.ports import TurnRequest, InputRequired, Chunk, Emission, Reply, WhenBusy
+from aion_core.ports import Chunk, Emission, InputRequired, Reply, TurnRequest, WhenBusy
 from tests.simulation.loop import SimClock, SimLoop
 from tests.support.agents.scripted import says
 from tests.support.asgi import post

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports import TurnStarted, Cursor, Delta, DeltaBatch, Head, Lease
+from aion_core.ports import Cursor, Delta, DeltaBatch, Head, Lease, TurnStarted
+from aion_core.tasks.broadcast import cursor_of
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
-from aion_core.tasks.run import cursor_of
 from aion_core.tasks.shared_reads import FRESH_SECONDS, SharedReads
 from aion_core.tasks.subscription import MOST_FAILURES, tail
 from tests.support.clock import ManualClock

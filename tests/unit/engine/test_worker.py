@@ -4,7 +4,7 @@ import asyncio
 
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import TurnStarted, ContextKey, WakeUp
+from aion_core.ports import ContextKey, TurnStarted, WakeUp
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import Call
 from aion_core.tasks.sweep import Sweep

@@ -11,7 +11,7 @@ from a2a.server.tasks import TaskUpdater
 from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import TurnFinished, Head, Lease
+from aion_core.ports import Head, Lease, TurnFinished
 from aion_core.protocol.types import Event, Task, TaskState
 from aion_core.tasks.call import Call
 from tests.support.executors import Doing, said, served, text

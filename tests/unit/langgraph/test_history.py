@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 
 from aion.langgraph import AionContext
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.ports import TurnRequest, ContextKey, History, Reply, Turn
+from aion_core.ports import ContextKey, History, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, Task
 
 CONTEXT = ContextKey("owner", "agent", "context")

@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED
 from aion_core.errors import AgentFailed
-from aion_core.ports import TurnRequest, InputRequired, ContextKey, Emission, Paused, Reply, Turn
+from aion_core.ports import ContextKey, Emission, InputRequired, Paused, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, Task
 
 CONTEXT = ContextKey("owner", "agent", "context")
@@ -154,7 +154,7 @@ async def test_a_turn_that_has_made_its_last_step_is_answered_whatever_the_graph
 async def test_a_turn_cannot_go_on_where_nothing_was_kept() -> None:
     @dataclass(frozen=True)
     class Hopped(Turn):
-        hops: int = 1
+        handoffs: int = 1
 
     first = asked("hi", 1)
     for turn in (Turn("turn-1", "t-1", 1, tries=2), Hopped("turn-1", "t-1", 1, tries=1)):

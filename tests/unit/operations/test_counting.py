@@ -9,7 +9,7 @@ import pytest
 
 from aion_core.memory.metrics import MemoryMetrics
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.ports import TurnRequest, TurnStarted, Chunk, Emission, Metric, Paused, Reply
+from aion_core.ports import Chunk, Emission, Metric, Paused, Reply, TurnRequest, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
@@ -117,7 +117,7 @@ async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(cloc
     await push.configs.fail(claim, failure="HTTP 500", next_at=due, due_at=due)
     sweep = Sweep(push.chat.store, MemoryWorkQueue(clock), push.configs, MemoryPushQueue(clock), metrics=metrics)
     clock.move(30)
-    await push.chat.store.pause(begun.lease, got_on=True)
+    await push.chat.store.pause(begun.lease, made_progress=True)
     for generation in await push.due_events():
         await push.configs.clear(push.key(), generation)
     await sweep.once()

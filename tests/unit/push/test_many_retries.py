@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, Delivered, Outcome, ExpiredPushTimer, PushConfig, PushWakeUp, Refused, TaskKey
+from aion_core.ports import ContextKey, Delivered, ExpiredPushTimer, Outcome, PushConfig, PushWakeUp, Refused, TaskKey
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
 from aion_core.push.delivery import PushDelivery
@@ -137,5 +137,7 @@ async def test_who_has_one_webhook_does_not_wait_behind_who_has_thousands() -> N
 def test_owners_have_their_turns_and_of_each_the_longest_overdue_is_first(limit: int, found: list[str]) -> None:
     now = ManualClock().now()
     ages = {"a3": 1, "b2": 2, "a1": 9, "c1": 3, "b1": 8, "a2": 7}
-    expired_timers = [ExpiredPushTimer(TaskKey(name[0], name), now - timedelta(seconds=age)) for name, age in ages.items()]
+    expired_timers = [
+        ExpiredPushTimer(TaskKey(name[0], name), now - timedelta(seconds=age)) for name, age in ages.items()
+    ]
     assert [each.task.task_id for each in schedule.by_turns(expired_timers, limit)] == found

@@ -10,7 +10,18 @@ import pytest
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import TurnStarted, ContextInUse, ContextKey, TurnFinished, Head, LeaseHeld, NewTask, Duplicate, TaskKey, TurnQueued
+from aion_core.ports import (
+    ContextInUse,
+    ContextKey,
+    Duplicate,
+    Head,
+    LeaseHeld,
+    NewTask,
+    TaskKey,
+    TurnFinished,
+    TurnQueued,
+    TurnStarted,
+)
 from aion_core.ports.table import Item, Key, SingleWrite, Write, WriteRefused
 from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.stores.task_store import TableTaskStore
@@ -178,12 +189,12 @@ def test_late_pause_leaves_the_turn_once(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         begun = await story.begin()
         story.table.lose_write(reads)
-        await story.store.pause(begun.lease, got_on=True)
+        await story.store.pause(begun.lease, made_progress=True)
         return await story.store.begin(CONTEXT, holder="other")
 
     begun = told(story)
     assert isinstance(begun, TurnStarted)
-    assert begun.lease.turn.hops == 1
+    assert begun.lease.turn.handoffs == 1
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)

@@ -7,16 +7,16 @@ import pytest
 
 from aion_core.errors import MessageIdReused
 from aion_core.ports import (
-    TurnStarted,
     ContextInUse,
+    Duplicate,
     FollowUp,
     Head,
     Interrupted,
     NewTask,
     PushConfig,
     PushEvents,
-    Duplicate,
     TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from aion_core.ports.table import Change, Condition
@@ -178,8 +178,12 @@ def test_answer_meets_turn_that_runs_by_now() -> None:
 def test_lost_answer_of_message_is_found_out() -> None:
     mine, now = turn(id="u-9"), head(generation=3)
     followed = message(head())
-    assert admission.followed_before(followed, replace(RUNS, running=mine), now, "me") == TurnStarted(lease(id="u-9"), now)
-    assert admission.followed_before(followed, replace(RUNS, waiting=(turn(2), mine)), now, "me") == TurnQueued(now, UNTIL)
+    assert admission.followed_before(followed, replace(RUNS, running=mine), now, "me") == TurnStarted(
+        lease(id="u-9"), now
+    )
+    assert admission.followed_before(followed, replace(RUNS, waiting=(turn(2), mine)), now, "me") == TurnQueued(
+        now, UNTIL
+    )
     assert admission.followed_before(followed, replace(RUNS, waiting=(turn(2),)), now, "me") is None
 
 

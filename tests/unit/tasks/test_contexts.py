@@ -139,7 +139,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
     "release for input": (lambda: contexts.released_for_input(lease()), OF_FENCE_3),
     "leave": (lambda: contexts.left(read("runs, one waits"), TIMES), OF_LINE_2),
     "transfer": (lambda: contexts.transferred(lease(2, fence=4), read("runs, one waits"), TIMES), OF_LINE_2),
-    "suspend": (lambda: contexts.suspended(lease(), turn(hops=1), TIMES), MINE_NOW),
+    "suspend": (lambda: contexts.suspended(lease(), turn(handoffs=1), TIMES), MINE_NOW),
     "remove": (lambda: contexts.removed("t-1", read("runs"), 4, TIMES), OF_LINE_2),
 }  # fmt: skip
 """The changes, each decided when a test asks for it, and the states in which each is made."""
@@ -250,7 +250,7 @@ def test_record_holds_all_of_item() -> None:
         line=2,
         holder="me",
         until=UNTIL,
-        running=turn(tries=3, hops=4),
+        running=turn(tries=3, handoffs=4),
         waiting=(turn(2, asked=0, tries=2),),
         interrupted="t-9",
         exists=True,
@@ -275,9 +275,9 @@ def test_unreadable_context_is_corrupt(broken: Item) -> None:
 
 
 def test_turn_survives_its_item() -> None:
-    value = turn_value(turn(4, asked=5, tries=6, hops=7))
+    value = turn_value(turn(4, asked=5, tries=6, handoffs=7))
     assert value == {"id": "u-4", "task_id": "t-4", "asked": 5, "tries": 6, "hops": 7}
-    assert contexts.turn_of(value) == turn(4, asked=5, tries=6, hops=7)
+    assert contexts.turn_of(value) == turn(4, asked=5, tries=6, handoffs=7)
     assert contexts.turn_of(T1 | {"hops": 0}) == contexts.turn_of({k: v for k, v in T1.items() if k != "hops"})
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from aion_core.errors import IllegalMove
+from aion_core.errors import InvalidTransition
 from aion_core.protocol.types import (
     Event,
     Task,
@@ -43,12 +43,12 @@ def test_first_event_may_have_any_state() -> None:
 
 @pytest.mark.parametrize("event", [status(), TaskArtifactUpdateEvent()], ids=["status", "artifact"])
 def test_nothing_follows_end(event: Event) -> None:
-    with pytest.raises(IllegalMove, match=r"^The task is canceled: nothing follows\.$"):
+    with pytest.raises(InvalidTransition, match=r"^The task is canceled: nothing follows\.$"):
         lifecycle.advance(head(state=STATES["CANCELED"]), event)
 
 
 def test_state_that_may_not_follow_is_refused() -> None:
-    with pytest.raises(IllegalMove, match=r"^auth-required does not follow input-required\.$"):
+    with pytest.raises(InvalidTransition, match=r"^auth-required does not follow input-required\.$"):
         lifecycle.advance(head(state=STATES["INPUT_REQUIRED"], generation=1), status("AUTH_REQUIRED"))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
-from aion_core.ports import FollowUp, NewTask, Numbered, PushConfig, Duplicate, Turn
+from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
+from aion_core.ports import Duplicate, FollowUp, NewTask, Numbered, PushConfig, Turn
 from aion_core.protocol.types import (
     Message,
     Part,
@@ -185,7 +185,7 @@ def test_repeat_with_other_content_is_refused() -> None:
         (admission.too_many_wait, ContextBusy, "20 messages wait in this context already."),
         (admission.context_runs_another, ContextBusy, "Another message of this context is being answered."),
         (admission.no_longer_asked, LeaseLost, "The task is no longer as it was read."),
-        (admission.nothing_left_to_do, IllegalMove, "Nothing waits for the task:"),
+        (admission.nothing_left_to_do, InvalidTransition, "Nothing waits for the task:"),
     ],
 )
 def test_refusal_says_why(error: Any, kind: type[Exception], text: str) -> None:

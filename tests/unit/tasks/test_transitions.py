@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from aion_core.errors import IllegalMove, LeaseLost, MoreAsked
-from aion_core.ports import TurnStarted, TurnFinished, Head, LeaseHeld, PushEvents, TaskKey
+from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
+from aion_core.ports import Head, LeaseHeld, PushEvents, TaskKey, TurnFinished, TurnStarted
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.tasks import contexts, heads, lifecycle, transitions
 from aion_core.tasks.contexts import ContextRecord
@@ -131,19 +131,19 @@ def test_retry_of_lost_lease_is_refused(now: Head | None) -> None:
     ("got_on", "spent", "tries", "hops"),
     [(True, True, 0, 5), (True, False, 0, 5), (False, True, 2, 4), (False, False, 1, 4)],
 )
-def test_suspended_turn_counts_progress_and_tries(got_on: bool, spent: bool, tries: int, hops: int) -> None:
-    mine = lease(tries=2, hops=4)
-    left = turn(tries=tries, hops=hops)
+def test_suspended_turn_counts_progress_and_tries(made_progress: bool, spent: bool, tries: int, handoffs: int) -> None:
+    mine = lease(tries=2, handoffs=4)
+    left = turn(tries=tries, handoffs=handoffs)
     expected = left, contexts.suspended(mine, left, TIMES)
-    assert transitions.suspended(mine, TIMES, got_on=got_on, spent=spent) == expected
+    assert transitions.suspended(mine, TIMES, made_progress=made_progress, spent=spent) == expected
 
 
 def test_suspended_try_is_spent_by_default() -> None:
-    assert transitions.suspended(lease(tries=2), TIMES, got_on=False)[0].tries == 2
+    assert transitions.suspended(lease(tries=2), TIMES, made_progress=False)[0].tries == 2
 
 
 def test_tries_are_never_negative() -> None:
-    assert transitions.suspended(lease(), TIMES, got_on=False, spent=False)[0].tries == 0
+    assert transitions.suspended(lease(), TIMES, made_progress=False, spent=False)[0].tries == 0
 
 
 # ── It ends ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -187,12 +187,12 @@ def test_turn_of_lost_lease_does_not_end() -> None:
 
 
 def test_task_with_waiting_message_does_not_end() -> None:
-    with pytest.raises(MoreAsked, match=r"^A message waits for this task\.$"):
+    with pytest.raises(PendingInput, match=r"^A message waits for this task\.$"):
         transitions.next_turn(ending(), replace(HELD, waiting=(turn(2), turn())))
 
 
 def test_task_without_waiting_message_goes_not_on_working() -> None:
-    with pytest.raises(IllegalMove):
+    with pytest.raises(InvalidTransition):
         transitions.next_turn(ending("WORKING"), replace(HELD, waiting=(turn(2),)))
 
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.operations import Operations
-from aion_core.ports import NullMetrics, NoopTraces
+from aion_core.ports import NoopTraces, NullMetrics
 from aion_core.protocol.keys import Key, keys_in
 from aion_core.protocol.signing import verify_card
 from aion_core.settings import Settings

@@ -20,7 +20,7 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class StreamItem:
     """What a reader hears: an event or a transient chunk, with its SSE id."""
 
     id: str
@@ -41,7 +41,7 @@ class Listen(Enum):
     """The task as it stands, then what follows."""
 
 
-class Run:
+class EventBroadcast:
     """What a runner says of one turn; it goes on whether or not anybody listens."""
 
     def __init__(self, log: Iterable[Numbered], *, listen: Listen = Listen.NOT) -> None:
@@ -52,11 +52,11 @@ class Run:
         """
         self.log = list(log)
         """The durable events of the task, as far as this run knows them."""
-        self._unheard: deque[Spoken] | None = None
+        self._unheard: deque[StreamItem] | None = None
         if listen is Listen.FROM_THE_FIRST:
-            self._unheard = deque(Spoken(str(entry.generation), entry.event) for entry in self.log)
+            self._unheard = deque(StreamItem(str(entry.generation), entry.event) for entry in self.log)
         elif listen is Listen.FROM_NOW:
-            self._unheard = deque([Spoken(str(self.log[-1].generation), self.task())])
+            self._unheard = deque([StreamItem(str(self.log[-1].generation), self.task())])
         self._last_said = str(self.log[-1].generation) if self.log else ""
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
@@ -75,7 +75,7 @@ class Run:
         """Let the reader have an event or a chunk."""
         self._last_said = id_ or self._last_said
         if self._unheard is not None:
-            self._unheard.append(Spoken(id_, what))
+            self._unheard.append(StreamItem(id_, what))
             self._news.set()
             if isinstance(what, Delta):
                 self.tell_of_task()
@@ -106,7 +106,7 @@ class Run:
         self._ended.set()
         self._news.set()
 
-    async def batches(self) -> AsyncIterator[list[Spoken]]:
+    async def batches(self) -> AsyncIterator[list[StreamItem]]:
         """Yield what is ready, as often as something is, until the turn has ended; for one reader."""
         while self._unheard is not None:
             if self._unheard:
