@@ -61,7 +61,7 @@ def build_sweep(settings: Settings | None = None, operations: Operations | None 
     from aion_core.clock import SystemClock
 
     stores = build_stores(settings, SystemClock())
-    push = (stores.push.configs, stores.push.work_queue) if stores.push else ()
+    push = (stores.push.configs, stores.push.queue) if stores.push else ()
     return Sweep(stores.tasks, stores.work_queue, *push, metrics=operations.metrics)
 
 

@@ -77,9 +77,7 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
 
     assert stores.push is not None  # noqa: S101  # its resources have a queue and a cipher
     delivery = push_delivery(settings, stores.tasks, stores.push, clock, operations)
-    sweep = Sweep(
-        stores.tasks, stores.work_queue, stores.push.configs, stores.push.work_queue, metrics=operations.metrics
-    )
+    sweep = Sweep(stores.tasks, stores.work_queue, stores.push.configs, stores.push.queue, metrics=operations.metrics)
     background = Background(sweep.once, clock)
 
     async def run_turn(wake_up: WakeUp) -> None:
@@ -95,7 +93,7 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
 
     turns, deliveries = (
         cast("LocalQueue[WakeUp]", stores.work_queue),
-        cast("LocalQueue[PushWakeUp]", stores.push.work_queue),
+        cast("LocalQueue[PushWakeUp]", stores.push.queue),
     )
     background.consumers = [*turns.answered_by(run_turn), *deliveries.answered_by(deliver)]
     return background

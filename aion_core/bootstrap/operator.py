@@ -42,7 +42,7 @@ class PushOperator:
 
     clock: Clock
     configs: PushConfigs
-    work_queue: PushQueue | None
+    queue: PushQueue | None
     """None if no queue is named: the sweep finds the work."""
     task_list: TaskList
     inspection: Inspection

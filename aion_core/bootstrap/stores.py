@@ -44,7 +44,7 @@ class Push:
     """Push configs, and the queue that wakes their delivery."""
 
     configs: PushConfigs
-    work_queue: PushQueue
+    queue: PushQueue
     opens: bool
     """True if this function has the key of encrypted configs; one that only enqueues has not."""
 

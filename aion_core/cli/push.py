@@ -113,8 +113,8 @@ def _operator(deployment: Deployment, queue: str | None = None) -> "PushOperator
 
 async def _redrive(operator: "PushOperator", delivery: Delivery) -> None:
     await operator.configs.redrive(delivery.task, delivery.config_id)
-    if operator.work_queue is not None:
-        await operator.work_queue.enqueue(PushWakeUp(delivery.task))
+    if operator.queue is not None:
+        await operator.queue.enqueue(PushWakeUp(delivery.task))
 
 
 async def _of_task(operator: "PushOperator", owner: str, task_id: str) -> list[Delivery]:

@@ -100,7 +100,7 @@ class Seen:
                 lines[f"{name} {turn.id[-4:]}" if name in lines else name] = (
                     f"turn {turn.id} of task {turn.task_id}: begun {turn.tries} times, handed on {turn.handoffs} times"
                 )
-        lines["due"] = f"{_time(due_at)}{' (expired_timers)' if due_at <= self.now else ''}" if due_at else "nothing"
+        lines["due"] = f"{_time(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "nothing"
         return lines
 
     def _event(self, event: Numbered) -> dict[str, Any]:

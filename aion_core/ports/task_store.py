@@ -231,7 +231,7 @@ class TaskStore(Protocol):
     async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
         """Leave the turn to the next process that begins it; its timer expires when a wake-up message has had its time.
 
-        With `got_on` this counts as a hop, and the tries begin anew. Without `spent`, if the agent never ran, this try
+        With `made_progress` this counts as a handoff, and the tries begin anew. Without `spent`, if the agent never ran, this try
         does not count. Raises LeaseLost.
         """
         ...

@@ -64,7 +64,7 @@ class PushRegistry:
         It hears of the events after those that there are. Raises InvalidMessage that says what is wrong with it, and
         TooManyPushConfigs.
         """
-        check_config(config, self._allowed.and_beside(call.front))
+        check_config(config, self._allowed.and_beside(call.entrypoint_url))
         key = await self._key(call, config.task_id)
         config_id = config.id or _id_for(version, config.task_id)
         kept = await self._to_keep(call, config, key, config_id, version)
@@ -80,7 +80,9 @@ class PushRegistry:
         if not request.configuration.HasField("task_push_notification_config"):
             return call
         config, task_id = request.configuration.task_push_notification_config, request.message.task_id
-        check_config(config, self._allowed.and_beside(call.front), before="configuration.taskPushNotificationConfig.")
+        check_config(
+            config, self._allowed.and_beside(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
+        )
         # Of a task that is yet to be made, v0.3's config is called by an id that is yet to be made too.
         config_id = config.id or _id_for(version, task_id)
         kept = await self._to_keep(call, config, TaskKey(call.owner, task_id), config_id, version)

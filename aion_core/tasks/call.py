@@ -65,7 +65,7 @@ class Call:
     """The URIs of the extensions that the client says it knows; not all of them need be the agent's."""
     caller: str = ""
     """Whose limits the call counts against: its owner outside of any tenant, which a caller may choose."""
-    front: str = ""
+    entrypoint_url: str = ""
     """The base URL at which AWS's front was asked, as it says itself; "" where it says none."""
     push: PushConfig | None = None
     """Where the client wants to be told of the task by push notifications, where its message says so."""

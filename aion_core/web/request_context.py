@@ -148,7 +148,7 @@ _THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[1-9][0-9]{0,4})?
 _PREFIX = re.compile(r"(/[A-Za-z0-9_-]+)*")
 
 
-def front_of(scope: Scope) -> str:
+def entrypoint_url_of(scope: Scope) -> str:
     """Return the base URL at which API Gateway or the Function URL was called; "" if the event names no valid address.
 
     They answer at names of their own, or at a domain that is mapped to them. The event's `requestContext`, which no
@@ -244,7 +244,7 @@ class CallContextBuilder(ServerCallContextBuilder):
             last_heard=request.headers.get("Last-Event-ID", ""),
             extensions=frozenset(declared),
             caller=principal,
-            front=front_of(request.scope),
+            entrypoint_url=entrypoint_url_of(request.scope),
         )
         if caller and caller.skills is not None:
             context.state[ALLOWED_SKILLS] = sorted(caller.skills)

@@ -175,7 +175,7 @@ class AionRequestHandler(RequestHandler):
         if self._extended_card is None:
             sentence = "This agent's extended card is not configured. Its public card says what it does."
             raise to_wire(NoExtendedCard(sentence))
-        return self._extended_card.for_caller(context.state.get(ALLOWED_SKILLS), _call(context).front)
+        return self._extended_card.for_caller(context.state.get(ALLOWED_SKILLS), _call(context).entrypoint_url)
 
     @property
     def _push(self) -> PushRegistry:

@@ -179,7 +179,7 @@ class Client:
                 self.name, self.owner, what, world.loop.time(), message_id, task_id, context, key, before=len(known)
             )
             world.history.askings.append(asking)
-            connection = world.front.ask(self.owner, operation, of=of)
+            connection = world.entrypoint_url.ask(self.owner, operation, of=of)
             asking.process = connection.process
             world.trace(self.name, f"{what} {message_id or task_id} (to {connection.process})")
             try:
@@ -219,7 +219,7 @@ class Client:
         world.history.hearings.append(hearing)
         asking = Asking(self.name, self.owner, what.split()[0], world.loop.time(), message_id, task_id or asks)
         world.history.askings.append(asking)
-        connection = world.front.listen(self.owner, operation, slow=slow)
+        connection = world.entrypoint_url.listen(self.owner, operation, slow=slow)
         hearing.process = asking.process = connection.process
         world.trace(self.name, f"{what} after {cursor!r} (to {connection.process})")
         while new := await connection.read():

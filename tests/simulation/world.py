@@ -20,8 +20,8 @@ from aion_core.tasks.call import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment
+from tests.simulation.entrypoint_url import Entrypoint
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
-from tests.simulation.front import Front
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
@@ -61,7 +61,7 @@ class World:
         self.receiver: Receiver = fine
         """The webhook of the clients."""
         self.queue = WakeUpQueue(self.outside, self.random, self._deliver)
-        self.front = Front(self)
+        self.entrypoint_url = Entrypoint(self)
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []

@@ -87,7 +87,7 @@ class Push:
     """What tells webhooks."""
 
     configs: PushConfigs
-    work_queue: MemoryPushQueue
+    queue: MemoryPushQueue
     delivery: PushDelivery
     registry: PushRegistry
 

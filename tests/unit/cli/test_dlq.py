@@ -72,7 +72,7 @@ def test_each_bell_is_explained_by_what_the_table_says_of_it_now(
     unknown = dead(moto, body_of(WakeUp(Conversation(chat.store, chat.clock).context)))
     poison = dead(moto, "not of ours")
     listed = {line.split("\t")[0]: line.split("\t")[3:] for line in run("list", "--queue", "task").stdout.splitlines()}
-    assert listed[gone] == ["ring", "The worker of task t-m-1 is gone (begun 1 times): a bell has it taken over."]
+    assert listed[gone] == ["enqueue", "The worker of task t-m-1 is gone (begun 1 times): a bell has it taken over."]
     assert listed[unknown] == ["idle", "The context is gone: nothing is left to do."]
     assert listed[poison][0] == "poison"
     shown = run("show", gone, "--queue", "task").stdout

@@ -60,7 +60,7 @@ def test_tasks_are_listed_shown_and_canceled(run: EventBroadcast, stores: Stores
     assert listed.stdout.split("\t")[:2] == ["t-m-1", "working"]
     assert run("tasks", "cancel", "t-m-1", "--yes").exit_code == 0
     assert json.loads(run("tasks", "show", "t-m-1", "--json").stdout)[0]["state"] == "canceled"
-    assert "No tasks." in run("tasks", "list", "--overdue").stderr
+    assert "No tasks." in run("tasks", "list", "--expired").stderr
 
 
 def test_parked_messages_are_sent_again_or_dropped(run: EventBroadcast, stores: Stores, folder: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_subject_is_as_good_as_the_owner_that_is_made_of_it(run: EventBroadcas
         ("list",),
         ("list", "--owner", "o"),
         ("list", "--owner", "o", "--scan"),
-        ("list", "--overdue", "--context", "c"),
+        ("list", "--expired", "--context", "c"),
         ("list", "--owner", "o", "--subject", "s", "--agent", "a"),
         ("list", "--tenant", "t", "--scan"),
         ("show", "t-1"),
@@ -158,7 +158,7 @@ def test_a_task_whose_worker_is_gone_is_called_overdue_and_said_to_want_a_bell(
     # The command's clock is the machine's: this turn was begun long ago.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
-    listed = [line.split("\t") for line in run("list", "--overdue", "--limit", "1000").stdout.splitlines()]
+    listed = [line.split("\t") for line in run("list", "--expired", "--limit", "1000").stdout.splitlines()]
     assert [line[0] for line in listed if line[3] == chat.context.owner] == ["t-m-1"]
     shown = run("show", "t-m-1", "--owner", chat.context.owner).stdout
     assert "The worker of task t-m-1 is gone (begun 1 times)" in shown

@@ -72,7 +72,7 @@ class Pushing:
         push = self.parts.push
         assert push is not None
         self.clock.move(60)
-        await Sweep(self.parts.store, self.parts.queue, push.configs, push.queue).once()
+        await Sweep(self.parts.store, self.parts.work_queue, push.configs, push.queue).once()
         await self.quiet()
 
     async def quiet(self) -> None:
@@ -83,7 +83,7 @@ class Pushing:
     def count_wake_ups(self) -> list[PushWakeUp]:
         """The bells that are rung from here on."""
         assert self.parts.push is not None
-        return noted(self.parts.push.queue, "ring", lambda wake_up, **_: wake_up)
+        return noted(self.parts.push.queue, "enqueue", lambda wake_up, **_: wake_up)
 
     def count_calls(self) -> list[str]:
         """What is asked of the store of tasks from here on, but for what a delivery reads."""

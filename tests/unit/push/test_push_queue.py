@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from aion_core.ports.queue import push_body_of, push_wake_up_of
 
 from aion_core.errors import UnreadableWakeUp
 from aion_core.ports import PushWakeUp, TaskKey
+from aion_core.ports.queues import push_body_of, push_wake_up_of
 
 
 @pytest.mark.parametrize("owner", ["ann", "a#b|c", "Zoë \U0001f98a", "\ud800"])

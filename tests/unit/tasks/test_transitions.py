@@ -128,7 +128,7 @@ def test_retry_of_lost_lease_is_refused(now: Head | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("got_on", "spent", "tries", "hops"),
+    ("made_progress", "spent", "tries", "handoffs"),
     [(True, True, 0, 5), (True, False, 0, 5), (False, True, 2, 4), (False, False, 1, 4)],
 )
 def test_suspended_turn_counts_progress_and_tries(made_progress: bool, spent: bool, tries: int, handoffs: int) -> None:

@@ -22,7 +22,7 @@ from aion_core.ports import NoopTraces, NullMetrics
 from aion_core.protocol.keys import Key, keys_in
 from aion_core.protocol.signing import verify_card
 from aion_core.settings import Settings
-from tests.support import fronts
+from tests.support import entrypoints
 from tests.support.declared import AION_YAML
 from tests.support.recorded import recorded_event, rest_api_event
 
@@ -33,13 +33,13 @@ NOWHERE = "http://127.0.0.1:8000"
 EXTENSION = {"A2A-Extensions": "https://example.com/ext", "X-A2A-Extensions": "https://example.com/ext"}
 
 Behind = Callable[[ASGIApp], ASGIApp]
-FRONTS: dict[str, tuple[Behind, str]] = {
-    "a stage": (lambda app: fronts.rest_api(app, API, "prod"), f"https://{API}/prod"),
-    "a domain": (lambda app: fronts.rest_api(app, "Agents.Example.com"), "https://agents.example.com"),
-    "a Function URL": (lambda app: fronts.function_url(app, URL), f"https://{URL}"),
-    "sam local": (lambda app: fronts.behind(app, as_sam_has_it), "http://127.0.0.1:3000"),
+ENTRYPOINTS: dict[str, tuple[Behind, str]] = {
+    "a stage": (lambda app: entrypoints.rest_api(app, API, "prod"), f"https://{API}/prod"),
+    "a domain": (lambda app: entrypoints.rest_api(app, "Agents.Example.com"), "https://agents.example.com"),
+    "a Function URL": (lambda app: entrypoints.function_url(app, URL), f"https://{URL}"),
+    "sam local": (lambda app: entrypoints.behind(app, as_sam_has_it), "http://127.0.0.1:3000"),
 }
-each_front = pytest.mark.parametrize(("behind", "address"), FRONTS.values(), ids=FRONTS)
+each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.values(), ids=ENTRYPOINTS)
 
 
 def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def urls(card: dict[str, Any]) -> set[str]:
 # --- The public card ---
 
 
-@each_front
+@each_entrypoint
 async def test_the_card_names_the_address_at_which_it_was_read(behind: Behind, address: str, tmp_path: Path) -> None:
     """R4: in the fields of both versions, at the root and below an agent's own path."""
     async with at(behind(function(tmp_path)), address) as client:
@@ -92,7 +92,7 @@ async def test_the_card_names_the_address_at_which_it_was_read(behind: Behind, a
         assert urls(quiet) == {f"{address}/agents/quiet/", f"{address}/agents/quiet"}
 
 
-@each_front
+@each_entrypoint
 async def test_the_official_client_finds_the_agent_where_the_card_leads(
     behind: Behind, address: str, tmp_path: Path
 ) -> None:
@@ -104,7 +104,7 @@ async def test_the_official_client_finds_the_agent_where_the_card_leads(
         assert answer.json()["error"]["code"] == -32001
 
 
-@each_front
+@each_entrypoint
 async def test_no_header_says_where_it_is(behind: Behind, address: str, tmp_path: Path) -> None:
     """R4: not Host, nor what a proxy might forward."""
     spoofed = {
@@ -122,7 +122,7 @@ async def test_no_header_says_where_it_is(behind: Behind, address: str, tmp_path
     assert told.headers["etag"] == plain.headers["etag"]
 
 
-@each_front
+@each_entrypoint
 async def test_a_base_url_that_was_said_goes_before_what_aws_says(behind: Behind, address: str, tmp_path: Path) -> None:
     said = "https://cdn.example.com/a2a"
     async with at(behind(function(tmp_path, AION_BASE_URL=said)), address) as client:
@@ -133,11 +133,11 @@ async def test_a_base_url_that_was_said_goes_before_what_aws_says(behind: Behind
 async def test_two_fronts_of_one_process_have_each_its_own_card(tmp_path: Path) -> None:
     """Each with its own tag, by which nobody takes the one for the other; signed, with the key where it is read."""
     app = function(tmp_path, **signing(tmp_path))
-    both = {address: behind(app) for behind, address in (FRONTS["a stage"], FRONTS["a Function URL"])}
+    both = {address: behind(app) for behind, address in (ENTRYPOINTS["a stage"], ENTRYPOINTS["a Function URL"])}
     tags = {}
     for _ in range(2):
-        for address, front in both.items():
-            async with at(front, address) as client:
+        for address, entrypoint_url in both.items():
+            async with at(entrypoint_url, address) as client:
                 answer = await client.get(CARD)
                 assert urls(answer.json()) == {f"{address}/", address}
                 tags.setdefault(address, answer.headers["etag"])
@@ -154,14 +154,14 @@ async def test_a_card_is_right_at_more_addresses_than_are_kept(tmp_path: Path) -
     app = function(tmp_path)
     for number in [*range(20), 0]:
         address = f"https://a{number}.example.com"
-        async with at(fronts.rest_api(app, f"a{number}.example.com"), address) as client:
+        async with at(entrypoints.rest_api(app, f"a{number}.example.com"), address) as client:
             assert urls((await client.get(CARD)).json()) == {f"{address}/", address}
 
 
 # --- Signed ---
 
 
-@each_front
+@each_entrypoint
 async def test_a_signature_holds_and_leads_to_the_key_at_the_address_of_the_card(
     behind: Behind, address: str, tmp_path: Path
 ) -> None:
@@ -190,7 +190,7 @@ async def test_a_signature_holds_and_leads_to_the_key_at_the_address_of_the_card
 async def test_a_key_that_lies_elsewhere_is_named_there_at_every_front(tmp_path: Path) -> None:
     elsewhere = "https://keys.example.com/jwks.json"
     app = function(tmp_path, **signing(tmp_path), AION_CARD_KEY_URL=elsewhere)
-    for behind, address in FRONTS.values():
+    for behind, address in ENTRYPOINTS.values():
         async with at(behind(app), address) as client:
             card = await A2ACardResolver(client, address).get_agent_card()
         headers = {json.loads(unpadded(each.protected))["jku"] for each in card.signatures}
@@ -204,7 +204,7 @@ def unpadded(text: str) -> bytes:
 # --- The extended card ---
 
 
-@each_front
+@each_entrypoint
 async def test_the_extended_card_names_it_too_by_all_its_names(behind: Behind, address: str, tmp_path: Path) -> None:
     """R7, D4."""
     app = behind(function(tmp_path))
@@ -239,9 +239,12 @@ async def test_a_domain_that_is_none_is_not_taken_and_the_operator_is_told(
     domain: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = function(tmp_path)
-    for front, stage in ((fronts.rest_api(app, domain, "prod"), "/prod"), (fronts.function_url(app, domain), "")):
+    for entrypoint_url, stage in (
+        (entrypoints.rest_api(app, domain, "prod"), "/prod"),
+        (entrypoints.function_url(app, domain), ""),
+    ):
         caplog.clear()
-        async with at(front, f"https://asked.example{stage}") as client:
+        async with at(entrypoint_url, f"https://asked.example{stage}") as client:
             answer = await client.get(CARD)
         assert urls(answer.json()) == {f"{NOWHERE}/", NOWHERE}
         assert "AION_BASE_URL is empty" in caplog.text
@@ -269,7 +272,7 @@ async def test_an_event_that_does_not_say_where_it_was_asked_says_nothing(
         event = rest_api_event(request, body, domain=API)
         return {**event, **changes}
 
-    async with at(fronts.behind(function(tmp_path), odd), f"https://{API}") as client:
+    async with at(entrypoints.behind(function(tmp_path), odd), f"https://{API}") as client:
         assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
 
 
@@ -289,5 +292,5 @@ def test_the_buffered_twin_names_it_too(tmp_path: Path) -> None:
     url = recorded_event("function_url_v2", rawPath=CARD, body="")
     url["requestContext"]["http"] |= {"method": "GET", "path": CARD}
     for event, address in ((rest, f"https://{API}/prod"), (url, f"https://{URL}")):
-        answer = handler(event, fronts.CONTEXT)  # type: ignore[arg-type]
+        answer = handler(event, entrypoints.CONTEXT)  # type: ignore[arg-type]
         assert urls(json.loads(answer["body"])) == {f"{address}/", address}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class Front:
+class Entrypoint:
     """Sends each request to some environment of the API."""
 
     def __init__(self, world: "World") -> None:

@@ -41,7 +41,7 @@ def behind(app: ASGIApp, event_of: EventOf) -> ASGIApp:
     """The app, as our runtime calls it with the event that is made of each request."""
     reader = EventReader(app)
 
-    async def front(scope: Scope, receive: Receive, send: Send) -> None:
+    async def entrypoint_url(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         event = event_of(request, await request.body())
         read = reader.read(json.dumps(event).encode(), CONTEXT)
@@ -55,4 +55,4 @@ def behind(app: ASGIApp, event_of: EventOf) -> ASGIApp:
 
         await app({**read.scope, "state": {}}, receive_event, send)
 
-    return front
+    return entrypoint_url

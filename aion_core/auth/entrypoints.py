@@ -16,32 +16,32 @@ BY_IAM = Security({"aws_iam": AwsIam()}, ({"aws_iam": frozenset()},))
 
 
 def settled(
-    securities: Mapping[str, Security], agent_ids: Collection[str], fronts: Collection[str]
+    securities: Mapping[str, Security], agent_ids: Collection[str], entrypoints: Collection[str]
 ) -> dict[str, Security]:
     """Return who may call each agent behind these fronts; none are named where this is not the template's function.
 
     Raises ConfigurationError where nobody would be asked who they are, or somebody is promised what cannot be.
     """
     if not securities:
-        if fronts and set(fronts) == {SIGNED}:
+        if entrypoints and set(entrypoints) == {SIGNED}:
             return dict.fromkeys(agent_ids, BY_IAM)
         raise ConfigurationError(
             "aion.yaml declares no `security`, and nothing else would ask callers who they are. Declare it "
             "there, or deploy with ApiAuthorizer and FunctionUrlAuth asking for AWS_IAM."
         )
     for agent_id, security in securities.items():
-        _check(agent_id, security, set(fronts))
+        _check(agent_id, security, set(entrypoints))
     return dict(securities)
 
 
-def _check(agent_id: str, security: Security, fronts: set[str]) -> None:
+def _check(agent_id: str, security: Security, entrypoints: set[str]) -> None:
     by_iam = [_asks_for_iam(security, requirement) for requirement in security.require]
-    if SIGNED in fronts and (not any(by_iam) or (fronts == {SIGNED} and not all(by_iam))):
+    if SIGNED in entrypoints and (not any(by_iam) or (entrypoints == {SIGNED} and not all(by_iam))):
         raise ConfigurationError(
             f"aion.agents.{agent_id} can be called without AWS signatures, as aion.yaml says, and the front before it "
             "asks for them. Deploy with ApiAuthorizer NONE, or require a scheme of type aws-iam."
         )
-    if OPEN in fronts and (all(by_iam) or (fronts == {OPEN} and any(by_iam))):
+    if OPEN in entrypoints and (all(by_iam) or (entrypoints == {OPEN} and any(by_iam))):
         raise ConfigurationError(
             f"aion.agents.{agent_id} requires AWS signatures, as aion.yaml says, and the front before it checks none. "
             "Deploy with ApiAuthorizer AWS_IAM, or require another scheme."
