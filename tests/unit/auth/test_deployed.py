@@ -149,7 +149,7 @@ class LambdaContext:
 ALICE = "arn:aws:iam::123456789012:user/alice"
 
 
-@pytest.mark.parametrize("front", ["rest_api_v1", "function_url_v2"])
+@pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
 def test_whoever_aws_says_has_signed_is_served_by_either_loop(tmp_path: Path, entrypoint_url: str) -> None:
     """R96: R7: SAM's way, by mangum, and the scope that our own runtime loop makes of the same event."""
     app = deployed(tmp_path, PLAIN, **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")

@@ -163,7 +163,7 @@ def test_a_task_whose_worker_is_gone_is_called_overdue_and_said_to_want_a_bell(
     shown = run("show", "t-m-1", "--owner", chat.context.owner).stdout
     assert "The worker of task t-m-1 is gone (begun 1 times)" in shown
     assert "ran out" in shown
-    assert "(overdue)" in shown
+    assert "(expired)" in shown
 
 
 def test_the_webhooks_of_a_task_are_shown_without_what_is_secret(run: EventBroadcast, moto: LocalStack) -> None:
