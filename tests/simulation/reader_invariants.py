@@ -90,7 +90,7 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "World") -> Iterator[s
 def i6c_no_chunk_is_missing(world: "World") -> Iterator[str]:
     """Without a fault of the streaming process, a reader hears each chunk of what it hears the end of."""
     if world.history.deaths or any(
-        fault != Fault.SLOW and (not kind.startswith(("queue", "sse", "bell")) or fault in DEADLY)
+        fault != Fault.SLOW and (not kind.startswith(("queue", "sse")) or fault in DEADLY)
         for _, fault, kind, _ in world.history.faults
     ):
         return
