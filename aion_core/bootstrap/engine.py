@@ -84,7 +84,7 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
         # For the line about a failure, too, which is written outside of the block.
         log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         with log.request(str(uuid4())):
-            await operations.flushed(worker.answer(wake_up, time_up=background.time_up))
+            await operations.flushed(worker.handle(wake_up, deadline=background.deadline))
 
     async def deliver(wake_up: PushWakeUp) -> None:
         log.note(task_id=wake_up.task.task_id)

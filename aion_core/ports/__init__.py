@@ -76,7 +76,7 @@ from aion_core.ports.queues import (
     WorkQueue,
 )
 from aion_core.ports.task_list import (
-    Place,
+    ListCursor,
     TaskFilter,
     TaskList,
 )
@@ -116,7 +116,7 @@ from aion_core.ports.webhooks import (
     Gone,
     Notification,
     Outcome,
-    Refused,
+    PostRefused,
     Render,
     Unreachable,
     WebhookClient,
@@ -166,6 +166,7 @@ __all__ = [
     "Lease",
     "LeaseHeld",
     "Limits",
+    "ListCursor",
     "Log",
     "LongTermMemory",
     "MemoryItem",
@@ -183,7 +184,7 @@ __all__ = [
     "OpenTask",
     "Outcome",
     "Paused",
-    "Place",
+    "PostRefused",
     "PushConfig",
     "PushConfigs",
     "PushEvents",
@@ -191,7 +192,6 @@ __all__ = [
     "PushVersion",
     "PushWakeUp",
     "RateLimits",
-    "Refused",
     "Render",
     "Reply",
     "ReplyAs",

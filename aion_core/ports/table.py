@@ -174,7 +174,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ConditionCheck:
     """Change nothing; the other writes of the transaction depend on the condition."""
 
     key: Key
@@ -182,7 +182,7 @@ class Check:
 
 
 SingleWrite = Put | Update | Delete
-Write = SingleWrite | Check
+Write = SingleWrite | ConditionCheck
 
 
 # ── Errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,7 @@ class TaskFilter:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class ListCursor:
     """The place of a task in a list: by the time of its status, then by its id."""
 
     timestamp: datetime
@@ -31,7 +31,7 @@ class Place:
 class TaskList(Protocol):
     """The tasks by the time of their status, newest first; it may lag behind the log."""
 
-    async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
+    async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
         """Return the places of the tasks after `after` in the list, at most `limit`.
 
         The task at `after` may have moved since.

@@ -44,7 +44,7 @@ class FollowUp:
     content_hash: bytes
     event: Event
     """What sets an interrupted task to work again."""
-    asked: Message
+    message: Message
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
     push: PushConfig | None = None
@@ -190,7 +190,7 @@ class TaskStore(Protocol):
 
         Returns Held while a live lease is held; None where nothing waits, and while a task of the context waits for an
         answer. The fence grows by one each time, and `turn.tries` counts it. The message of a follow-up to a task that
-        was at work is recorded now, in the same step, and `turn.asked` says where.
+        was at work is recorded now, in the same step, and `turn.message_generation` says where.
         """
         ...
 

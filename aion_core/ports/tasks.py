@@ -67,7 +67,7 @@ class Turn:
 
     id: str
     task_id: str
-    asked: int
+    message_generation: int
     """Generation of the event that holds the message; 0 while it waits for a task that is still at work."""
     tries: int = 0
     """How often a runner has begun it, and not come to its end nor handed it on."""
@@ -91,7 +91,7 @@ class Numbered:
 
     generation: int
     event: Event
-    asked: Message | None = None
+    message: Message | None = None
     """The client's message that the event took in; it precedes the event in the task's history."""
     key: str = ""
     """What tells an emission from its repeat, where a node runs again; "" where none can come."""

@@ -53,7 +53,7 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PostRefused:
     """The receiver answered otherwise: a redirect, which is not followed, is such an answer too."""
 
     status: int
@@ -76,7 +76,7 @@ class Blocked:
     reason: str
 
 
-Outcome = Delivered | Gone | Refused | Unreachable | Blocked
+Outcome = Delivered | Gone | PostRefused | Unreachable | Blocked
 
 
 class WebhookClient(Protocol):

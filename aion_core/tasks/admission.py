@@ -64,7 +64,7 @@ def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | Context
     if record.interrupted is not None:
         return Interrupted(record.interrupted)
     if record.busy and when_busy is not WhenBusy.ENQUEUE:
-        return ContextInUse(record.at_work)
+        return ContextInUse(record.active_task)
     return None
 
 
@@ -79,7 +79,7 @@ def created(
     """Create the task; its turn runs, or waits in the context."""
     head = first_head(new)
     if new.push is not None:
-        head = heads.listening(head, new.push)
+        head = heads.head_with_subscriber(head, new.push)
     outcome: TurnStarted | TurnQueued
     if holder is not None and not record.busy:
         lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
@@ -135,14 +135,14 @@ def followed_before(
     return None
 
 
-def has_gone_on(before: Head, now: Head | None, *, takes: bool, subscribes: bool = False) -> bool:
+def has_changed(before: Head, now: Head | None, *, takes: bool, subscribes: bool = False) -> bool:
     """True if the message, as its sender has read the task, can no longer be taken in the way it was going to be."""
     if now is None:
         return True
     # A commit, and a new subscriber too, has to know all subscribers.
     if (takes or subscribes) and now.push_epoch != before.push_epoch:
         return True
-    return now.generation != before.generation if takes else now.state in lifecycle.RESTING
+    return now.generation != before.generation if takes else now.state in lifecycle.TERMINAL_OR_INTERRUPTED
 
 
 def taken(
@@ -157,7 +157,7 @@ def taken(
     """Take the message in at once; `expires` is the task's new TTL, None if that stays."""
     before = follow_up.head
     answers = before.state in lifecycle.INTERRUPTED
-    subscribed = heads.listening(before, follow_up.push) if follow_up.push is not None else before
+    subscribed = heads.head_with_subscriber(before, follow_up.push) if follow_up.push is not None else before
     after = replace(lifecycle.advance(subscribed, follow_up.event), fence=record.fence + 1)
     outcome: TurnStarted | TurnQueued
     if holder is None:
@@ -167,7 +167,7 @@ def taken(
         lease = Lease(before.context, replace(follow_up.turn, tries=1), holder, after.fence)
         acquire = contexts.acquired_for_input if answers else contexts.acquired_interrupting
         outcome, change = TurnStarted(lease, after), acquire(lease, record, times)
-    row = new_event(after, after, follow_up.event, asked=follow_up.asked, request=follow_up.request, token=token)
+    row = new_event(after, after, follow_up.event, message=follow_up.message, request=follow_up.request, token=token)
     move = HeadMove(heads.moved(before, after, expires=expires, fence=False), after)
     return Transition(outcome, change, (move,), (row,))
 
@@ -175,7 +175,7 @@ def taken(
 def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transition[TurnQueued]:
     """Let the message wait for its task, which is running."""
     before = follow_up.head
-    turn = replace(follow_up.turn, asked=0)
+    turn = replace(follow_up.turn, message_generation=0)
     if record.interrupted is not None:
         # Whoever answers the task that requires input sets the timer of what waits.
         change = contexts.queued(turn, contexts.HAS_ROOM, times, timer=False)
@@ -183,7 +183,7 @@ def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transiti
         change = contexts.queued(turn, contexts.MAY_WAIT, times)
     if follow_up.push is None:
         return Transition(TurnQueued(before, record.held_until()), change)
-    after = heads.listening(before, follow_up.push)
+    after = heads.head_with_subscriber(before, follow_up.push)
     move = HeadMove(heads.subscribed(before, after, while_running=True), after)
     return Transition(TurnQueued(after, record.held_until()), change, (move,))
 
@@ -233,7 +233,7 @@ def new_task(
         message_id=message.message_id,
         content_hash=content_hash(message),
         events=(submitted, working),
-        turn=Turn(id=turn_id, task_id=task_id, asked=1),
+        turn=Turn(id=turn_id, task_id=task_id, message_generation=1),
         request=request or {},
         idempotency_key=idempotency_key,
         push=_named(push, task_id),
@@ -259,9 +259,9 @@ def follow_up(
         task=task,
         message_id=message.message_id,
         content_hash=content_hash(message),
-        event=at_work(head, at),
-        asked=asked,
-        turn=Turn(id=turn_id, task_id=head.key.task_id, asked=head.generation + 1),
+        event=working_event(head, at),
+        message=asked,
+        turn=Turn(id=turn_id, task_id=head.key.task_id, message_generation=head.generation + 1),
         request=request or {},
         push=_named(push, head.key.task_id),
     )
@@ -272,7 +272,7 @@ def _named(push: PushConfig | None, task_id: str) -> PushConfig | None:
     return replace(push, id=push.id or task_id) if push else None
 
 
-def at_work(head: Head, at: datetime) -> TaskStatusUpdateEvent:
+def working_event(head: Head, at: datetime) -> TaskStatusUpdateEvent:
     """Return the event by which a task takes a message in: it works."""
     return TaskStatusUpdateEvent(
         task_id=head.key.task_id,
@@ -307,7 +307,7 @@ def content_hash(message: Message) -> bytes:
     return hashlib.sha256(content.SerializeToString(deterministic=True)).digest()
 
 
-def is_in(task: Task, message: Message) -> bool:
+def holds_message(task: Task, message: Message) -> bool:
     """Tell whether the task has taken the message in already: its record outlives the message's own key.
 
     Raises MessageIdReused where it holds another one under its id.
@@ -335,22 +335,22 @@ def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate
     return Duplicate(task_id)
 
 
-def too_many_wait() -> ContextBusy:
+def queue_is_full() -> ContextBusy:
     """Return the refusal of one turn too many."""
     return ContextBusy(f"{MAX_WAITING} messages wait in this context already. Send this one when one is answered.")
 
 
-def context_runs_another() -> ContextBusy:
+def another_turn_runs() -> ContextBusy:
     """Return the refusal of an answer that comes while another turn runs in the context."""
     return ContextBusy("Another message of this context is being answered. Send this one when that is done.")
 
 
-def no_longer_asked() -> LeaseLost:
+def task_changed() -> LeaseLost:
     """Return what happened where a task has gone on meanwhile."""
     return LeaseLost("The task is no longer as it was read.")
 
 
-def nothing_left_to_do() -> InvalidTransition:
+def no_turn_waits() -> InvalidTransition:
     """Return the refusal to leave a task at work for which no turn waits: it would be at work for ever."""
     return InvalidTransition("Nothing waits for the task: its turn has to end it, or to ask.")
 

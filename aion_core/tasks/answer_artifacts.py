@@ -41,7 +41,7 @@ def as_message(artifact: Artifact, task: Task) -> Message:
     return message
 
 
-def said_in(task: Task) -> list[Message]:
+def messages_in(task: Task) -> list[Message]:
     """Return what was said in the task, oldest first, no message twice: an answer stands behind what it answers."""
     last = [task.status.message] if task.status.HasField("message") else []
     known = {message.message_id for message in (*task.history, *last)}

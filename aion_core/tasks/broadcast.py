@@ -139,7 +139,7 @@ class EventBroadcast:
     def rests(self) -> bool:
         """Tell whether the task has come to rest, as far as this run knows."""
         statuses = (entry.event.status for entry in reversed(self.log) if isinstance(entry.event, WITH_STATUS))
-        return next((status.state in lifecycle.RESTING for status in statuses), False)
+        return next((status.state in lifecycle.TERMINAL_OR_INTERRUPTED for status in statuses), False)
 
     def task(self) -> Task:
         """Return the task as the log tells it."""

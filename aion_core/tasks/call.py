@@ -18,7 +18,7 @@ LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class TimeUp:
+class Deadline:
     """Until when a turn may run in this process."""
 
     until: datetime | None = None
@@ -31,15 +31,15 @@ class TimeUp:
     """Set when streams end and blocking sends are answered with the task as it stands: the process is about to stop."""
 
 
-def margins(time_up: TimeUp, now: datetime) -> tuple[float, float]:
+def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
     """Return how long before its time is up a turn is drained, and how long before it is cut.
 
     Where there is little time in all, most of it is for the agent; yet the cut comes before the runtime's own, which
     would leave the turn to its lease.
     """
-    if time_up.until is None:
+    if deadline.until is None:
         return DRAIN_SECONDS, CUT_SECONDS
-    left = (time_up.until - now).total_seconds()
+    left = (deadline.until - now).total_seconds()
     cut = min(CUT_SECONDS, max(LEAST_CUT_SECONDS, left / 8))
     return min(DRAIN_SECONDS, max(cut + LEAST_GRACE_SECONDS, left / 4)), cut
 
@@ -48,18 +48,18 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallContext:
     """Who asks, for which agent, and how."""
 
     owner: str
     agent: str
-    work: set[asyncio.Task[None]] = field(default_factory=set)
+    background: set[asyncio.Task[None]] = field(default_factory=set)
     """What the call has set going; it may outlive the answer, so whoever made the call waits for it."""
-    time_up: TimeUp = field(default_factory=TimeUp)
+    deadline: Deadline = field(default_factory=Deadline)
     """Until when this process serves the call."""
     idempotency_key: str = ""
     """What the client calls this request, in the place of a messageId in a context (D17)."""
-    last_heard: str = ""
+    last_event_id: str = ""
     """The SSE id that the client heard last, where it comes back to a stream."""
     extensions: frozenset[str] = frozenset()
     """The URIs of the extensions that the client says it knows; not all of them need be the agent's."""
@@ -70,15 +70,15 @@ class Call:
     push: PushConfig | None = None
     """Where the client wants to be told of the task by push notifications, where its message says so."""
 
-    def go(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Set work going that may outlive the answer; should it fail, the operator is told."""
         task = asyncio.ensure_future(work)
-        self.work.add(task)
-        task.add_done_callback(self.work.discard)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
         task.add_done_callback(_tell_operator)
 
 
-async def log_of(store: TaskStore, task_id: str, call: Call) -> Log:
+async def log_of(store: TaskStore, task_id: str, call: CallContext) -> Log:
     """Return the log of one of the caller's tasks; raises TaskNotFound."""
     log = await store.log(TaskKey(call.owner, task_id))
     # A task of another agent is as unknown as one that never was.
@@ -87,7 +87,7 @@ async def log_of(store: TaskStore, task_id: str, call: Call) -> Log:
     return log
 
 
-async def head_of(store: TaskStore, task_id: str, call: Call) -> Head:
+async def head_of(store: TaskStore, task_id: str, call: CallContext) -> Head:
     """Return the head of one of the caller's tasks; raises TaskNotFound."""
     head = await store.head(TaskKey(call.owner, task_id))
     if head is None or head.context.agent != call.agent:

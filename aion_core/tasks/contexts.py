@@ -83,7 +83,7 @@ class ContextRecord:
     """A context as read; times are milliseconds since 1970."""
 
     fence: int = 0
-    line: int = 0
+    queue_version: int = 0
     """Number of changes of the queue of waiting turns: tells whether the queue is still as read."""
     holder: str = ""
     until: int = 0
@@ -101,7 +101,7 @@ class ContextRecord:
         return self.running is not None or bool(self.waiting)
 
     @property
-    def at_work(self) -> str:
+    def active_task(self) -> str:
         """Return the task whose turn runs, or is the first that waits; "" if the context is free."""
         turn = self.running or next(iter(self.waiting), None)
         return turn.task_id if turn else ""
@@ -168,12 +168,12 @@ def record_of(item: Item | None, seconds: int) -> ContextRecord:
     if item is None:
         return ContextRecord()
     try:
-        fence, line = item.get("fence", 0), item.get("line", 0)
+        fence, queue_version = item.get("fence", 0), item.get("line", 0)
         if item.get("expires", seconds + 1) <= seconds:
-            return ContextRecord(fence, line, exists=True, expired=True)
+            return ContextRecord(fence, queue_version, exists=True, expired=True)
         return ContextRecord(
             fence=fence,
-            line=line,
+            queue_version=queue_version,
             holder=item.get("holder", ""),
             until=item.get("until", 0),
             running=turn_of(item["running"]) if "running" in item else None,
@@ -192,7 +192,13 @@ def turn_of(fields: Mapping[str, Any]) -> Turn:
 
 def turn_value(turn: Turn) -> dict[str, Any]:
     """Return the turn as a context's item holds it."""
-    return {"id": turn.id, "task_id": turn.task_id, "asked": turn.asked, "tries": turn.tries, "hops": turn.handoffs}
+    return {
+        "id": turn.id,
+        "task_id": turn.task_id,
+        "asked": turn.message_generation,
+        "tries": turn.tries,
+        "hops": turn.handoffs,
+    }
 
 
 # ── Conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +226,7 @@ def _is_mine(lease: Lease) -> Condition:
 
 def _queue_as_read(record: ContextRecord) -> Condition:
     # A queue that never changed has no number; neither has one of version 1.
-    return Equals("line", record.line) if record.line else Absent("line")
+    return Equals("line", record.queue_version) if record.queue_version else Absent("line")
 
 
 def _has_expired(record: ContextRecord, times: Times) -> Condition:
@@ -265,7 +271,7 @@ def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Cha
 def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Run the first turn of the queue."""
     return Change(
-        _leased(lease, times, line=record.line + 1),
+        _leased(lease, times, line=record.queue_version + 1),
         drop_first=("waiting",),
         only_if=Both((fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, _queue_as_read(record))),
     )
@@ -304,7 +310,7 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
 def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
     """Begin the queue of a context that has expired again, with this turn alone."""
     return Change(
-        {"waiting": [turn_value(turn)], "line": record.line + 1, "due_at": times.lease_until, **times.ttl},
+        {"waiting": [turn_value(turn)], "line": record.queue_version + 1, "due_at": times.lease_until, **times.ttl},
         remove=("interrupted", *NOBODY_HOLDS),
         only_if=_has_expired(record, times),
     )
@@ -316,7 +322,7 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
     return Change(
         {
             "waiting": [turn_value(each) for each in (turn, *record.waiting)],
-            "line": record.line + 1,
+            "line": record.queue_version + 1,
             "fence": fence,
             "due_at": times.lease_until,
             "expires": times.expires,
@@ -339,7 +345,7 @@ def released_for_input(lease: Lease) -> Change:
     return Change({"interrupted": lease.turn.task_id}, remove=(*NOBODY_HOLDS, "due_at"), only_if=fence_is(lease.fence))
 
 
-def left(record: ContextRecord, times: Times) -> Change:
+def released_for_next(record: ContextRecord, times: Times) -> Change:
     """Leave the next turn of the queue to somebody else."""
     return Change(
         {"due_at": times.lease_until},
@@ -351,7 +357,7 @@ def left(record: ContextRecord, times: Times) -> Change:
 def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Run the next turn of the queue under this lease, at the end of the one before."""
     return Change(
-        _leased(lease, times, line=record.line + 1),
+        _leased(lease, times, line=record.queue_version + 1),
         drop_first=("waiting",),
         only_if=Both((fence_is(record.fence), _queue_as_read(record))),
     )
@@ -376,7 +382,7 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
     remove = (*(NOBODY_HOLDS if runs else ()), *(("interrupted",) if asks else ()))
     values: dict[str, Any] = {
         "waiting": [turn_value(turn) for turn in waiting],
-        "line": record.line + 1,
+        "line": record.queue_version + 1,
         "fence": fence,
     }
     if waiting and not another_runs and not another_asks:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aion_core.errors import ContextNotFound, StoreCorrupt
-from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports import Head, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Artifact, Message, Task, TaskStatus
 from aion_core.tasks import answer_artifacts, projection
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import LOADS, MAX_PAGE_BYTES, matches
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Conversations:
     def __init__(self, store: TaskStore, task_list: TaskList) -> None:
         self._store, self._list = store, task_list
 
-    async def get(self, call: Call, context_id: str, *, length: int | None, offset: int) -> Conversation:
+    async def get(self, call: CallContext, context_id: str, *, length: int | None, offset: int) -> Conversation:
         """Return the conversation of the context with its `length` newest messages, after the `offset` newest.
 
         Without a length, with all of them. Artifacts are those of all tasks. So is what 100 tasks hold, the newest, and
@@ -49,7 +49,7 @@ class Conversations:
         """
         window = _Window(length, offset)
         tasks = TaskFilter(call.owner, call.agent, context_id)
-        after: Place | None = None
+        after: ListCursor | None = None
         seen: set[str] = set()
         for _ in range(MOST_TASKS // LOADS + 1):
             places = await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))
@@ -66,10 +66,10 @@ class Conversations:
             raise ContextNotFound(context_id)
         return Conversation(context_id, window.history[::-1], window.artifacts[::-1], window.status)
 
-    async def ids(self, call: Call, *, length: int, offset: int) -> Sequence[str]:
+    async def ids(self, call: CallContext, *, length: int, offset: int) -> Sequence[str]:
         """Return the ids of `length` contexts after the `offset` newest, by their newest task's status; of 1000 tasks."""
         tasks = TaskFilter(call.owner, call.agent)
-        after: Place | None = None
+        after: ListCursor | None = None
         found: dict[str, None] = {}
         for _ in range(MOST_TASKS_LISTED // LISTED_AT_ONCE):
             places = await self._list.page(tasks, after=after, limit=LISTED_AT_ONCE)
@@ -115,7 +115,7 @@ class _Window:
         """Take what is asked for of the task, which comes before those that were added."""
         if self.is_full():
             return
-        messages = self._of(answer_artifacts.said_in(task))
+        messages = self._of(answer_artifacts.messages_in(task))
         size = sum(each.ByteSize() for each in (*messages, *task.artifacts))
         if size > self._bytes_left and (self.history or self.artifacts):
             self._bytes_left = 0

@@ -101,7 +101,7 @@ class NewEvent:
     task: TaskKey
     generation: int
     event: Event
-    asked: Message | None = None
+    message: Message | None = None
     """The client's message that the event takes in."""
     request: Mapping[str, Any] = field(default_factory=dict)
     key: str = ""
@@ -133,7 +133,7 @@ class Transition(Generic[T]):
 
 def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:
     """Return the event of a commit that knows the subscribers of `head`."""
-    return NewEvent(head.key, after.generation, event, notifies=listened_to(head, event), **more)
+    return NewEvent(head.key, after.generation, event, notifies=has_subscriber_for(head, event), **more)
 
 
 # ── Subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,12 +150,12 @@ def wants(events: PushEvents, event: Event) -> bool:
             return events is PushEvents.ALL
 
 
-def listened_to(head: Head, event: Event) -> bool:
+def has_subscriber_for(head: Head, event: Event) -> bool:
     """True if a subscriber may want the event."""
     return head.push_events is not None and wants(head.push_events, event)
 
 
-def listening(head: Head, config: PushConfig) -> Head:
+def head_with_subscriber(head: Head, config: PushConfig) -> Head:
     """Return the head with this subscriber too."""
     order = list(PushEvents)
     before = [head.push_events] if head.push_events is not None else []
@@ -163,7 +163,7 @@ def listening(head: Head, config: PushConfig) -> Head:
     return replace(head, push_epoch=head.push_epoch + 1, push_events=widest)
 
 
-def deserted(head: Head) -> Head:
+def head_without_subscribers(head: Head) -> Head:
     """Return the head without subscribers."""
     return replace(head, push_epoch=head.push_epoch + 1, push_events=None)
 

@@ -24,18 +24,18 @@ _beating: set[int] = set()
 """The heartbeats of this process."""
 
 
-class LeaseKept(Protocol):
+class LeaseSignal(Protocol):
     """Signals the loss of a lease."""
 
     lost: asyncio.Event
 
 
-class KeepLease(Protocol):
+class LeaseKeeper(Protocol):
     """Factory of the context manager that renews a lease while its turn runs."""
 
     def __call__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
-    ) -> AbstractAsyncContextManager[LeaseKept]:
+    ) -> AbstractAsyncContextManager[LeaseSignal]:
         """Return the context manager; see `Heartbeat`."""
         ...
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import ContextKey, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports import ContextKey, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Message
 from aion_core.tasks import answer_artifacts, projection
 
@@ -26,7 +26,7 @@ class ContextHistory:
     async def read(self, task: TaskKey, context: ContextKey, limit: int, before: str | None) -> Sequence[Message]:
         """Return the last `limit` messages of the task's context, or of those before this message."""
         said = await self._said(task)
-        place: Place | None = None
+        place: ListCursor | None = None
         filter_ = TaskFilter(context.owner, context.agent, context.context_id)
         for _ in range(MOST_TASKS // AT_ONCE):
             if len(_until(said, before)) >= limit and (before is None or _holds(said, before)):
@@ -49,7 +49,7 @@ class ContextHistory:
             return []
         if log is None:
             return []
-        return answer_artifacts.said_in(projection.fold(log.events))
+        return answer_artifacts.messages_in(projection.fold(log.events))
 
 
 def _until(said: Sequence[Message], before: str | None) -> list[Message]:

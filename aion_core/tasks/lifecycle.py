@@ -23,7 +23,7 @@ INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STA
 RUNNING = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
 """A turn of the task runs or waits."""
 
-RESTING = TERMINAL | INTERRUPTED
+TERMINAL_OR_INTERRUPTED = TERMINAL | INTERRUPTED
 """Nothing more is said until a client acts: a blocking send answers, a stream ends (spec 3.1.1, 3.1.2)."""
 
 _FOLLOWS: dict[TaskState, frozenset[TaskState]] = {

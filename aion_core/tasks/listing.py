@@ -9,11 +9,11 @@ from a2a.utils.task import apply_history_length
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from aion_core.errors import InvalidMessage, StoreCorrupt
-from aion_core.ports import Head, Place, TaskFilter, TaskKey, TaskList, TaskStore
+from aion_core.ports import Head, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.message_rules import ID_RULE, check_history_length, is_id
 from aion_core.protocol.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from aion_core.tasks import page_tokens, projection
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class TaskLister:
     def __init__(self, store: TaskStore, task_list: TaskList) -> None:
         self._store, self._list = store, task_list
 
-    async def list_tasks(self, call: Call, request: ListTasksRequest) -> ListTasksResponse:
+    async def list_tasks(self, call: CallContext, request: ListTasksRequest) -> ListTasksResponse:
         """Return the page that the request asks for (spec 3.1.4).
 
         The tasks are as the log has them now, whatever the list said. A page may be short, even empty, though more
@@ -61,10 +61,10 @@ class TaskLister:
         )
 
     async def _page(
-        self, tasks: TaskFilter, request: ListTasksRequest, after: Place | None, size: int
-    ) -> tuple[Sequence[Task], Place | None]:
+        self, tasks: TaskFilter, request: ListTasksRequest, after: ListCursor | None, size: int
+    ) -> tuple[Sequence[Task], ListCursor | None]:
         """Return the tasks of a page, and the place that the next one follows, None where there is no next one."""
-        page: list[tuple[Place, Task]] = []
+        page: list[tuple[ListCursor, Task]] = []
         bytes_left = MAX_PAGE_BYTES
         for _ in range(READS):
             is_first, room = after is None, size - len(page)
@@ -85,7 +85,7 @@ class TaskLister:
                 break
         return _newest_first(page), after if more else None
 
-    async def _load(self, tasks: TaskFilter, listed: Place, *, is_first: bool) -> tuple[Head, Task] | None:
+    async def _load(self, tasks: TaskFilter, listed: ListCursor, *, is_first: bool) -> tuple[Head, Task] | None:
         """Return the task at that place of the list, None where it is gone, or is to be found at another place."""
         try:
             log = await self._store.log(TaskKey(tasks.owner, listed.task_id))
@@ -102,7 +102,7 @@ class TaskLister:
         return log.head, projection.fold(log.events)
 
 
-def wanted(call: Call, request: ListTasksRequest) -> TaskFilter:
+def wanted(call: CallContext, request: ListTasksRequest) -> TaskFilter:
     """Return which tasks are asked for; raises InvalidMessage."""
     if request.context_id and not is_id(request.context_id):
         raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
@@ -140,9 +140,9 @@ def matches(head: Head, tasks: TaskFilter) -> bool:
     )
 
 
-def place_of(head: Head) -> Place:
+def place_of(head: Head) -> ListCursor:
     """Return where the task stands in a list."""
-    return Place(head.timestamp, head.key.task_id)
+    return ListCursor(head.timestamp, head.key.task_id)
 
 
 def shaped(task: Task, request: ListTasksRequest) -> Task:
@@ -168,10 +168,10 @@ def _since(timestamp: Timestamp) -> datetime:
     return _EPOCH + timedelta(milliseconds=min(milliseconds, _LAST_MILLISECOND))
 
 
-def _newest_first(page: Sequence[tuple[Place, Task]]) -> Sequence[Task]:
+def _newest_first(page: Sequence[tuple[ListCursor, Task]]) -> Sequence[Task]:
     """Return the tasks by where they stand now, which may not be where they were found."""
     return [task for _, task in sorted(page, key=lambda entry: entry[0], reverse=True)]
 
 
-def _by(number: int, places: Sequence[Place]) -> Sequence[Sequence[Place]]:
+def _by(number: int, places: Sequence[ListCursor]) -> Sequence[Sequence[ListCursor]]:
     return [places[start : start + number] for start in range(0, len(places), number)]

@@ -53,12 +53,12 @@ class CommitNotifier:
 
     async def begun(self, begun: TurnStarted) -> None:
         """Enqueue for the message of the turn if it is the newest event: the begin may have recorded it."""
-        if begun.lease.turn.asked == begun.head.generation:
+        if begun.lease.turn.message_generation == begun.head.generation:
             await self.committed(begun.head)
 
     def appended(self, head: Head, event: Event) -> None:
         """Enqueue for an appended event, without waiting: beside whatever the turn does next."""
-        if heads.listened_to(head, event):
+        if heads.has_subscriber_for(head, event):
             self._enqueue_beside(head)
 
     async def settle(self, task: TaskKey) -> None:

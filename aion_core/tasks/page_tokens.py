@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aion_core.errors import InvalidMessage
-from aion_core.ports import Place, TaskFilter
+from aion_core.ports import ListCursor, TaskFilter
 
 VERSION = 1
 
@@ -27,14 +27,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def make(secret: bytes, tasks: TaskFilter, place: Place) -> str:
+def make(secret: bytes, tasks: TaskFilter, place: ListCursor) -> str:
     """Return the token of the page that follows `place` in the list of these tasks."""
     fixed = _FIXED.pack(VERSION, (place.timestamp - _EPOCH) // _MICROSECOND, _list_of(tasks))
     said = fixed + place.task_id.encode()
     return _text(said + _sign(secret, said))
 
 
-def read(secret: bytes, tasks: TaskFilter, token: str) -> Place:
+def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
     """Return the place that the token names.
 
     Raises InvalidMessage where this deployment has not made it, or made it for another list.
@@ -54,7 +54,7 @@ def read(secret: bytes, tasks: TaskFilter, token: str) -> Place:
             "answered, or leave it out to begin with the first page.",
             field="pageToken",
         )
-    return Place(_EPOCH + microseconds * _MICROSECOND, said[_FIXED.size :].decode())
+    return ListCursor(_EPOCH + microseconds * _MICROSECOND, said[_FIXED.size :].decode())
 
 
 def make_after(secret: bytes, of: Sequence[str], after: str) -> str:

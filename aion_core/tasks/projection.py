@@ -43,8 +43,8 @@ def _apply_to(task: Task, entry: Numbered) -> None:
             # `status.message` is the latest message and `history` what came before it, no message twice.
             if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
                 _say(task, task.status.message)
-            if entry.asked is not None:
-                _say(task, entry.asked)
+            if entry.message is not None:
+                _say(task, entry.message)
             task.status.CopyFrom(event.status)
             if event.status.HasField("message"):
                 # A reply is said on the way, and is the status again when the turn ends.

@@ -41,7 +41,7 @@ def is_message(
     the client knows, and has to see complete. By `auto` it has none either where there is more than the answer, or it
     took long.
     """
-    if turn.asked != 1 or not isinstance(ending, Reply):
+    if turn.message_generation != 1 or not isinstance(ending, Reply):
         return False
     if ending.state != TaskState.TASK_STATE_COMPLETED or ending.message is None or not ending.message.parts:
         return False
@@ -73,7 +73,7 @@ def may_be_message(log: Sequence[Numbered]) -> bool:
                     return False
                 said.add(artifact.artifact_id)
             case TaskStatusUpdateEvent(status=status, metadata=metadata):
-                if entry.asked is not None or status.state not in _BESIDE or any(key != REPLY for key in metadata):
+                if entry.message is not None or status.state not in _BESIDE or any(key != REPLY for key in metadata):
                     return False
                 if status.HasField("message"):
                     said.add(status.message.message_id)

@@ -17,7 +17,7 @@ from aion_core.tasks import lifecycle
 INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
 
 
-def check_answer(task: Task, message: Message) -> None:
+def check_resume_input(task: Task, message: Message) -> None:
     """Refuse a message that cannot continue the task, before anything runs, and say what would.
 
     A task at work takes any message. Raises TaskFinished or InvalidMessage.
@@ -33,8 +33,8 @@ def check_answer(task: Task, message: Message) -> None:
         raise InvalidMessage(
             "The answer has neither text nor data: give it a part with one of them.", field="message.parts"
         )
-    asked = asked_ids(task)
-    named = named_id(message)
+    asked = interrupt_ids(task)
+    named = interrupt_id_of(message)
     if named and asked and named not in asked:
         raise InvalidMessage(
             f"metadata.{INTERRUPT_ID} names no question of this task. It asks: {', '.join(asked)}.",
@@ -48,19 +48,19 @@ def check_answer(task: Task, message: Message) -> None:
         )
 
 
-def asked_ids(task: Task) -> list[str]:
+def interrupt_ids(task: Task) -> list[str]:
     """Return the ids of what the task asks, in its order."""
     metadata = _metadata(task.status.message)
     listed = metadata.get(INTERRUPTS) or [{"id": metadata[INTERRUPT_ID]}] if INTERRUPT_ID in metadata else []
     return [str(question["id"]) for question in listed]
 
 
-def named_id(message: Message) -> str:
+def interrupt_id_of(message: Message) -> str:
     """Return the id of the question that the message names, "" where it names none."""
     return str(_metadata(message).get(INTERRUPT_ID, ""))
 
 
-def answer_value(message: Message) -> Any:
+def resume_value(message: Message) -> Any:
     """Return what the message answers: its text, or its data part where it has no text.
 
     Of an event that is its payload, such as a card's action; how the source network had it is no answer.

@@ -36,8 +36,8 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.call import DRAIN_SECONDS, TimeUp, margins
-from aion_core.tasks.heartbeat import Heartbeat, KeepLease
+from aion_core.tasks.call import DRAIN_SECONDS, Deadline, margins
+from aion_core.tasks.heartbeat import Heartbeat, LeaseKeeper
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.turn import TurnExecution, TurnMetrics
@@ -77,7 +77,7 @@ class TaskRunner:
         max_tries: int = MAX_TRIES,
         reveal_errors: bool = False,
         history: ContextHistory | None = None,
-        keep_lease: KeepLease = Heartbeat,
+        keep_lease: LeaseKeeper = Heartbeat,
         replies: Mapping[str, ReplyAs] | None = None,
         answers: Mapping[str, AnswerAs] | None = None,
         metrics: Metrics | None = None,
@@ -94,7 +94,9 @@ class TaskRunner:
         self._replies, self._answers = replies or {}, answers or {}
         self._metrics, self._traces = metrics or NullMetrics(), traces or NoopTraces()
 
-    async def run(self, begun: TurnStarted, run: EventBroadcast, time_up: TimeUp | None = None) -> TurnStarted | None:
+    async def run(
+        self, begun: TurnStarted, run: EventBroadcast, deadline: Deadline | None = None
+    ) -> TurnStarted | None:
         """Run the turn to its end, or for as long as there is time, and tell `run` of it.
 
         Returns the turn that waited behind it, whose lease is held now; None where there is none, or where there is no
@@ -119,11 +121,15 @@ class TaskRunner:
             ) as span,
         ):
             counted = TurnMetrics(
-                self._metrics, self._clock, begun.lease.turn, run.entry(begun.lease.turn.asked), agent=agent_id
+                self._metrics,
+                self._clock,
+                begun.lease.turn,
+                run.entry(begun.lease.turn.message_generation),
+                agent=agent_id,
             )
             counted.begins()
             try:
-                await self._run(turn, counted, run, time_up or TimeUp())
+                await self._run(turn, counted, run, deadline or Deadline())
             finally:
                 counted.rests(turn.ended)
             if turn.ended is not None and turn.ended.head.state == TaskState.TASK_STATE_FAILED:
@@ -132,7 +138,7 @@ class TaskRunner:
                 await wake(self._work_queue, turn.lease.context)
         return turn.ended.next if turn.ended is not None else None
 
-    async def _run(self, turn: TurnExecution, counted: TurnMetrics, run: EventBroadcast, time_up: TimeUp) -> None:
+    async def _run(self, turn: TurnExecution, counted: TurnMetrics, run: EventBroadcast, deadline: Deadline) -> None:
         """Run the turn for as long as its lease holds and there is time."""
         try:
             async with self._keep_lease(
@@ -142,9 +148,9 @@ class TaskRunner:
                 renew_seconds=self.lease_seconds / RENEWALS,
                 wake_up_seconds=self.lease_seconds,
             ) as beat:
-                work = asyncio.create_task(self._work(turn, counted, time_up))
+                work = asyncio.create_task(self._work(turn, counted, deadline))
                 lost = asyncio.create_task(beat.lost.wait())
-                end = asyncio.create_task(self._time_ends(turn, time_up))
+                end = asyncio.create_task(self._time_ends(turn, deadline))
                 try:
                     await asyncio.wait({work, lost, end}, return_when=asyncio.FIRST_COMPLETED)
                     if turn.releasing or turn.over:
@@ -164,27 +170,27 @@ class TaskRunner:
             run.end()
             await turn.rest()
 
-    async def _work(self, turn: TurnExecution, counted: TurnMetrics, time_up: TimeUp) -> None:
+    async def _work(self, turn: TurnExecution, counted: TurnMetrics, deadline: Deadline) -> None:
         try:
             try:
                 logger.info("A turn begins.")
-                async with aclosing(self._agent(turn).run(turn.asked())) as emissions:
+                async with aclosing(self._agent(turn).run(turn.request())) as emissions:
                     ending = await self._hear(turn, counted, emissions)
                     if not isinstance(ending, Paused):
-                        await turn.end(ending, go_on=self._has_time(time_up))
+                        await turn.end(ending, go_on=self._has_time(deadline))
                         await self._let_rest(turn, emissions)
                 if isinstance(ending, Paused):
                     turn.made_progress = True
                     await self._put_down(turn)
             except StoreCorrupt:
                 logger.exception("A record of the task cannot be read.")
-                await turn.fail(UNREADABLE, go_on=self._has_time(time_up))
+                await turn.fail(UNREADABLE, go_on=self._has_time(deadline))
             except (LeaseLost, StoreError):
                 raise
             except Exception as error:  # an agent may raise anything
                 logger.exception("The agent failed.")
                 if turn.ended is None and not turn.stopped:
-                    await turn.fail(self._reason(error), go_on=self._has_time(time_up))
+                    await turn.fail(self._reason(error), go_on=self._has_time(deadline))
         except LeaseLost:
             turn.over = True
             logger.warning("The turn belongs to another holder now.")
@@ -194,15 +200,15 @@ class TaskRunner:
             turn.spent = turn.agent_ran or not isinstance(error, StoreUnavailable)
             await self._put_down(turn, delay=self.lease_seconds / 2)
 
-    async def _time_ends(self, turn: TurnExecution, time_up: TimeUp) -> None:
+    async def _time_ends(self, turn: TurnExecution, deadline: Deadline) -> None:
         """Ask the agent to stop at a step boundary when the time is nearly up; return when it has to be cut."""
-        drain_before, cut_before = margins(time_up, self._clock.now())
-        now = asyncio.ensure_future(time_up.now.wait())
+        drain_before, cut_before = margins(deadline, self._clock.now())
+        now = asyncio.ensure_future(deadline.now.wait())
         try:
-            if time_up.until is None:
+            if deadline.until is None:
                 await now
             else:
-                left = (time_up.until - self._clock.now()).total_seconds()
+                left = (deadline.until - self._clock.now()).total_seconds()
                 drain = asyncio.ensure_future(self._clock.sleep(left - drain_before))
                 try:
                     await asyncio.wait({now, drain}, return_when=asyncio.FIRST_COMPLETED)
@@ -212,18 +218,18 @@ class TaskRunner:
             now.cancel()
         turn.drain.set()
         grace = drain_before - cut_before
-        if time_up.grace is not None and time_up.now.is_set():
-            grace = time_up.grace
-        if time_up.until is not None:
-            left = (time_up.until - self._clock.now()).total_seconds()
+        if deadline.grace is not None and deadline.now.is_set():
+            grace = deadline.grace
+        if deadline.until is not None:
+            left = (deadline.until - self._clock.now()).total_seconds()
             grace = min(grace, max(0.0, left - cut_before))
         await self._clock.sleep(grace)
 
-    def _has_time(self, time_up: TimeUp) -> bool:
+    def _has_time(self, deadline: Deadline) -> bool:
         """Tell whether another turn may begin in this process."""
-        if time_up.until is None:
-            return not time_up.now.is_set()
-        return not time_up.now.is_set() and (time_up.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
+        if deadline.until is None:
+            return not deadline.now.is_set()
+        return not deadline.now.is_set() and (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
     async def _put_down(self, turn: TurnExecution, *, delay: float = 0.0) -> None:
         """Hand the turn on; where even that cannot be recorded, its lease runs out."""
@@ -294,10 +300,10 @@ class Worker:
     def __init__(self, store: TaskStore, runner: TaskRunner, work_queue: WorkQueue, clock: Clock) -> None:
         self._store, self._runner, self._work_queue, self._clock = store, runner, work_queue, clock
 
-    async def answer(self, wake_up: WakeUp, *, until: datetime | None = None, time_up: TimeUp | None = None) -> None:
+    async def handle(self, wake_up: WakeUp, *, until: datetime | None = None, deadline: Deadline | None = None) -> None:
         """Run whatever turn of the bell's context has its time; where there is none, nothing happens.
 
-        `until`: when this process ends, by which the turn has to be handed on; `time_up` says it instead where the
+        `until`: when this process ends, by which the turn has to be handed on; `deadline` says it instead where the
         process may be told to stop before. A bell that watches over a lease whose
         holder lives is rung again for the end of that lease, and so is any that finds a lease nearly out. Raises
         StoreError where the table cannot be asked: the bell is to be heard again.
@@ -310,13 +316,13 @@ class Worker:
                 # Nobody who lives lets a lease run down so far: its holder is gone, or is a clock that is behind.
                 await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
         elif begun is not None and (run := await self._run_of(begun)) is not None:
-            await self.run(begun, run, time_up or TimeUp(until))
+            await self.run(begun, run, deadline or Deadline(until))
 
-    async def run(self, begun: TurnStarted, run: EventBroadcast, time_up: TimeUp | None = None) -> None:
+    async def run(self, begun: TurnStarted, run: EventBroadcast, deadline: Deadline | None = None) -> None:
         """Run the turn, then the turns that wait behind it; `run` receives the events of the first."""
-        following = await self._runner.run(begun, run, time_up)
+        following = await self._runner.run(begun, run, deadline)
         while following is not None and (next_run := await self._run_of(following)) is not None:
-            following = await self._runner.run(following, next_run, time_up)
+            following = await self._runner.run(following, next_run, deadline)
 
     async def _run_of(self, begun: TurnStarted) -> EventBroadcast | None:
         """Return the run of a turn, with the log of its task; without a log that cannot be read: the turn fails then.

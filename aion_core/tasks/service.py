@@ -32,7 +32,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import Message, SendMessageRequest, Task
 from aion_core.tasks import admission, lifecycle, projection, replies, resume_input, subscription
 from aion_core.tasks.broadcast import EventBroadcast, Listen, Resumed, StreamItem
-from aion_core.tasks.call import Call, head_of, log_of
+from aion_core.tasks.call import CallContext, head_of, log_of
 from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import Worker
@@ -86,7 +86,9 @@ class MessageAdmission:
         self._store, self._worker, self._work_queue, self._clock = store, worker, work_queue, clock
         self._double_texting, self._open_tasks = double_texting or {}, open_tasks
 
-    async def accept(self, call: Call, request: SendMessageRequest, listen: Listen, *, at_once: bool) -> Admission:
+    async def accept(
+        self, call: CallContext, request: SendMessageRequest, listen: Listen, *, at_once: bool
+    ) -> Admission:
         """Keep the message, once, and see to it that its turn runs: here, where it is to be answered `at_once`."""
         message = request.message
         if message.task_id:
@@ -116,7 +118,7 @@ class MessageAdmission:
         return accepted
 
     async def _create(
-        self, call: Call, request: SendMessageRequest, new: NewTask, listen: Listen, *, at_once: bool
+        self, call: CallContext, request: SendMessageRequest, new: NewTask, listen: Listen, *, at_once: bool
     ) -> Admission:
         """Make the task, unless the message turns out to make none."""
         context = new.context
@@ -127,7 +129,7 @@ class MessageAdmission:
             match outcome:
                 case TurnStarted():
                     run = EventBroadcast(admission.first_log(new), listen=listen)
-                    call.go(self._worker.run(outcome, run, call.time_up))
+                    call.start_background(self._worker.run(outcome, run, call.deadline))
                     return Admission(new.key, run)
                 case TurnQueued():
                     await self._see_to(call, outcome, at_once=at_once)
@@ -147,7 +149,7 @@ class MessageAdmission:
         raise _busy()
 
     async def _continue(
-        self, call: Call, request: SendMessageRequest, task_id: str, listen: Listen, *, at_once: bool
+        self, call: CallContext, request: SendMessageRequest, task_id: str, listen: Listen, *, at_once: bool
     ) -> Admission:
         """Take a message to a task that there is: the answer to its question, one more word, or a repeat of either."""
         message = request.message
@@ -161,7 +163,14 @@ class MessageAdmission:
         raise ContextBusy("The task goes on faster than a message can be added to it. Send it again in a moment.")
 
     async def _follow_up(
-        self, call: Call, request: SendMessageRequest, message: Message, log: Log, listen: Listen, *, at_once: bool
+        self,
+        call: CallContext,
+        request: SendMessageRequest,
+        message: Message,
+        log: Log,
+        listen: Listen,
+        *,
+        at_once: bool,
     ) -> Admission:
         context = log.head.context
         if message.context_id and message.context_id != context.context_id:
@@ -174,11 +183,11 @@ class MessageAdmission:
         if known is not None:
             # Perhaps of another task: a copy that came first may have found nobody asking any more, and made its own.
             return self._repeated(call, context, known.task_id, at_once=at_once)
-        if admission.is_in(task, message):
+        if admission.holds_message(task, message):
             return self._repeated(call, context, task.id, at_once=at_once)
         if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
             raise _NothingAsked
-        resume_input.check_answer(task, message)
+        resume_input.check_resume_input(task, message)
         follow_up = admission.follow_up(
             message,
             log.head,
@@ -192,11 +201,11 @@ class MessageAdmission:
         outcome = await self._store.follow_up(follow_up, holder=_holder(at_once), when_busy=policy)
         match outcome:
             case TurnStarted():
-                entry = Numbered(outcome.head.generation, follow_up.event, follow_up.asked, request=follow_up.request)
+                entry = Numbered(outcome.head.generation, follow_up.event, follow_up.message, request=follow_up.request)
                 run = EventBroadcast(
                     [*log.events, entry], listen=Listen.NOT if listen is Listen.NOT else Listen.FROM_NOW
                 )
-                call.go(self._worker.run(outcome, run, call.time_up))
+                call.start_background(self._worker.run(outcome, run, call.deadline))
                 return Admission(log.head.key, run, continues=True)
             case TurnQueued():
                 await self._see_to(call, outcome, at_once=at_once)
@@ -209,29 +218,29 @@ class MessageAdmission:
                 raise _busy()
         return self._repeated(call, context, outcome.task_id, at_once=at_once)
 
-    def _repeated(self, call: Call, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
+    def _repeated(self, call: CallContext, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
         """Follow a task that there is; should its turn have lost its holder, this call is as good a one as any."""
         # Known by its Idempotency-Key, the message is in another context than the one that was made up for it.
         if at_once and not call.idempotency_key:
-            call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
+            call.start_background(self._worker.handle(WakeUp(context), until=call.deadline.until))
         return Admission(TaskKey(call.owner, task_id))
 
-    async def _see_to(self, call: Call, waiting: TurnQueued, *, at_once: bool) -> None:
+    async def _see_to(self, call: CallContext, waiting: TurnQueued, *, at_once: bool) -> None:
         """Let somebody wake up for a turn that waits, unless whoever runs the one before it will see to it."""
         context = waiting.head.context
         if not at_once:
             await wake(self._work_queue, context)
         elif waiting.until is None or waiting.until <= self._clock.now():
-            call.go(self._worker.answer(WakeUp(context), until=call.time_up.until))
+            call.start_background(self._worker.handle(WakeUp(context), until=call.deadline.until))
 
-    async def _interrupt(self, call: Call, busy: ContextInUse) -> None:
+    async def _interrupt(self, call: CallContext, busy: ContextInUse) -> None:
         """End what is at work, so that the new message can be answered; whoever else has ended it is as good."""
         try:
             await self.cancel(call, busy.task_id, "Canceled by a newer message.")
         except TaskNotCancelable:
             logger.info("The task that was to be canceled has ended by itself.")
 
-    async def cancel(self, call: Call, task_id: str, reason: str) -> None:
+    async def cancel(self, call: CallContext, task_id: str, reason: str) -> None:
         """End the task, from wherever it is asked; raises TaskNotFound, and TaskNotCancelable where it has ended."""
         for _ in range(CANCEL_RETRIES):
             head = await head_of(self._store, task_id, call)
@@ -288,7 +297,7 @@ class TaskService:
             store, worker, work_queue, clock, double_texting=double_texting, open_tasks=open_tasks
         )
 
-    async def send(self, call: Call, request: SendMessageRequest) -> Task | Message:
+    async def send(self, call: CallContext, request: SendMessageRequest) -> Task | Message:
         """Answer the message and return its task at rest, or as it stands after `blocking_wait` (R20).
 
         With `returnImmediately` the task is returned as it was recorded, working, and another function runs it
@@ -309,7 +318,7 @@ class TaskService:
             task = _task(await log_of(self._store, accepted.key.task_id, call))
         return task if reply is ReplyAs.TASK else replies.message_of(task) or task
 
-    async def stream(self, call: Call, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
+    async def stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
         """Answer the message; yield what is said, from the task's first event, until the task rests (R22).
 
         Where the agent's `reply` says so, and the turn's end, nothing is said but the answer, as one Message (R23); an
@@ -340,7 +349,7 @@ class TaskService:
         async for batch in self._tail(call, accepted.key, after):
             yield batch
 
-    async def subscribe(self, call: Call, task_id: str) -> AsyncGenerator[list[StreamItem], None]:
+    async def subscribe(self, call: CallContext, task_id: str) -> AsyncGenerator[list[StreamItem], None]:
         """Yield the task as it stands, then what is said until it rests (spec 3.1.6).
 
         A client that comes back with the last id it heard (`Last-Event-ID`) hears what came after that instead; an id
@@ -348,7 +357,7 @@ class TaskService:
         Raises TaskNotFound, and TaskFinished where nothing can follow any more.
         """
         log = await log_of(self._store, task_id, call)
-        after = subscription.place_of(call.last_heard, log.head)
+        after = subscription.place_of(call.last_event_id, log.head)
         if log.head.state in lifecycle.TERMINAL and (after is None or after.generation == log.head.generation):
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
         if after is None:
@@ -359,11 +368,11 @@ class TaskService:
         async for batch in self._tail(call, log.head.key, after):
             yield batch
 
-    async def get(self, call: Call, task_id: str) -> Task:
+    async def get(self, call: CallContext, task_id: str) -> Task:
         """Return the task; raises TaskNotFound."""
         return _task(await log_of(self._store, task_id, call))
 
-    async def cancel(self, call: Call, task_id: str) -> Task:
+    async def cancel(self, call: CallContext, task_id: str) -> Task:
         """End the task as canceled, from wherever it is asked, and return it (spec 3.1.5).
 
         Nothing that its agent says after this is recorded; whoever runs it stops within seconds. Raises TaskNotFound,
@@ -372,10 +381,10 @@ class TaskService:
         await self._intake.cancel(call, task_id, "Canceled.")
         return _task(await log_of(self._store, task_id, call))
 
-    def _reply(self, call: Call) -> ReplyAs:
+    def _reply(self, call: CallContext) -> ReplyAs:
         return self._replies.get(call.agent, ReplyAs.TASK)
 
-    async def _as_it_stands(self, call: Call, accepted: Admission) -> Task:
+    async def _as_it_stands(self, call: CallContext, accepted: Admission) -> Task:
         if accepted.task is not None:
             return accepted.task
         return (
@@ -384,7 +393,7 @@ class TaskService:
             else _task(await log_of(self._store, accepted.key.task_id, call))
         )
 
-    async def _message(self, call: Call, accepted: Admission, reply: ReplyAs) -> Message | None:
+    async def _message(self, call: CallContext, accepted: Admission, reply: ReplyAs) -> Message | None:
         """Wait until it is known whether the client gets a Message; return it, None where it is told of its task."""
         run, left = accepted.run, self._left(call)
         if reply is ReplyAs.MESSAGE:
@@ -417,27 +426,27 @@ class TaskService:
         async for _ in subscription.tail(self._reads, accepted.key, self._clock, after=after):
             pass
 
-    def _tail(self, call: Call, key: TaskKey, after: Cursor) -> AsyncGenerator[list[StreamItem], None]:
+    def _tail(self, call: CallContext, key: TaskKey, after: Cursor) -> AsyncGenerator[list[StreamItem], None]:
         return subscription.tail(
-            self._reads, key, self._clock, after=after, until=call.time_up.until, leave=call.time_up.leave
+            self._reads, key, self._clock, after=after, until=call.deadline.until, leave=call.deadline.leave
         )
 
-    def _patience(self, call: Call) -> float:
+    def _patience(self, call: CallContext) -> float:
         """Return how long a client may be kept waiting: its answer has to leave before this process ends."""
         left = self._left(call)
         return self._blocking_wait if left is None else min(self._blocking_wait, left)
 
-    def _left(self, call: Call) -> float | None:
+    def _left(self, call: CallContext) -> float | None:
         """Return how much time this process has for the call; None where it has all the time."""
-        if call.time_up.until is None:
+        if call.deadline.until is None:
             return None
-        left = (call.time_up.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
+        left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
         return max(0.0, left)
 
-    async def _within(self, call: Call, work: Coroutine[Any, Any, None], seconds: float | None) -> None:
+    async def _within(self, call: CallContext, work: Coroutine[Any, Any, None], seconds: float | None) -> None:
         """Wait for the work, at most so many seconds by this clock, and until the process stops; raise what it raises."""
         waiting = asyncio.ensure_future(work)
-        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.time_up.leave.wait())]
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.deadline.leave.wait())]
         if seconds is not None:
             ends.append(asyncio.ensure_future(self._clock.sleep(seconds)))
         try:

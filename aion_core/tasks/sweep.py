@@ -80,11 +80,11 @@ class Sweep:
     async def _contexts(self, at_once: int) -> Swept:
         found = await self._store.expired_timers(limit=at_once)
         enqueued = 0
-        for expired_timers in found:
+        for timer in found:
             try:
                 # Claimed first: should the message get lost, the claim runs out, and the context is overdue again.
-                if await self._store.claim(expired_timers):
-                    await self._work_queue.enqueue(WakeUp(expired_timers.context))
+                if await self._store.claim(timer):
+                    await self._work_queue.enqueue(WakeUp(timer.context))
                     enqueued += 1
             except StoreError as error:
                 logger.warning("A context that is overdue could not be woken: %s", error)
@@ -99,7 +99,7 @@ class Sweep:
             return Swept(0, 0)
         found = await self._push_configs.expired_timers(limit=at_once)
         # That a config is due was planned so, where its next try is far ahead; an event is when its message was lost.
-        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for expired_timers in found if expired_timers.generation))
+        self._metrics.count(Metric.SWEEP_FOUND, sum(1 for timer in found if timer.generation))
         # One iterator for all: each takes the next, in the order in which they were found.
         left = iter(found)
         enqueued = await asyncio.gather(
@@ -109,10 +109,10 @@ class Sweep:
 
     async def _enqueue_for(self, left: Iterator[ExpiredPushTimer], configs: PushConfigs, work_queue: PushQueue) -> int:
         enqueued = 0
-        for expired_timers in left:
+        for timer in left:
             try:
-                if await configs.claim_expired(expired_timers):
-                    await work_queue.enqueue(PushWakeUp(expired_timers.task, expired_timers.generation))
+                if await configs.claim_expired(timer):
+                    await work_queue.enqueue(PushWakeUp(timer.task, timer.generation))
                     enqueued += 1
             except StoreError as error:
                 logger.warning("A notification that is overdue could not be rung for: %s", error)

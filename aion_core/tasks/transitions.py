@@ -74,7 +74,7 @@ def begun(
         acquire(lease, record, times),
         (head_move,),
         events,
-        taken_in=None if turn.asked else (head.key, turn.id),
+        taken_in=None if turn.message_generation else (head.key, turn.id),
     )
 
 
@@ -89,13 +89,13 @@ def _beginning(
     times: Times,
 ) -> tuple[Lease, HeadMove, tuple[NewEvent, ...]]:
     lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
-    if turn.asked:
+    if turn.message_generation:
         return lease, HeadMove(heads.fenced(lease.fence), replace(head, fence=lease.fence)), ()
     queued = queued or QueuedMessage()
-    event = admission.at_work(head, contexts.moment(times.now))
+    event = admission.working_event(head, contexts.moment(times.now))
     after = replace(lifecycle.advance(head, event), fence=lease.fence)
-    lease = replace(lease, turn=replace(lease.turn, asked=after.generation))
-    taken_in = new_event(after, after, event, asked=queued.message, request=queued.request)
+    lease = replace(lease, turn=replace(lease.turn, message_generation=after.generation))
+    taken_in = new_event(after, after, event, message=queued.message, request=queued.request)
     return lease, HeadMove(heads.moved(head, after), after), (taken_in,)
 
 
@@ -134,7 +134,7 @@ def suspended(lease: Lease, times: Times, *, made_progress: bool, spent: bool = 
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class TurnEnding:
     """The last event of a turn, and who goes on after it."""
 
     lease: Lease
@@ -161,10 +161,10 @@ class Ending:
     @property
     def rests(self) -> bool:
         """True if the task comes to an end or an interrupt: usually nothing waits."""
-        return self.after.state in lifecycle.RESTING
+        return self.after.state in lifecycle.TERMINAL_OR_INTERRUPTED
 
 
-def finished_alone(ending: Ending) -> Transition[TurnFinished]:
+def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
     """End the turn, if nothing waits behind it, or what waits waits for an input."""
     after = ending.after
     release = contexts.released_for_input if ending.requires_input else contexts.released
@@ -176,7 +176,7 @@ def finished_alone(ending: Ending) -> Transition[TurnFinished]:
     )
 
 
-def next_turn(ending: Ending, record: ContextRecord) -> Turn | None:
+def next_turn(ending: TurnEnding, record: ContextRecord) -> Turn | None:
     """Return the turn that follows; raises LeaseLost, and PendingInput if the event ends a task for which a message waits."""
     if record.fence != ending.lease.fence:
         raise lost()
@@ -184,12 +184,12 @@ def next_turn(ending: Ending, record: ContextRecord) -> Turn | None:
     if ending.after.state in lifecycle.TERMINAL and waits:
         raise PendingInput("A message waits for this task.")
     if not ending.rests and not waits:
-        raise admission.nothing_left_to_do()
+        raise admission.no_turn_waits()
     return next(iter(record.waiting), None)
 
 
 def finished(
-    ending: Ending,
+    ending: TurnEnding,
     record: ContextRecord,
     turn: Turn,
     next_head: Head | None,
@@ -205,7 +205,7 @@ def finished(
     if same:
         next_head = after
     if not ending.go_on or next_head is None:
-        return Transition(TurnFinished(after, waiting=True), contexts.left(record, times), (move,), (row,))
+        return Transition(TurnFinished(after, waiting=True), contexts.released_for_next(record, times), (move,), (row,))
     next_lease, next_move, events = _beginning(
         lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
     )
@@ -216,11 +216,11 @@ def finished(
         contexts.transferred(next_lease, record, times),
         moves,
         (row, *events),
-        taken_in=None if turn.asked else (next_head.key, turn.id),
+        taken_in=None if turn.message_generation else (next_head.key, turn.id),
     )
 
 
-def finished_before(ending: Ending, record: ContextRecord, next_head: Head | None) -> TurnFinished:
+def finished_before(ending: TurnEnding, record: ContextRecord, next_head: Head | None) -> TurnFinished:
     """Return the outcome of an earlier attempt whose answer was lost; `next_head` is that of the running turn's task."""
     lease = ending.lease
     mine = record.running is not None and record.fence == lease.fence + 1 and record.holder == lease.holder

@@ -95,7 +95,7 @@ class TurnExecution:
     @property
     def labels(self) -> dict[str, str]:
         """By what the turn's lines in the log are found: its task, its context and, where the request names one, its trace."""
-        entry = self._run.entry(self.lease.turn.asked)
+        entry = self._run.entry(self.lease.turn.message_generation)
         traceparent = traceparent_of(entry.request) if entry is not None else ""
         context = self.lease.context
         found_by = {"task_id": self.key.task_id, "context_id": context.context_id, "agent": context.agent}
@@ -114,10 +114,10 @@ class TurnExecution:
             "aion.hops": turn.handoffs,
         }
 
-    def asked(self) -> TurnRequest:
+    def request(self) -> TurnRequest:
         """Return what the agent is to answer."""
         turn = self.lease.turn
-        entry = self._run.entry(turn.asked)
+        entry = self._run.entry(turn.message_generation)
         message = message_asked(entry, turn)
         return TurnRequest(
             self.lease.context,
@@ -126,14 +126,14 @@ class TurnExecution:
             self._run.task(),
             message,
             entry.request if entry is not None else {},
-            [entry for entry in self._run.log if entry.generation > turn.asked],
+            [entry for entry in self._run.log if entry.generation > turn.message_generation],
             self.drain,
             self._history,
             self._before,
         )
 
     def _before(self) -> Task | None:
-        earlier = [entry for entry in self._run.log if entry.generation < self.lease.turn.asked]
+        earlier = [entry for entry in self._run.log if entry.generation < self.lease.turn.message_generation]
         return projection.fold(earlier) if earlier else None
 
     def speak(self, chunk: Chunk) -> None:
@@ -225,7 +225,7 @@ class TurnExecution:
             message = answer_artifacts.as_message(held.artifact, self._run.task())
         else:
             turn = self.lease.turn
-            asked = message_asked(self._run.entry(turn.asked), turn)
+            asked = message_asked(self._run.entry(turn.message_generation), turn)
             await self.emit(AgentArtifact(answer_artifacts.as_artifact(message, asked), key=key))
         return message if self._answer_as is AnswerAs.BOTH else None
 
@@ -313,11 +313,11 @@ def message_asked(entry: Numbered | None, turn: Turn) -> Message:
 
     Raises StoreCorrupt where that holds none.
     """
-    if entry is not None and entry.asked is not None:
-        return entry.asked
+    if entry is not None and entry.message is not None:
+        return entry.message
     if entry is not None and isinstance(entry.event, Task) and entry.event.history:
         return entry.event.history[-1]
-    raise StoreCorrupt(f"Event {turn.asked} of the task holds no message to answer.")
+    raise StoreCorrupt(f"Event {turn.message_generation} of the task holds no message to answer.")
 
 
 logger = logging.getLogger(__name__)

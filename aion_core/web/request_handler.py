@@ -30,7 +30,7 @@ from aion_core.protocol.message_rules import (
 from aion_core.protocol.types import AgentCard, Event, ListTasksRequest, Message, SendMessageRequest, Task, delta_event
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.broadcast import Resumed, StreamItem
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import ExtendedCard
@@ -183,7 +183,7 @@ class AionRequestHandler(RequestHandler):
             raise PushNotSupported("This agent sends no push notifications; its card says so.")
         return self._registry
 
-    async def _listening(self, taken: pb.SendMessageRequest, context: ServerCallContext) -> Call:
+    async def _listening(self, taken: pb.SendMessageRequest, context: ServerCallContext) -> CallContext:
         """Return the call, with where its client wants to hear of the task."""
         if not taken.configuration.HasField("task_push_notification_config"):
             return _call(context)
@@ -248,8 +248,8 @@ def wire_errors() -> Iterator[None]:
         raise to_wire(error) from error
 
 
-def _call(context: ServerCallContext) -> Call:
-    call: Call = context.state[CALL]
+def _call(context: ServerCallContext) -> CallContext:
+    call: CallContext = context.state[CALL]
     return call
 
 

@@ -85,7 +85,9 @@ def v03_event(event: Event) -> SendStreamingMessageSuccessResponse:
     response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, TaskStatusUpdateEvent03):
         # The SDK says so of terminal states only.
-        response.result.final = isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.RESTING
+        response.result.final = (
+            isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
+        )
     return response
 
 

@@ -10,7 +10,7 @@ from aion_core.errors import StoreError
 from aion_core.memory import table
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import ExpiredTimer, TurnQueued, TurnStarted, WhenBusy
-from aion_core.ports.schema import DUE
+from aion_core.ports.schema import TIMERS
 from aion_core.stores import keys as stored_keys
 from aion_core.stores import timers
 from aion_core.tasks.sweep import Sweep
@@ -326,7 +326,7 @@ class UnreadableShards(table.Faults):
         self._partitions = partitions
 
     def before(self, call: table.Call) -> None:
-        if call.index == DUE.name and call.partition in self._partitions:
+        if call.index == TIMERS.name and call.partition in self._partitions:
             raise StoreError("ValidationException")
 
 

@@ -274,7 +274,7 @@ async def begins_what_was_asked_of_a_task_at_work(chat: Conversation) -> Any:
     await chat.queues("t-m-1", "m-2")
     await chat.ends(turn, WORKING)
     outcome = yield "holder-2"
-    assert (outcome.lease.turn.tries, outcome.lease.turn.asked) == (1, 4)
+    assert (outcome.lease.turn.tries, outcome.lease.turn.message_generation) == (1, 4)
     await chat.ends(outcome)
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 

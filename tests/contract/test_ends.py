@@ -81,13 +81,13 @@ async def test_a_task_goes_on_with_the_message_that_waits_for_it_in_one_step(cha
     assert following is not None
     assert (ended.head.generation, ended.head.state) == (3, WORKING)
     assert (following.head.generation, following.head.fence, following.lease.fence) == (4, 2, 2)
-    assert following.lease.turn == replace(follow_up.turn, asked=4, tries=1)
+    assert following.lease.turn == replace(follow_up.turn, message_generation=4, tries=1)
     log = await chat.store.log(turn.head.key)
     assert log is not None
     assert log.head == following.head
     assert [entry.generation for entry in log.events] == [1, 2, 3, 4]
     assert log.events[2] == Numbered(3, said)
-    assert (log.events[3].asked, log.events[3].request) == (follow_up.asked, follow_up.request)
+    assert (log.events[3].message, log.events[3].request) == (follow_up.message, follow_up.request)
     assert (await chat.ends(following)).next is None
     await chat.comes_to_rest()
     assert await chat.said("t-m-1") == ["m-1", "m-2"]

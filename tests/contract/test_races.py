@@ -269,7 +269,7 @@ async def test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_tas
     begun = await here.begins()
     log = await here.store.log(begun.head.key)
     assert log is not None
-    assert (log.events[3].event, begun.lease.turn.asked) == (late, 5)
+    assert (log.events[3].event, begun.lease.turn.message_generation) == (late, 5)
     await here.comes_to_rest()
 
 

@@ -81,7 +81,7 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
 async def lease_of(chat: Conversation) -> TurnStarted:
     """The lease that the version before has given out."""
     task_id = chat.tasks[0]
-    turn = Turn(task_id.replace("t-", "turn-"), task_id, asked=1, tries=1)
+    turn = Turn(task_id.replace("t-", "turn-"), task_id, message_generation=1, tries=1)
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
 
 
@@ -134,7 +134,7 @@ async def test_its_contexts_are_as_busy_as_they_are(yesterday: Yesterday) -> Non
 async def test_its_turns_begin_one_after_another(yesterday: Yesterday) -> None:
     chat = yesterday.chat("waiting")
     turn = await chat.begins()
-    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", asked=1, tries=1, handoffs=0)
+    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", message_generation=1, tries=1, handoffs=0)
     assert turn.lease.fence == 2
     following = (await chat.ends(turn, go_on=True)).next
     assert following is not None

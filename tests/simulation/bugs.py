@@ -173,11 +173,11 @@ BUGS = [
             """
             if heard:
                 yield heard
-            if log.head.state in lifecycle.RESTING:
+            if log.head.state in lifecycle.TERMINAL_OR_INTERRUPTED:
                 return
             """,
             """
-            if log.head.state in lifecycle.RESTING:
+            if log.head.state in lifecycle.TERMINAL_OR_INTERRUPTED:
                 return
             if heard:
                 yield heard
@@ -220,7 +220,7 @@ BUGS = [
     bug(
         "takes the claim for the wake_up",
         "I16",
-        Edit(Sweep, "_contexts", "if await self._store.claim(expired_timers):", "if True:"),
+        Edit(Sweep, "_contexts", "if await self._store.claim(timer):", "if True:"),
     ),
     bug(
         "forgets what it has claimed",
@@ -264,7 +264,7 @@ BUGS = [
         "does not ring again for a turn whose holder lives",
         "I16B",
         Edit(
-            Worker, "answer", "if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:", "if False:"
+            Worker, "handle", "if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:", "if False:"
         ),
         scenarios=("send and go", "cancel", "double texting: enqueue"),
     ),
@@ -301,7 +301,7 @@ BUGS = [
     bug(
         "sets no timer for an event that a subscriber wants",
         "I8",
-        Edit(heads, "new_event", "notifies=listened_to(head, event)", "notifies=False"),
+        Edit(heads, "new_event", "notifies=has_subscriber_for(head, event)", "notifies=False"),
         scenarios=TOLD,
         aims=LOST_WAKE_UPS,
     ),

@@ -82,7 +82,7 @@ STORE_BUGS = [
     bug(
         "reads what has expired",
         "I32 I16",
-        Edit(Reads, "lives", "return ENDS not in item or", "return True or"),
+        Edit(Reads, "lives", "return TTL_ATTRIBUTE not in item or", "return True or"),
         scenarios=FORGOTTEN,
     ),
     bug(
@@ -105,7 +105,7 @@ STORE_BUGS = [
     bug(
         "answers a follow-up twice whose own record has expired (T3)",
         "I2",
-        Edit(MessageAdmission, "_follow_up", "if admission.is_in(task, message):", "if False:"),
+        Edit(MessageAdmission, "_follow_up", "if admission.holds_message(task, message):", "if False:"),
         scenarios=FORGOTTEN,
     ),
     bug(

@@ -151,7 +151,7 @@ def parts(
         **options,
     )
     worker = Worker(store, runner, work_queue, clock)
-    work_queue.answered_by(worker.answer)
+    work_queue.answered_by(worker.handle)
     policies = {"test": double_texting}
     service = TaskService(
         store, worker, work_queue, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies

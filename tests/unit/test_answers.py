@@ -11,7 +11,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import AnswerAs, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks import answer_artifacts
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.history import ContextHistory
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
@@ -75,7 +75,7 @@ async def test_a_stream_has_the_answer_where_the_agent_says(answer: AnswerAs, di
 @pytest.mark.parametrize("text", ["fails", "rejects", "asks"])
 async def test_what_is_no_answer_stays_in_the_status(text: str, answer: AnswerAs) -> None:
     """R36: a client that waits for a question or a reason finds it where it always is."""
-    task = await parts(Teller(), answer=answer).service.send(Call("owner", "test"), request(text))
+    task = await parts(Teller(), answer=answer).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
     assert task.status.HasField("message")
     assert not task.artifacts
@@ -84,7 +84,7 @@ async def test_what_is_no_answer_stays_in_the_status(text: str, answer: AnswerAs
 @pytest.mark.parametrize("text", ["silent", "empty"])
 async def test_an_answer_without_parts_is_no_artifact(text: str) -> None:
     """An artifact has a part at least (spec 4.1.7)."""
-    task = await parts(Teller(), answer=AnswerAs.ARTIFACT).service.send(Call("owner", "test"), request(text))
+    task = await parts(Teller(), answer=AnswerAs.ARTIFACT).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
     assert (task.status.state, list(task.artifacts)) == (COMPLETED, [])
 
@@ -106,9 +106,9 @@ async def test_a_reply_that_was_said_on_the_way_is_in_the_history_once() -> None
     """`thread.reply` is recorded as it is said; the artifact is the same answer, by its id."""
     for answer in AnswerAs:
         made = parts(Teller(), answer=answer)
-        task = await made.service.send(Call("owner", "test"), request("replied"))
+        task = await made.service.send(CallContext("owner", "test"), request("replied"))
         assert isinstance(task, Task)
-        assert [message.message_id for message in answer_artifacts.said_in(task)] == ["m-1", "a-replied"]
+        assert [message.message_id for message in answer_artifacts.messages_in(task)] == ["m-1", "a-replied"]
         said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
         assert [message.message_id for message in said] == ["m-1", "a-replied"]
 
@@ -117,12 +117,12 @@ async def test_a_reply_that_was_said_on_the_way_is_in_the_history_once() -> None
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_a_plain_message_is_the_same_wherever_the_task_holds_it(answer: AnswerAs, reply: ReplyAs) -> None:
     """R23, D22."""
-    expected = await parts(Teller(), reply=reply).service.send(Call("owner", "test"), request("decorated"))
+    expected = await parts(Teller(), reply=reply).service.send(CallContext("owner", "test"), request("decorated"))
     made = parts(Teller(), reply=reply, answer=answer)
-    message = await made.service.send(Call("owner", "test"), request("decorated"))
+    message = await made.service.send(CallContext("owner", "test"), request("decorated"))
     heard = [
         spoken.what
-        async for batch in made.service.stream(Call("owner", "test"), request("decorated", message_id="m-2"))
+        async for batch in made.service.stream(CallContext("owner", "test"), request("decorated", message_id="m-2"))
         for spoken in batch
     ]
     assert isinstance(message, Message)
@@ -138,7 +138,7 @@ async def test_an_author_s_history_has_each_answer_once_in_its_place(answer: Ans
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, answer=answer)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     await made.service.send(call, request("meanwhile", message_id="m-1"))
     clock.move(1)
     asking = await made.service.send(call, request("asks", message_id="m-2"))
@@ -163,11 +163,11 @@ async def test_a_task_that_goes_on_has_an_answer_for_each_of_its_messages(answer
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, answer=answer)
-    first = asyncio.create_task(made.service.send(Call("owner", "test"), request("slow")))
+    first = asyncio.create_task(made.service.send(CallContext("owner", "test"), request("slow")))
     await agent.began.wait()
     (task_id,) = [key.task_id for key in store.task_keys()]
     second = asyncio.create_task(
-        made.service.send(Call("owner", "test"), request("more", message_id="m-2", task_id=task_id))
+        made.service.send(CallContext("owner", "test"), request("more", message_id="m-2", task_id=task_id))
     )
     await asyncio.sleep(0.01)
     agent.go.set()
@@ -177,7 +177,7 @@ async def test_a_task_that_goes_on_has_an_answer_for_each_of_its_messages(answer
     task = second.result()
     assert isinstance(task, Task)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a-slow", "a-more"]
-    assert [message.message_id for message in answer_artifacts.said_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
+    assert [message.message_id for message in answer_artifacts.messages_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
 
 
 # ── A turn that is cut ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -222,7 +222,7 @@ async def test_an_answer_whose_turn_is_cut_before_its_end_is_given_once(
     whole: TaskStore = dynamodb_store(request_stack, clock) if request_stack else MemoryTaskStore(clock)
     owner, agent = new_owner(), Fickle()
     dying = parts(agent, DiesAtTheEnd(whole), clock, answer=answer)  # type: ignore[arg-type]
-    call = Call(owner, "test")
+    call = CallContext(owner, "test")
     first = asyncio.create_task(dying.service.send(call, request()))
     task = await done(first, clock)
     assert agent.runs == 2
@@ -230,7 +230,7 @@ async def test_an_answer_whose_turn_is_cut_before_its_end_is_given_once(
     assert task.status.state == COMPLETED
     (artifact,) = task.artifacts
     assert artifact.parts[0].text == "answer 1"
-    assert [message.parts[0].text for message in answer_artifacts.said_in(task)] == ["hi", "answer 1"]
+    assert [message.parts[0].text for message in answer_artifacts.messages_in(task)] == ["hi", "answer 1"]
     assert task.status.HasField("message") == (answer is AnswerAs.BOTH)
     log = await whole.log(TaskKey(owner, task.id))
     assert log is not None
@@ -256,6 +256,6 @@ async def test_an_answer_that_no_later_try_can_end_is_kept() -> None:
     clock = ManualClock()
     store = DiesAtTheEnd(MemoryTaskStore(clock), times=4)
     made = parts(Fickle(), store, clock, answer=AnswerAs.ARTIFACT)  # type: ignore[arg-type]
-    task = await done(asyncio.create_task(made.service.send(Call("owner", "test"), request())), clock)
+    task = await done(asyncio.create_task(made.service.send(CallContext("owner", "test"), request())), clock)
     assert task.status.state == TaskState.TASK_STATE_FAILED
     assert [artifact.parts[0].text for artifact in task.artifacts] == ["answer 1"]

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from aion_core.errors import ContextNotFound, StoreCorrupt
-from aion_core.ports import AnswerAs, Log, Place, ReplyAs, TaskFilter, TaskKey
+from aion_core.ports import AnswerAs, ListCursor, Log, ReplyAs, TaskFilter, TaskKey
 from aion_core.tasks import conversations
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
@@ -166,14 +166,14 @@ async def test_an_answer_is_in_the_history_once_wherever_its_task_holds_it(
 
 async def test_a_context_of_somebody_else_is_as_unknown_as_one_that_never_was(desk: Desk) -> None:
     """Spec 3.3.2, as TaskNotFound: the same answer, byte for byte."""
-    await desk.made.service.send(Call("another owner", "test"), request(context_id="theirs"))
+    await desk.made.service.send(CallContext("another owner", "test"), request(context_id="theirs"))
     foreign = await desk.call("GetContext", contextId="theirs")
     assert foreign == await desk.call("GetContext", contextId="nobody-s")
     assert foreign["error"]["code"] == NOT_FOUND
     assert foreign["error"]["data"][0]["reason"] == "TASK_NOT_FOUND"
     assert foreign == await desk.call("context/get", contextId="theirs")
     with pytest.raises(ContextNotFound):
-        await desk.made.conversations.get(Call("another owner", "other"), "theirs", length=None, offset=0)
+        await desk.made.conversations.get(CallContext("another owner", "other"), "theirs", length=None, offset=0)
 
 
 async def test_a_task_that_cannot_be_read_is_left_out_of_its_conversation(clock: ManualClock) -> None:
@@ -212,7 +212,7 @@ async def test_a_long_conversation_costs_no_more_than_its_bound(desk: Desk, monk
 
 async def test_contexts_are_listed_by_their_newest_task(desk: Desk) -> None:
     """Newest first, each once; nobody else's."""
-    await desk.made.service.send(Call("another owner", "test"), request(context_id="theirs"))
+    await desk.made.service.send(CallContext("another owner", "test"), request(context_id="theirs"))
     assert (await desk.call("GetContexts"))["result"] == []
     for context_id in ("a", "b", "c"):
         await desk.say("hi", context_id=context_id)
@@ -241,9 +241,9 @@ async def test_what_the_list_says_wrongly_is_in_no_conversation(clock: ManualClo
     """The index follows the table by a moment: it may name a task twice, one that is gone, one that is elsewhere's."""
 
     class Stale(MemoryTaskList):
-        extra: tuple[Place, ...] = ()
+        extra: tuple[ListCursor, ...] = ()
 
-        async def page(self, tasks: TaskFilter, *, after: Place | None, limit: int) -> Sequence[Place]:
+        async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
             places = [*self.extra, *await super().page(tasks, after=None, limit=1000)]
             return places[places.index(after) + 1 if after else 0 :][:limit]
 
@@ -255,10 +255,10 @@ async def test_what_the_list_says_wrongly_is_in_no_conversation(clock: ManualClo
         other = await desk.say("elsewhere", context_id="another")
         task = await desk.say("hi")
         at = clock.now() + timedelta(seconds=1)
-        stale.extra = tuple(Place(at, task_id) for task_id in (task["id"], "gone", other["id"]))
+        stale.extra = tuple(ListCursor(at, task_id) for task_id in (task["id"], "gone", other["id"]))
         assert await desk.said() == ["hi", "answer to hi"]
         elsewhere = parts(Teller(), store, clock, task_list=stale).conversations
-        assert await elsewhere.ids(Call("anonymous", "another agent"), length=50, offset=0) == []
+        assert await elsewhere.ids(CallContext("anonymous", "another agent"), length=50, offset=0) == []
 
 
 # ── What cannot be served ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -351,7 +351,7 @@ async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: Ma
     owner, store = new_owner(), dynamodb_store(stack, clock)
     task_list = dynamodb_list(stack, clock)
     made = parts(Teller(), store, clock, task_list=task_list, answer=AnswerAs.ARTIFACT, reply=ReplyAs.MESSAGE)
-    call, reader = Call(owner, "test"), Conversations(store, task_list)
+    call, reader = CallContext(owner, "test"), Conversations(store, task_list)
     for number, context_id in enumerate(("a", "b", "a")):
         clock.move(1)
         await made.service.send(call, request(f"n{number}", message_id=f"m-{number}", context_id=context_id))
@@ -360,4 +360,4 @@ async def test_conversations_are_the_same_from_the_table(stack: Stack, clock: Ma
     assert [message.parts[0].text for message in found.history] == ["answer to n0", "n2", "answer to n2"]
     assert [artifact.artifact_id for artifact in found.artifacts] == ["a-n0", "a-n2"]
     with pytest.raises(ContextNotFound):
-        await reader.get(Call(new_owner(), "test"), "a", length=None, offset=0)
+        await reader.get(CallContext(new_owner(), "test"), "a", length=None, offset=0)

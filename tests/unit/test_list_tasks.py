@@ -16,7 +16,7 @@ from aion_core.errors import InvalidMessage
 from aion_core.ports import AgentArtifact, ContextKey, Emission, InputRequired, Reply, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.tasks import admission, listing
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import TaskLister
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
@@ -404,8 +404,10 @@ async def test_a_page_token_is_good_for_its_own_list_only(desk: Desk) -> None:
         assert "another list" in await desk.refused("pageToken", pageToken=own)
 
 
-@pytest.mark.parametrize("other", [Call("somebody", "test"), Call("anonymous", "another")], ids=["owner", "agent"])
-async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: Call) -> None:
+@pytest.mark.parametrize(
+    "other", [CallContext("somebody", "test"), CallContext("anonymous", "another")], ids=["owner", "agent"]
+)
+async def test_a_page_token_of_another_caller_is_refused(desk: Desk, other: CallContext) -> None:
     for number in range(3):
         await desk.keep(number)
         await desk.keep(number + 10, owner=other.owner, agent=other.agent)

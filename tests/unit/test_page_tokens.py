@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aion_core.errors import InvalidMessage
-from aion_core.ports import Place, TaskFilter
+from aion_core.ports import ListCursor, TaskFilter
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import page_tokens
 
 SECRET = bytes(range(32))
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123000, tzinfo=UTC)
 TASKS = TaskFilter("owner", "agent")
-PLACE = Place(NOW, "0196a1b2-c3d4-7000-8000-0123456789ab")
+PLACE = ListCursor(NOW, "0196a1b2-c3d4-7000-8000-0123456789ab")
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64)
 times = st.datetimes(timezones=st.just(UTC))
@@ -24,16 +24,16 @@ times = st.datetimes(timezones=st.just(UTC))
 
 @given(times, ids, st.binary(min_size=16, max_size=64))
 def test_a_token_brings_its_place_back(at: datetime, task_id: str, secret: bytes) -> None:
-    token = page_tokens.make(secret, TASKS, Place(at, task_id))
-    assert page_tokens.read(secret, TASKS, token) == Place(at, task_id)
+    token = page_tokens.make(secret, TASKS, ListCursor(at, task_id))
+    assert page_tokens.read(secret, TASKS, token) == ListCursor(at, task_id)
     assert token.isascii()
     assert token.replace("-", "").replace("_", "").isalnum(), "it can stand in a URL as it is"
 
 
 def test_the_longest_token_is_not_too_long() -> None:
-    token = page_tokens.make(SECRET, TASKS, Place(NOW, "x" * 128))
+    token = page_tokens.make(SECRET, TASKS, ListCursor(NOW, "x" * 128))
     assert len(token) < page_tokens.MAX_CHARACTERS / 1.5
-    assert page_tokens.read(SECRET, TASKS, token) == Place(NOW, "x" * 128)
+    assert page_tokens.read(SECRET, TASKS, token) == ListCursor(NOW, "x" * 128)
 
 
 def refused(token: str, tasks: TaskFilter = TASKS, secret: bytes = SECRET) -> str:

@@ -154,7 +154,7 @@ def test_the_clients_message_precedes_the_event_that_took_it_in() -> None:
     """An answer stands in the history after the question, and no message stands twice."""
     asked = fold([submitted(), status(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
     answer = said("this one", Role.ROLE_USER)
-    task = projection.apply(asked, Numbered(3, status(WORKING), asked=answer))
+    task = projection.apply(asked, Numbered(3, status(WORKING), message=answer))
     assert [entry.message_id for entry in task.history] == ["question", "which?", "this one"]
     done = apply(apply(task, status(WORKING, "end")), status(COMPLETED, "end"))
     assert [entry.message_id for entry in done.history] == ["question", "which?", "this one"]

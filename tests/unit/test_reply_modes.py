@@ -19,7 +19,7 @@ from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatus
 from aion_core.settings import Settings
 from aion_core.tasks import replies
 from aion_core.tasks.broadcast import EventBroadcast, StreamItem
-from aion_core.tasks.call import Call, TimeUp
+from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.service import SETTLED_SECONDS
 from aion_core.tasks.turn import TurnExecution
@@ -36,8 +36,8 @@ both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
 COMPLETED = {"1.0": "TASK_STATE_COMPLETED", "0.3": "completed"}
 
 
-def caller() -> Call:
-    return Call("owner", "test")
+def caller() -> CallContext:
+    return CallContext("owner", "test")
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: Repl
     return parts(Teller(), store, clock, reply=reply)
 
 
-async def heard(made: Parts, text: str, *, call: Call | None = None, **options: Any) -> list[StreamItem]:
+async def heard(made: Parts, text: str, *, call: CallContext | None = None, **options: Any) -> list[StreamItem]:
     stream = made.service.stream(call or caller(), request(text, **options))
     return [spoken async for batch in stream for spoken in batch]
 
@@ -254,7 +254,7 @@ async def test_by_message_an_answer_to_a_question_may_return_immediately(naming:
     assert task.status.state == TaskState.TASK_STATE_WORKING
     made.agent.go.set()
     await made.work_queue.quiet()
-    await until(lambda: not call.work)
+    await until(lambda: not call.background)
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
@@ -326,7 +326,7 @@ async def test_by_message_a_send_that_takes_longer_than_it_waits_returns_the_tas
     assert isinstance(task, Task)
     assert task.status.state == TaskState.TASK_STATE_WORKING
     agent.go.set()
-    await until(lambda: not call.work)
+    await until(lambda: not call.background)
     message = await made.service.send(caller(), request("slow"))
     assert isinstance(message, Message)
     assert message.parts[0].text == "answer to slow"
@@ -336,7 +336,7 @@ async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task
     """The client can come back to the task; the one Message it would have got is not lost."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
-    ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=100)))
+    ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=100)))
     listening = asyncio.create_task(heard(made, "slow", call=ends_soon))
     await agent.began.wait()
     for _ in range(100):
@@ -485,7 +485,7 @@ async def test_a_message_is_given_by_whoever_ends_a_turn_whose_process_died(repl
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
-    first = asyncio.create_task(heard(dies, "slow", call=Call("owner", "test")))
+    first = asyncio.create_task(heard(dies, "slow", call=CallContext("owner", "test")))
     await until(dies.agent.began.is_set)
     first.cancel()
     dies.work_queue.close()

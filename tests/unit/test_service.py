@@ -13,7 +13,7 @@ from aion_core.ports.table import Change, Update
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, TaskState, TaskStatusUpdateEvent
 from aion_core.stores.keys import context_key
 from aion_core.tasks import lifecycle, subscription
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.shared_reads import SharedReads
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
@@ -47,10 +47,10 @@ async def test_a_send_that_does_not_wait_answers_working_and_runs_on() -> None:
     agent = LeaseHeld()
     made = parts(agent)
     service = made.service
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     task = await service.send(call, request(return_immediately=True))
     assert task.status.state == TaskState.TASK_STATE_WORKING
-    assert not call.work, "another function runs it"
+    assert not call.background, "another function runs it"
     agent.go.set()
     await made.work_queue.quiet()
     assert (await service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
@@ -60,7 +60,7 @@ async def test_a_send_that_waits_long_enough_answers_with_the_task_as_it_stands(
     """R20: `blocking_wait`."""
     agent, clock = LeaseHeld(), ManualClock()
     service = parts(agent, clock=clock).service
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(service.send(call, request()))
     await agent.spoke.wait()
     clock.move(239)
@@ -69,15 +69,15 @@ async def test_a_send_that_waits_long_enough_answers_with_the_task_as_it_stands(
     clock.move(2)
     assert (await sending).status.state == TaskState.TASK_STATE_WORKING
     agent.go.set()
-    await asyncio.wait(call.work)
+    await asyncio.wait(call.background)
 
 
 async def test_a_task_is_known_to_its_owner_and_its_agent_only() -> None:
     agent = LeaseHeld()
     agent.go.set()
     service = parts(agent).service
-    task = await service.send(Call("owner", "test"), request())
-    for stranger in (Call("other", "test"), Call("owner", "another")):
+    task = await service.send(CallContext("owner", "test"), request())
+    for stranger in (CallContext("other", "test"), CallContext("owner", "another")):
         with pytest.raises(TaskNotFound):
             await service.get(stranger, task.id)
         with pytest.raises(TaskNotFound):
@@ -90,7 +90,7 @@ async def test_an_answer_is_the_logs_where_another_holder_has_ended_the_turn() -
     store = MemoryTaskStore(clock, lease_seconds=30)
     agent = LeaseHeld()
     service = parts(agent, store, clock, lease_seconds=0.03).service
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(service.send(call, request()))
     await agent.spoke.wait()
     (key,) = store.task_keys()
@@ -117,7 +117,7 @@ async def test_a_reader_of_a_task_that_says_nothing_is_let_go() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     service = parts(LeaseHeld(), store, clock).service
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     task = await service.send(call, request(return_immediately=True))
 
     async def read() -> None:
@@ -132,7 +132,7 @@ async def test_a_reader_of_a_task_that_says_nothing_is_let_go() -> None:
         if reading.done():
             break
     assert reading.done()
-    for work in call.work:
+    for work in call.background:
         work.cancel()
 
 

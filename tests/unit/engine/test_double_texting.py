@@ -10,7 +10,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import ContextBusy
 from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import Asking, LeaseHeld
 from tests.support.requests import request
 from tests.support.service import Parts, parts
@@ -19,11 +19,11 @@ from tests.support.stores import MemoryTaskStore
 COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED
 
 
-async def running(policy: WhenBusy) -> tuple[Parts, LeaseHeld, Call, "asyncio.Task[object]", str]:
+async def running(policy: WhenBusy) -> tuple[Parts, LeaseHeld, CallContext, "asyncio.Task[object]", str]:
     """An agent at work on `one`, and the task of it."""
     agent = LeaseHeld()
     made = parts(agent, double_texting=policy, lease_seconds=3)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("one")))
     await agent.spoke.wait()
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
@@ -125,9 +125,9 @@ async def test_a_message_that_names_no_task_makes_its_own_where_the_question_was
 
     store = Slow(SystemClock())
     made = parts(Asking(), store)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     asking = await made.service.send(call, request("a"))
-    store.between = made.service.send(Call("owner", "test"), request("yes", message_id="m-2", task_id=asking.id))
+    store.between = made.service.send(CallContext("owner", "test"), request("yes", message_id="m-2", task_id=asking.id))
     other = await made.service.send(call, request("another thing", message_id="m-3"))
     assert other.id != asking.id
     assert (await made.service.get(call, asking.id)).status.message.parts[0].text == "yes it is"

@@ -34,7 +34,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, subscription
 from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.call import Call, TimeUp
+from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.shared_reads import SharedReads
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import LeaseHeld, says
@@ -77,7 +77,7 @@ async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> 
 
     clock = SystemClock()
     made = parts(free(LeaseHeld()), Late(clock), clock, lease_seconds=0.15)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     heard = [spoken async for batch in made.service.stream(call, request()) for spoken in batch]
     assert [spoken.id for spoken in heard][-1] == "3"
     assert heard[-1].what.status.state == COMPLETED  # type: ignore[union-attr]
@@ -88,10 +88,12 @@ async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:
     clock = ManualClock()
     agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
-    ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=50)))
+    ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=50)))
     first = asyncio.create_task(made.service.send(ends_soon, request("one")))
     await agent.spoke.wait()
-    second = await made.service.send(Call("owner", "test"), request("two", message_id="m-2", return_immediately=True))
+    second = await made.service.send(
+        CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True)
+    )
     await made.work_queue.quiet()
     assert agent.asked == ["one"]
     agent.go.set()
@@ -109,7 +111,7 @@ async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -
     agent = free(LeaseHeld())
     made = parts(agent, store, clock)
     made.work_queue.close()
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     task = await made.service.send(call, request("one", return_immediately=True))
     await store.begin(CONTEXT, holder="dies")
     clock.move(31)
@@ -151,12 +153,12 @@ async def test_a_delta_is_closed_and_kept_when_its_turn_is_handed_on() -> None:
     agent = Draining()
     made = parts(agent, store, clock, lease_seconds=10_000)
     made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
-    time_up = TimeUp()
-    call = Call("owner", "test", time_up=time_up)
+    deadline = Deadline()
+    call = CallContext("owner", "test", deadline=deadline)
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
-    time_up.now.set()
-    while call.work:
+    deadline.now.set()
+    while call.background:
         await asyncio.sleep(0)
     (key,) = store.task_keys()
     chunks = [chunk for batch in await store.deltas(key, since=Cursor()) for chunk in batch.chunks]
@@ -195,7 +197,7 @@ async def test_what_was_spoken_is_kept_before_what_follows_it() -> None:
 
     clock = SystemClock()
     store = Ordered(clock)
-    await parts(Speaks(), store, clock).service.send(Call("owner", "test"), request())
+    await parts(Speaks(), store, clock).service.send(CallContext("owner", "test"), request())
     assert "".join(store.order) == "one two event"
 
 
@@ -222,7 +224,7 @@ async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> Non
     store = Between(clock)
     made = parts(LeaseHeld(), store, clock)
     made.work_queue.close()
-    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     assert isinstance(begun, TurnStarted)
     store.lease, store.begun_head = begun.lease, begun.head
@@ -247,7 +249,7 @@ async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
     store = Claimed(clock)
     made = parts(LeaseHeld(), store, clock)
     made.work_queue.close()
-    await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     clock.move(31)
     work_queue = Enqueued(clock)
     swept = await Sweep(store, work_queue).once()
@@ -267,17 +269,17 @@ async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone:
                 return log
             if gone == "the log":
                 raise StoreCorrupt("The payload of an event is missing.")
-            return Log(log.head, tuple(replace(entry, asked=None) for entry in log.events[1:]))
+            return Log(log.head, tuple(replace(entry, message=None) for entry in log.events[1:]))
 
     store = Broken(clock)
     agent = free(LeaseHeld())
     made = parts(agent, store, clock)
     made.work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     first = await made.service.send(call, request("one", return_immediately=True))
     second = await made.service.send(call, request("two", message_id="m-2", return_immediately=True))
     store.broken = first.id
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     head = await store.head(TaskKey("owner", first.id))
     assert head is not None
     assert head.state == FAILED
@@ -298,7 +300,7 @@ async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again
     work_queue.answered_by(lambda wake_up: asyncio.sleep(0))
     made.worker._runner._work_queue = work_queue
     made.work_queue.close()
-    await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     begun = await store.begin(CONTEXT, holder="here")
     log = await store.log(next(iter(store.task_keys())))
     assert log is not None
@@ -322,7 +324,7 @@ async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
     store = Away(clock)
     agent = LeaseHeld()
     made = parts(agent, store, clock, lease_seconds=10_000)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
     (key,) = store.task_keys()
@@ -349,7 +351,7 @@ async def test_a_blocking_send_is_answered_before_its_process_ends() -> None:
     clock = ManualClock()
     agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
-    call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=60)))
+    call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=60)))
     sending = asyncio.create_task(made.service.send(call, request()))
     await agent.spoke.wait()
     for _ in range(55):
@@ -368,7 +370,7 @@ async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> No
     task = Task(id="t", context_id="c", history=[taken])
     for task_id in ("", "t"):
         again = Message(message_id="m-2", role=Role.ROLE_USER, task_id=task_id, parts=[Part(text="yes")])
-        assert admission.is_in(task, again)
+        assert admission.holds_message(task, again)
 
 
 @pytest.mark.parametrize(("left", "answered"), [(50, ["one"]), (3600, ["one", "two"])])
@@ -379,12 +381,12 @@ async def test_next_turn_begins_only_with_time_for_it(left: float, answered: lis
     agent.go.clear()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     made.work_queue.close()
-    first_call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=left)))
+    first_call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=left)))
     first = asyncio.create_task(made.service.send(first_call, request("one")))
     await agent.spoke.wait()
-    await made.service.send(Call("owner", "test"), request("two", message_id="m-2", return_immediately=True))
+    await made.service.send(CallContext("owner", "test"), request("two", message_id="m-2", return_immediately=True))
     agent.go.set()
     await first
-    for work in list(first_call.work):
+    for work in list(first_call.background):
         await work
     assert agent.asked == answered

@@ -4,7 +4,7 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, TaskKey
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.history import ContextHistory
 from tests.support.agents.scripted import LeaseHeld
 from tests.support.requests import request
@@ -35,11 +35,11 @@ async def test_a_conversation_is_read_over_its_tasks(limit: int, before: str | N
     agent.go.set()
     service = parts(agent, store, clock).service
     tasks = [
-        await service.send(Call("owner", "test"), request(text, message_id=f"m-{text}"))
+        await service.send(CallContext("owner", "test"), request(text, message_id=f"m-{text}"))
         for text in ("one", "two", "three")
     ]
-    await service.send(Call("owner", "test"), request("elsewhere", context_id="another"))
-    await service.send(Call("another owner", "test"), request("elsewhere"))
+    await service.send(CallContext("owner", "test"), request("elsewhere", context_id="another"))
+    await service.send(CallContext("another owner", "test"), request("elsewhere"))
     history = ContextHistory(store, MemoryTaskList(store))
     said = await history.read(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"), limit, before)
     assert [message.parts[0].text for message in said] == expected
@@ -60,7 +60,7 @@ async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() ->
     agent.go.set()
     service = parts(agent, store, clock).service
     for n in range(25):
-        task = await service.send(Call("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
+        task = await service.send(CallContext("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
     asked = 0
     history = ContextHistory(store, MemoryTaskList(store))
     said = await history.read(TaskKey("owner", task.id), ContextKey("owner", "test", "c"), 4, None)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from aion_core.ports import Cursor, DeltaBatch, Log, TaskKey
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -31,11 +31,11 @@ async def reads_of(readers: int, steps: int = 20) -> int:
     clock = ManualClock()
     store = Counted(clock)
     made = parts(Stepping(steps, 1.0, clock), store, clock, lease_seconds=10_000)
-    task = await made.service.send(Call("owner", "test"), request(return_immediately=True))
+    task = await made.service.send(CallContext("owner", "test"), request(return_immediately=True))
     heard: list[list[str]] = [[] for _ in range(readers)]
 
     async def follow(ids: list[str]) -> None:
-        async for batch in made.service.subscribe(Call("owner", "test"), task.id):
+        async for batch in made.service.subscribe(CallContext("owner", "test"), task.id):
             ids.extend(spoken.id for spoken in batch)
 
     following = [asyncio.create_task(follow(ids)) for ids in heard]
@@ -75,7 +75,7 @@ async def test_a_reader_that_leaves_takes_nobody_elses_read_along() -> None:
             return await super().deltas(key, since=since)
 
     made = parts(Stepping(0, 0.0, clock), Slow(clock), clock)
-    task = await made.service.send(Call("owner", "test"), request())
+    task = await made.service.send(CallContext("owner", "test"), request())
     reads = made.service._reads
     two = [asyncio.create_task(reads.after(TaskKey("owner", task.id), 0, Cursor())) for _ in range(2)]
     await asyncio.sleep(0)

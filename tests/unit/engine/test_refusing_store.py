@@ -22,7 +22,7 @@ from aion_core.ports import (
     TurnStarted,
     WakeUp,
 )
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.runner import MAX_TRIES
 from aion_core.tasks.sweep import Sweep
@@ -34,7 +34,7 @@ from tests.support.requests import request
 from tests.support.service import Parts, parts
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
-CALL = Call("owner", "test")
+CALL = CallContext("owner", "test")
 CONTEXT = ContextKey("owner", "test", "c")
 MANY = MAX_TRIES + 3
 DENIED = StoreError("Query: AccessDeniedException")
@@ -83,7 +83,7 @@ async def outcome(made: Parts, clock: ManualClock) -> str:
     made.work_queue.close()
     task = await made.service.send(CALL, request(return_immediately=True))
     for _ in range(MANY + 2):
-        await made.worker.answer(WakeUp(CONTEXT))
+        await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
     return str((await made.service.get(CALL, task.id)).status)
 
@@ -107,10 +107,10 @@ async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
     task = await made.service.send(CALL, request(return_immediately=True))
     for _ in range(MANY):
         store.refuse(log=1)
-        await made.worker.answer(WakeUp(CONTEXT))
+        await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
     store.heal()
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
 
 
@@ -121,7 +121,7 @@ async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> No
     made.work_queue.close()
     await made.service.send(CALL, request(return_immediately=True))
     store.refuse(log=1)
-    await made.worker.answer(WakeUp(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     assert isinstance(await store.begin(CONTEXT, holder="another"), TurnStarted), "at once"
 
 

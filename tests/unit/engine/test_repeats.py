@@ -13,7 +13,7 @@ from aion_core.ports.table import Delete
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
 from aion_core.stores import keys
 from aion_core.tasks import admission
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import Asking, LeaseHeld, says
 from tests.support.requests import request
 from tests.support.service import http, parts, send
@@ -25,14 +25,16 @@ async def test_an_idempotency_key_makes_two_requests_without_a_context_one() -> 
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
-    again = [Call("owner", "test", idempotency_key="key-1") for _ in range(3)]
+    again = [CallContext("owner", "test", idempotency_key="key-1") for _ in range(3)]
     tasks = await asyncio.gather(*(made.service.send(call, request(context_id="")) for call in again))
     assert len({task.id for task in tasks}) == 1
     assert len({task.context_id for task in tasks}) == 1
     assert agent.asked == ["hi"]
     with pytest.raises(MessageIdReused):
         await made.service.send(again[0], request("other words", context_id=""))
-    other = await made.service.send(Call("another owner", "test", idempotency_key="key-1"), request(context_id=""))
+    other = await made.service.send(
+        CallContext("another owner", "test", idempotency_key="key-1"), request(context_id="")
+    )
     assert other.id != tasks[0].id
 
 
@@ -57,7 +59,7 @@ async def test_without_context_and_key_the_same_message_is_two_tasks() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
-    one, two = [await made.service.send(Call("owner", "test"), request(context_id="")) for _ in range(2)]
+    one, two = [await made.service.send(CallContext("owner", "test"), request(context_id="")) for _ in range(2)]
     assert one.id != two.id
 
 
@@ -78,7 +80,7 @@ async def test_a_repeat_is_answered_by_its_own_task_though_it_was_on_its_way_to_
 
     store = Overtaken(SystemClock())
     made = parts(Asking(), store)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     asks = await made.service.send(call, request("first"))
     copies = []
 
@@ -108,7 +110,7 @@ async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
     """The task outlives the key of the message: each event moves the end of its retention."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
-    made, call = parts(agent, store, clock), Call("owner", "test")
+    made, call = parts(agent, store, clock), CallContext("owner", "test")
     task = await made.service.send(call, request())
     answer = request("yes", message_id="m-2", context_id="", task_id=task.id)
     await made.service.send(call, answer)

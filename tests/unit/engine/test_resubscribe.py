@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import LeaseHeld
 from tests.support.requests import request
 from tests.support.service import http, parts, send
@@ -14,14 +14,14 @@ from tests.support.service import http, parts, send
 async def held() -> tuple[Any, LeaseHeld, str, "asyncio.Task[Any]"]:
     agent = LeaseHeld()
     made = parts(agent)
-    sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
+    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
     await agent.spoke.wait()
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     return made, agent, key.task_id, sending
 
 
 async def heard_from(made: Any, task_id: str, last: str) -> list[str]:
-    call = Call("owner", "test", last_heard=last)
+    call = CallContext("owner", "test", last_event_id=last)
     return [spoken.id async for batch in made.service.subscribe(call, task_id) for spoken in batch if spoken.id]
 
 

@@ -34,7 +34,7 @@ Items = Mapping[str, Item | None]
 
 def turn(number: int = 1, **more: Any) -> Turn:
     """A turn of the task `t-number`."""
-    return replace(Turn(f"u-{number}", f"t-{number}", asked=1), **more)
+    return replace(Turn(f"u-{number}", f"t-{number}", message_generation=1), **more)
 
 
 def lease(number: int = 1, *, holder: str = "me", fence: int = 3, **more: Any) -> Lease:

@@ -103,7 +103,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
         "free", "free, empty queue", "waits", "full",
     }),
     "acquire next, first queue": (
-        lambda: contexts.acquired_next(lease(2), replace(read("waits"), line=0), TIMES),
+        lambda: contexts.acquired_next(lease(2), replace(read("waits"), queue_version=0), TIMES),
         {"free, queue never used"},
     ),
     "acquire abandoned": (lambda: contexts.acquired_abandoned(lease(), read("runs"), TIMES), {
@@ -137,7 +137,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
         name for name in OF_FENCE_3 if not (STATES[name] or {}).get("waiting")
     }),
     "release for input": (lambda: contexts.released_for_input(lease()), OF_FENCE_3),
-    "leave": (lambda: contexts.left(read("runs, one waits"), TIMES), OF_LINE_2),
+    "leave": (lambda: contexts.released_for_next(read("runs, one waits"), TIMES), OF_LINE_2),
     "transfer": (lambda: contexts.transferred(lease(2, fence=4), read("runs, one waits"), TIMES), OF_LINE_2),
     "suspend": (lambda: contexts.suspended(lease(), turn(handoffs=1), TIMES), MINE_NOW),
     "remove": (lambda: contexts.removed("t-1", read("runs"), 4, TIMES), OF_LINE_2),
@@ -247,11 +247,11 @@ def test_record_holds_all_of_item() -> None:
     item = context(**MINE | {"running": {**T1, "tries": 3, "hops": 4}}, waiting=[waiting], interrupted="t-9")
     assert record_of(item, SECONDS) == ContextRecord(
         fence=3,
-        line=2,
+        queue_version=2,
         holder="me",
         until=UNTIL,
         running=turn(tries=3, handoffs=4),
-        waiting=(turn(2, asked=0, tries=2),),
+        waiting=(turn(2, message_generation=0, tries=2),),
         interrupted="t-9",
         exists=True,
     )
@@ -275,19 +275,19 @@ def test_unreadable_context_is_corrupt(broken: Item) -> None:
 
 
 def test_turn_survives_its_item() -> None:
-    value = turn_value(turn(4, asked=5, tries=6, handoffs=7))
+    value = turn_value(turn(4, message_generation=5, tries=6, handoffs=7))
     assert value == {"id": "u-4", "task_id": "t-4", "asked": 5, "tries": 6, "hops": 7}
-    assert contexts.turn_of(value) == turn(4, asked=5, tries=6, handoffs=7)
+    assert contexts.turn_of(value) == turn(4, message_generation=5, tries=6, handoffs=7)
     assert contexts.turn_of(T1 | {"hops": 0}) == contexts.turn_of({k: v for k, v in T1.items() if k != "hops"})
 
 
 @pytest.mark.parametrize(
-    ("state", "busy", "at_work"),
+    ("state", "busy", "active_task"),
     [("free", False, ""), ("runs", True, "t-1"), ("waits", True, "t-2"), ("asks", False, ""),
      ("runs, one waits", True, "t-1"), ("suspended", True, "t-1")],
 )  # fmt: skip
-def test_context_with_turns_is_busy(state: str, busy: bool, at_work: str) -> None:
-    assert (read(state).busy, read(state).at_work) == (busy, at_work)
+def test_context_with_turns_is_busy(state: str, busy: bool, active_task: str) -> None:
+    assert (read(state).busy, read(state).active_task) == (busy, active_task)
 
 
 def test_record_tells_turns_of_a_task() -> None:

@@ -157,7 +157,7 @@ EVENTS: dict[str, Event] = {
 )
 def test_subscribers_want_some_events(events: PushEvents | None, wanted: set[str]) -> None:
     listened = head(push_events=events)
-    assert {name for name, event in EVENTS.items() if heads.listened_to(listened, event)} == wanted
+    assert {name for name, event in EVENTS.items() if heads.has_subscriber_for(listened, event)} == wanted
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,12 @@ def test_subscribers_want_some_events(events: PushEvents | None, wanted: set[str
 )
 def test_head_knows_widest_choice_of_events(before: str | None, events: str, after: str) -> None:
     known: Head = head(push_epoch=4, push_events=PushEvents(before) if before else None)
-    subscribed = heads.listening(known, replace(PUSH, events=PushEvents(events)))
+    subscribed = heads.head_with_subscriber(known, replace(PUSH, events=PushEvents(events)))
     assert subscribed == head(push_epoch=5, push_events=PushEvents(after))
 
 
 def test_head_without_subscribers_has_next_epoch() -> None:
-    assert heads.deserted(head(push_epoch=4, push_events=PushEvents.ALL)) == head(push_epoch=5)
+    assert heads.head_without_subscribers(head(push_epoch=4, push_events=PushEvents.ALL)) == head(push_epoch=5)
 
 
 def test_task_has_ten_push_configs() -> None:

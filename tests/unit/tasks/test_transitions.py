@@ -12,12 +12,12 @@ from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.tasks import contexts, heads, lifecycle, transitions
 from aion_core.tasks.contexts import ContextRecord
 from aion_core.tasks.heads import HeadMove, NewEvent, Transition
-from aion_core.tasks.transitions import Ending, QueuedMessage
+from aion_core.tasks.transitions import QueuedMessage, TurnEnding
 from tests.unit.tasks.given import CONTEXT, TASK, TIMES, head, lease, status, turn
 
-HELD = ContextRecord(fence=3, line=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)
+HELD = ContextRecord(fence=3, queue_version=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)
 """The context of a turn that runs."""
-WAITS = ContextRecord(fence=3, line=2, waiting=(turn(), turn(2)), exists=True)
+WAITS = ContextRecord(fence=3, queue_version=2, waiting=(turn(), turn(2)), exists=True)
 """A context in which two turns wait."""
 HEARD = head(push_epoch=1, push_events=PushEvents.ALL)
 """The head of a task with a subscriber."""
@@ -34,8 +34,8 @@ def token(event: Event, generation: int = 3, fence: int = 3) -> str:
     return f"me#{fence}#{generation}#{digest}"
 
 
-def ending(state: str = "COMPLETED", *, go_on: bool = False, before: Head | None = None) -> Ending:
-    return Ending(lease(), before or head(), status(state), go_on)
+def ending(state: str = "COMPLETED", *, go_on: bool = False, before: Head | None = None) -> TurnEnding:
+    return TurnEnding(lease(), before or head(), status(state), go_on)
 
 
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,8 +79,10 @@ def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
     after = replace(lifecycle.advance(HEARD, event), fence=4)
-    mine = lease(fence=4, tries=3, asked=3)
-    begun = transitions.begun(CONTEXT, turn(tries=2, asked=0), WAITS, HEARD, queued, holder="me", times=TIMES)
+    mine = lease(fence=4, tries=3, message_generation=3)
+    begun = transitions.begun(
+        CONTEXT, turn(tries=2, message_generation=0), WAITS, HEARD, queued, holder="me", times=TIMES
+    )
     message = queued or QueuedMessage()
     assert begun == Transition(
         TurnStarted(mine, after),
@@ -205,7 +207,7 @@ def test_next_turn_is_left_to_others(go_on: bool, next_head: Head | None) -> Non
     finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
     assert finished == Transition(
         TurnFinished(end.after, waiting=True),
-        contexts.left(BEFORE_SECOND, TIMES),
+        contexts.released_for_next(BEFORE_SECOND, TIMES),
         (moves(HEARD, end.after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event), notifies=True),),
     )
@@ -225,12 +227,12 @@ def test_same_holder_begins_turn_of_another_task() -> None:
 def test_same_holder_takes_in_message_of_same_task() -> None:
     """One move of the head covers both events."""
     end = ending("WORKING", go_on=True)
-    record = replace(HELD, waiting=(turn(id="u-9", asked=0),))
+    record = replace(HELD, waiting=(turn(id="u-9", message_generation=0),))
     queued = QueuedMessage(Message(message_id="m"), {"a": 1})
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
     after = replace(lifecycle.advance(end.after, event), fence=4)
-    mine = lease(fence=4, id="u-9", tries=1, asked=4)
+    mine = lease(fence=4, id="u-9", tries=1, message_generation=4)
     assert transitions.finished(end, record, record.waiting[0], None, queued, times=TIMES) == Transition(
         TurnFinished(end.after, next=TurnStarted(mine, after)),
         contexts.transferred(mine, record, TIMES),
@@ -242,7 +244,7 @@ def test_same_holder_takes_in_message_of_same_task() -> None:
 
 def test_same_holder_takes_in_message_of_another_task() -> None:
     end = ending(go_on=True)
-    waiting = turn(2, asked=0)
+    waiting = turn(2, message_generation=0)
     record = replace(HELD, waiting=(waiting,))
     finished = transitions.finished(end, record, waiting, SECOND_HEAD, None, times=TIMES)
     assert finished.taken_in == (SECOND, "u-2")
