@@ -113,7 +113,7 @@ class DynamoDBTable:
         return _item(await self._calls(f"{kind.lower()}_item", **parameters), "Attributes")
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.erasure.ErasableTable.delete_all`."""
+        """See `ports.table.ErasableTable.delete_all`."""
         requests = [{"DeleteRequest": {"Key": encoded_key(key)}} for key in keys]
         answer = await self._calls("batch_write_item", RequestItems={self._name: requests})
         left = answer.get("UnprocessedItems", {}).get(self._name, [])

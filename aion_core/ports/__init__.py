@@ -1,7 +1,7 @@
-"""Every seam of aion, one Protocol each: what the core needs from outside, and what it is promised.
+"""Ports: a Protocol for each outside dependency of the core, with its promises.
 
-An adapter need not inherit anything. One contract suite (`tests/contract`) runs over each adapter of a port, and a
-promise made here has its test there.
+Adapters implement a Protocol without inheriting from it. The contract tests (`tests/contract`) check these promises for
+each adapter.
 """
 
 from aion_core.ports.agent import (
@@ -26,12 +26,6 @@ from aion_core.ports.agent import (
 from aion_core.ports.api_keys import (
     ApiKeys,
     KeyRecord,
-)
-from aion_core.ports.blobs import (
-    Blobs,
-)
-from aion_core.ports.cipher import (
-    Cipher,
 )
 from aion_core.ports.clock import (
     Clock,
@@ -59,6 +53,10 @@ from aion_core.ports.observability import (
     Span,
     SpanKind,
     Traces,
+)
+from aion_core.ports.payloads import (
+    Blobs,
+    Cipher,
 )
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,

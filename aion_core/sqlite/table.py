@@ -184,7 +184,7 @@ class SQLiteTable:
         self._database.write_blocking(lambda connection: self._make(connection, [write]))
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.erasure.ErasableTable.delete_all`; none is left."""
+        """See `ports.table.ErasableTable.delete_all`; none is left."""
 
         def work(connection: sqlite3.Connection) -> None:
             for key in keys:

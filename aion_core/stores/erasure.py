@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock
-from aion_core.ports.erasure import ErasableTable, ObjectVersions
+from aion_core.ports.payloads import ObjectVersions
 from aion_core.ports.table import (
     Absent,
     AtMost,
@@ -25,6 +25,7 @@ from aion_core.ports.table import (
     Change,
     ConditionCheck,
     Delete,
+    ErasableTable,
     Exists,
     Key,
     Update,

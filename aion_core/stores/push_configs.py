@@ -28,7 +28,7 @@ from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
 from aion_core.stores.retries import TRIES, TRIES_UNHEARD, Plan, commit, jitter, write_unless_refused
 from aion_core.stores.timers import PUSHES, TimerIndex, times_of
-from aion_core.tasks import deliveries, heads, timers
+from aion_core.tasks import contexts, deliveries, heads
 from aion_core.tasks.contexts import moment
 
 logger = logging.getLogger(__name__)
@@ -225,7 +225,7 @@ class TablePushConfigs:
     async def clear(self, task: TaskKey, generation: int) -> None:
         """See `ports.PushConfigs.clear`."""
         # Refused if the event has expired.
-        await self._write(Update(keys.event_key(task, generation), Change(remove=timers.NO_TIMER, only_if=Exists())))
+        await self._write(Update(keys.event_key(task, generation), Change(remove=contexts.NO_TIMER, only_if=Exists())))
 
     async def clear_subscribers(self, head: Head) -> None:
         """See `ports.PushConfigs.clear_subscribers`."""

@@ -256,7 +256,7 @@ class TableTaskStore:
                 head = await self._log.head(task_of(context, record.running))
                 if head is not None:
                     return Plan(TurnStarted(record.lease(context), head))
-            turn = transitions.due_turn(record, times)
+            turn = contexts.turn_to_begin(record, times.now)
             if turn is None and record.interrupted is not None and record.waiting:
                 return await self._dropped_question(context, record, times) or Plan(None)
             if not isinstance(turn, Turn):
@@ -309,16 +309,15 @@ class TableTaskStore:
         return after
 
     async def finish(
-        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
         """See `ports.TaskStore.finish`."""
-        ending = TurnEnding(lease, replace(head, fence=lease.fence), event, go_on)
+        ending = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next)
 
         async def plan(attempt: int) -> Plan[TurnFinished]:
             nonlocal ending
             times = self._times()
-            finished = transitions.finished_alone(ending)
-            if attempt or not ending.rests:
+            if attempt or not ending.stops_task:
                 record = await self._context(lease.context, times)
                 if attempt:
                     now = await self._log.head(head.key)
@@ -326,6 +325,8 @@ class TableTaskStore:
                         return Plan(await self._finished_before(ending))
                     ending = replace(ending, head=transitions.still_mine(ending.head, now))
                 finished = await self._finished(ending, record, times)
+            else:
+                finished = transitions.finished_alone(ending)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
                 writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
@@ -348,7 +349,7 @@ class TableTaskStore:
             return transitions.finished_alone(ending)
         task = task_of(ending.lease.context, turn)
         next_head, queued = None, None
-        if ending.go_on:
+        if ending.run_next:
             next_head = None if task == ending.head.key else await self._log.head(task)
             queued = None if turn.message_generation else await self._log.queued(task, turn.id)
         return transitions.finished(ending, record, turn, next_head, queued, times=times)
@@ -441,8 +442,8 @@ class TableTaskStore:
                 change = replace(change, values={**change.values, "listing_at": listing_at(move.after)})
             writes.append(Update(keys.head_key(move.after.key), change))
         writes += [await self._log.event_row(event, times) for event in transition.events]
-        if transition.taken_in is not None:
-            writes.append(Delete(keys.asked_key(*transition.taken_in)))
+        if transition.recorded_message is not None:
+            writes.append(Delete(keys.asked_key(*transition.recorded_message)))
         return writes
 
     def _context_update(self, context: ContextKey, transition: Transition[Any]) -> Update:

@@ -212,19 +212,19 @@ class AionRequestHandler(RequestHandler):
         async with aclosing(self.batches(params, context)) as batches:
             async for batch in batches:
                 for spoken in batch:
-                    if isinstance(spoken.what, Task | Resumed):
-                        task = spoken.what
-                    if isinstance(spoken.what, Delta):
+                    if isinstance(spoken.payload, Task | Resumed):
+                        task = spoken.payload
+                    if isinstance(spoken.payload, Delta):
                         assert task is not None  # noqa: S101  # the first event is a task (R32)
-                        yield as_event(spoken.what, task)
-                    elif not isinstance(spoken.what, Resumed):
-                        yield spoken.what
+                        yield as_event(spoken.payload, task)
+                    elif not isinstance(spoken.payload, Resumed):
+                        yield spoken.payload
 
 
 def _shortened(spoken: StreamItem, asked: pb.SendMessageConfiguration) -> StreamItem:
-    if not isinstance(spoken.what, Task):
+    if not isinstance(spoken.payload, Task):
         return spoken
-    return replace(spoken, what=apply_history_length(spoken.what, asked))
+    return replace(spoken, payload=apply_history_length(spoken.payload, asked))
 
 
 def as_event(delta: Delta, task: Task | Resumed) -> pb.TaskArtifactUpdateEvent:

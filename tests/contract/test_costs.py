@@ -57,7 +57,7 @@ async def test_the_log_of_a_thousand_chunks(stack: Stack, a_second: float, at_mo
     service = parts(talking(1000, a_second), counted.store).service
     call = CallContext(new_owner(), "test")
     begun = time.monotonic()
-    heard = [spoken.what async for batch in service.stream(call, request()) for spoken in batch]
+    heard = [spoken.payload async for batch in service.stream(call, request()) for spoken in batch]
     # Batches are written by time: a machine that takes longer to say it all writes more of them.
     at_most *= max(1.0, (time.monotonic() - begun) * a_second / 1000)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")

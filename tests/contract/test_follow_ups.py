@@ -177,12 +177,12 @@ async def test_a_message_to_a_task_that_waits_is_answered_in_its_turn(chat: Conv
     await chat.waits("m-2")
     await chat.queues("t-m-2", "m-3")
     await chat.waits("m-4")
-    ended = await chat.ends(first, go_on=True)
+    ended = await chat.ends(first, run_next=True)
     assert ended.next is not None
     assert (ended.next.lease.turn.id, ended.next.lease.turn.message_generation) == ("turn-m-2", 1)
     with pytest.raises(PendingInput):
         await chat.ends(ended.next)
-    ended = await chat.ends(ended.next, WORKING, go_on=True)
+    ended = await chat.ends(ended.next, WORKING, run_next=True)
     assert ended.next is not None
     assert ended.next.lease.turn.id == "turn-m-3"
     await chat.ends(ended.next)
@@ -198,7 +198,7 @@ async def test_a_task_that_waits_takes_several_messages_each_in_its_turn(chat: C
     for asked in (1, 4, 6):
         assert turn is not None
         assert turn.lease.turn.message_generation == asked
-        turn = (await chat.ends(turn, WORKING if asked < 6 else COMPLETED, go_on=True)).next
+        turn = (await chat.ends(turn, WORKING if asked < 6 else COMPLETED, run_next=True)).next
     assert turn is None
     assert await chat.said("t-m-1") == ["m-1", "m-2", "m-3"]
 
@@ -261,7 +261,7 @@ async def test_a_known_message_to_a_task_at_work_is_a_repeat(chat: Conversation,
             outcome = await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
             assert outcome == Duplicate("t-m-1")
     assert chat.store.holds(turn.lease)
-    begun = (await chat.ends(turn, WORKING, go_on=True)).next
+    begun = (await chat.ends(turn, WORKING, run_next=True)).next
     assert begun is not None
     assert (await chat.ends(begun)).next is None
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
@@ -323,7 +323,7 @@ async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(
     held = await chat.store.begin(chat.context, holder="holder-3")
     assert isinstance(held, LeaseHeld)
     assert held.fence == new.lease.fence
-    ended = await chat.ends(new, go_on=True)
+    ended = await chat.ends(new, run_next=True)
     assert ended.next is not None
     assert ended.next.lease.turn.id == "turn-m-2", "those that waited wait on; the turn that ran is no more"
     await chat.comes_to_rest()
@@ -389,7 +389,7 @@ async def test_by_interrupt_what_waits_for_the_task_is_answered_after_it(chat: C
     assert isinstance(new, TurnStarted)
     with pytest.raises(PendingInput):
         await chat.ends(new)
-    after = (await chat.ends(new, WORKING, go_on=True)).next
+    after = (await chat.ends(new, WORKING, run_next=True)).next
     assert after is not None
     await chat.ends(after)
     assert await chat.said("t-m-1") == ["m-1", "m-3", "m-2"]

@@ -74,14 +74,14 @@ async def test_whoever_records_tells_who_begins_to_listen_just_now(
     assert await act(here, turn) == await here.due_events()
 
 
-@pytest.mark.parametrize("go_on", [True, False])
+@pytest.mark.parametrize("run_next", [True, False])
 async def test_whoever_ends_a_turn_before_others_tells_who_begins_to_listen_just_now(
-    here: Pushes, there: Pushes, tasks: Faults, go_on: bool
+    here: Pushes, there: Pushes, tasks: Faults, run_next: bool
 ) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.waits("m-2")
     tasks.meanwhile(listens(there), nth=2)
-    await here.chat.ends(turn, COMPLETED, go_on=go_on)
+    await here.chat.ends(turn, COMPLETED, run_next=run_next)
     assert await here.due_events() == {3}
 
 
@@ -91,7 +91,7 @@ async def test_whoever_goes_on_with_the_same_task_tells_who_begins_to_listen_jus
     turn = await here.chat.starts("m-1")
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
-    await here.chat.ends(turn, WORKING, go_on=True)
+    await here.chat.ends(turn, WORKING, run_next=True)
     assert await here.due_events() == {3, 4}
 
 

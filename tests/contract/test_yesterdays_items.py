@@ -136,7 +136,7 @@ async def test_its_turns_begin_one_after_another(yesterday: Yesterday) -> None:
     turn = await chat.begins()
     assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", message_generation=1, tries=1, handoffs=0)
     assert turn.lease.fence == 2
-    following = (await chat.ends(turn, go_on=True)).next
+    following = (await chat.ends(turn, run_next=True)).next
     assert following is not None
     assert following.lease.turn.id == "turn-m-3z"
     await chat.comes_to_rest()
@@ -164,7 +164,7 @@ async def test_its_leases_are_in_force(yesterday: Yesterday) -> None:
         assert chat.store.renew(turn.lease)
         assert chat.store.holds(turn.lease)
         head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
-        following = (await chat.ends(replace(turn, head=head), go_on=True)).next
+        following = (await chat.ends(replace(turn, head=head), run_next=True)).next
         assert (following is not None) is (name == "busy")
         await chat.comes_to_rest()
 

@@ -20,7 +20,7 @@ from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import turn
 from aion_core.tasks.call import CallContext, Deadline
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.quotas import OpenTasks
@@ -97,7 +97,7 @@ def assemble(process: "Process") -> Parts:
         clock,
         work_queue,
         keep_lease=partial(SimHeartbeat, process),
-        history=ContextHistory(store, tasks),
+        conversations=Conversations(store, tasks),
         replies={AGENT: settings.reply},
         answers={AGENT: settings.answer},
         metrics=metrics,

@@ -228,9 +228,9 @@ class Client:
         world.trace(self.name, f"{what} after {cursor!r} (to {connection.process})")
         while new := await connection.read():
             for at, spoken in new:
-                hearing.heard.append((at, spoken.id, spoken.what))
-                if not isinstance(spoken.what, Delta):
-                    hearing.task_id = getattr(spoken.what, "task_id", "") or getattr(spoken.what, "id", "")
+                hearing.heard.append((at, spoken.id, spoken.payload))
+                if not isinstance(spoken.payload, Delta):
+                    hearing.task_id = getattr(spoken.payload, "task_id", "") or getattr(spoken.payload, "id", "")
             if leave_after and len(hearing.heard) >= leave_after:
                 connection.leave()
         hearing.how = _how(connection)

@@ -134,10 +134,10 @@ class Conversation:
         return outcome
 
     async def ends(
-        self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, go_on: bool = False
+        self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, run_next: bool = False
     ) -> TurnFinished:
         """The turn ends, and its task is in the state."""
-        return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), go_on=go_on)
+        return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), run_next=run_next)
 
     # ── What can be seen ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,9 +10,9 @@ import pytest
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import AnswerAs, ContextKey, Emission, Lease, Reply, ReplyAs, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import Message, Part, Task, TaskState
-from aion_core.tasks import answer_artifacts
+from aion_core.tasks import replies
 from aion_core.tasks.call import CallContext
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.conversations import Conversations
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -108,7 +108,7 @@ async def test_a_reply_that_was_said_on_the_way_is_in_the_history_once() -> None
         made = parts(Teller(), answer=answer)
         task = await made.service.send(CallContext("owner", "test"), request("replied"))
         assert isinstance(task, Task)
-        assert [message.message_id for message in answer_artifacts.messages_in(task)] == ["m-1", "a-replied"]
+        assert [message.message_id for message in replies.messages_in(task)] == ["m-1", "a-replied"]
         said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
         assert [message.message_id for message in said] == ["m-1", "a-replied"]
 
@@ -121,7 +121,7 @@ async def test_a_plain_message_is_the_same_wherever_the_task_holds_it(answer: An
     made = parts(Teller(), reply=reply, answer=answer)
     message = await made.service.send(CallContext("owner", "test"), request("decorated"))
     heard = [
-        spoken.what
+        spoken.payload
         async for batch in made.service.stream(CallContext("owner", "test"), request("decorated", message_id="m-2"))
         for spoken in batch
     ]
@@ -143,8 +143,8 @@ async def test_an_author_s_history_has_each_answer_once_in_its_place(answer: Ans
     clock.move(1)
     asking = await made.service.send(call, request("asks", message_id="m-2"))
     await made.service.send(call, request("that one", message_id="m-3"))
-    history = ContextHistory(store, MemoryTaskList(store))
-    read = partial(history.read, TaskKey("owner", asking.id), ContextKey("owner", "test", "c"))
+    history = Conversations(store, MemoryTaskList(store))
+    read = partial(history.history, TaskKey("owner", asking.id), ContextKey("owner", "test", "c"))
     assert [message.parts[0].text for message in await read(20, None)] == [
         "meanwhile",
         "one moment",
@@ -177,7 +177,7 @@ async def test_a_task_that_goes_on_has_an_answer_for_each_of_its_messages(answer
     task = second.result()
     assert isinstance(task, Task)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a-slow", "a-more"]
-    assert [message.message_id for message in answer_artifacts.messages_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
+    assert [message.message_id for message in replies.messages_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
 
 
 # ── A turn that is cut ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +230,7 @@ async def test_an_answer_whose_turn_is_cut_before_its_end_is_given_once(
     assert task.status.state == COMPLETED
     (artifact,) = task.artifacts
     assert artifact.parts[0].text == "answer 1"
-    assert [message.parts[0].text for message in answer_artifacts.messages_in(task)] == ["hi", "answer 1"]
+    assert [message.parts[0].text for message in replies.messages_in(task)] == ["hi", "answer 1"]
     assert task.status.HasField("message") == (answer is AnswerAs.BOTH)
     log = await whole.log(TaskKey(owner, task.id))
     assert log is not None

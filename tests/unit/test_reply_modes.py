@@ -21,7 +21,7 @@ from aion_core.tasks import replies
 from aion_core.tasks.broadcast import EventBroadcast, StreamItem
 from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.replies import QUICK_SECONDS
-from aion_core.tasks.service import SETTLED_SECONDS
+from aion_core.tasks.service import READ_SECONDS
 from aion_core.tasks.turn import TurnExecution
 from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller
@@ -61,7 +61,7 @@ async def heard(made: Parts, text: str, *, call: CallContext | None = None, **op
 
 
 def kinds(spoken: list[StreamItem]) -> list[str]:
-    return [type(each.what).__name__ for each in spoken]
+    return [type(each.payload).__name__ for each in spoken]
 
 
 # ── A Message ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -295,12 +295,12 @@ async def test_by_auto_a_stream_that_takes_long_tells_of_the_task(text: str) -> 
     assert not first.done()
     clock.move(QUICK_SECONDS)
     batch = await first
-    assert isinstance(batch[0].what, Task)
+    assert isinstance(batch[0].payload, Task)
     assert [spoken.id for spoken in batch if spoken.id][:2] == ["1", "2"]
     agent.go.set()
     rest = [spoken async for batch in stream for spoken in batch]
-    assert isinstance(rest[-1].what, TaskStatusUpdateEvent)
-    assert rest[-1].what.status.state == TaskState.TASK_STATE_COMPLETED
+    assert isinstance(rest[-1].payload, TaskStatusUpdateEvent)
+    assert rest[-1].payload.status.state == TaskState.TASK_STATE_COMPLETED
     assert isinstance(await made.service.send(caller(), request(text)), Task)
 
 
@@ -344,7 +344,7 @@ async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task
         await asyncio.sleep(0.001)
     spoken = await listening
     assert [each.id for each in spoken] == ["1", "2"]
-    assert isinstance(spoken[0].what, Task)
+    assert isinstance(spoken[0].payload, Task)
     agent.go.set()
     await made.work_queue.quiet()
     assert kinds(await heard(made, "slow")) == ["Message"]
@@ -359,7 +359,7 @@ async def test_a_turn_that_waits_behind_another_is_answered_alike(reply: ReplyAs
     await agent.began.wait()
     second = asyncio.create_task(heard(made, "hi", message_id="m-2"))
     await asyncio.sleep(0.01)
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS)
+    clock.move(QUICK_SECONDS + READ_SECONDS)
     await asyncio.sleep(0.01)
     agent.go.set()
     await first
@@ -391,7 +391,7 @@ async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
     await recording.wait()
     elsewhere = asyncio.create_task(heard(other, "hi"))
     await asyncio.sleep(0.01)
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS / 2)
+    clock.move(QUICK_SECONDS + READ_SECONDS / 2)
     await asyncio.sleep(0.01)
     go.set()
     await asyncio.sleep(0.01)
@@ -445,7 +445,7 @@ async def test_a_repeat_gets_the_same_message_from_another_process_too(reply: Re
     other = another_process(made, store, clock, reply)
     assert await other.service.send(caller(), request("hi")) == first
     clock.move(60)
-    assert [spoken.what for spoken in await heard(other, "hi")] == [first]
+    assert [spoken.payload for spoken in await heard(other, "hi")] == [first]
     assert not other.agent.runs
 
 
@@ -476,7 +476,7 @@ async def test_a_repeat_while_the_first_is_answered_waits_for_the_same_message(r
     while not again.done():
         clock.move(0.1)
         await asyncio.sleep(0.001)
-    assert [spoken.what for spoken in again.result()] == [message]
+    assert [spoken.payload for spoken in again.result()] == [message]
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
@@ -565,8 +565,8 @@ async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: Man
     run = EventBroadcast(log.events)
     turn = TurnExecution(begun, run, chat.store, clock, None, reply=reply)
     await chat.queues("t-m-1", "m-2")
-    await turn.end(Reply(says("answer")), go_on=False)
-    assert not run.ends_as_message
+    await turn.end(Reply(says("answer")), run_next=False)
+    assert not run.replies_with_message
     event = run.log[-1].event
     assert isinstance(event, TaskStatusUpdateEvent)
     assert event.status.state == TaskState.TASK_STATE_WORKING

@@ -14,7 +14,7 @@ from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Ta
 from aion_core.stores.keys import context_key
 from aion_core.tasks import lifecycle, subscription
 from aion_core.tasks.call import CallContext
-from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.subscription import SharedReads
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore

@@ -40,7 +40,7 @@ def test_chunks_of_an_event_not_yet_read_are_left_for_the_next_time() -> None:
 
 def test_the_rest_of_a_batch_is_heard_by_who_has_heard_its_beginning() -> None:
     heard, after = merge([], [batch(2, 1, 0, "a", "b", "c")], Cursor(2, 1, 2))
-    assert [spoken.what for spoken in heard] == [Delta("c", append=True)]
+    assert [spoken.payload for spoken in heard] == [Delta("c", append=True)]
     assert after == Cursor(2, 1, 3)
 
 
@@ -48,8 +48,8 @@ def test_a_new_fence_is_heard_from_its_first_chunk_and_the_old_one_no_more() -> 
     batches = [batch(2, 1, 0, "old"), batch(2, 1, 1, "older still"), batch(2, 2, 0, "new"), batch(2, 2, 1, "er")]
     heard, after = merge([], batches, Cursor(2, 1, 1))
     assert ids(heard) == ["2.2.0", "2.2.1"]
-    assert isinstance(heard[0].what, Delta)
-    assert not heard[0].what.append
+    assert isinstance(heard[0].payload, Delta)
+    assert not heard[0].payload.append
     heard, after = merge([], [batch(2, 1, 2, "too late")], after)
     assert heard == []
     assert after == Cursor(2, 2, 2)

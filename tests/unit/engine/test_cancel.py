@@ -153,7 +153,7 @@ async def test_a_stream_of_a_canceled_task_ends_with_its_cancellation() -> None:
 
     async def listen() -> None:
         async for batch in made.service.stream(CallContext("owner", "test"), request()):
-            heard.extend(spoken.what for spoken in batch)
+            heard.extend(spoken.payload for spoken in batch)
 
     listening = asyncio.create_task(listen())
     await agent.spoke.wait()

@@ -35,7 +35,7 @@ from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState
 from aion_core.tasks import admission, lifecycle, subscription
 from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import CallContext, Deadline
-from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import LeaseHeld, says
 from tests.support.clock import ManualClock
@@ -69,9 +69,9 @@ async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> 
 
     class Late(MemoryTaskStore):
         async def finish(
-            self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+            self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
         ) -> TurnFinished:
-            ended = await super().finish(lease, head, event, go_on=go_on, snapshot=snapshot)
+            ended = await super().finish(lease, head, event, run_next=run_next, snapshot=snapshot)
             await asyncio.sleep(0.3)
             return ended
 
@@ -80,7 +80,7 @@ async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> 
     call = CallContext("owner", "test")
     heard = [spoken async for batch in made.service.stream(call, request()) for spoken in batch]
     assert [spoken.id for spoken in heard][-1] == "3"
-    assert heard[-1].what.status.state == COMPLETED  # type: ignore[union-attr]
+    assert heard[-1].payload.status.state == COMPLETED  # type: ignore[union-attr]
 
 
 async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:

@@ -11,7 +11,7 @@ from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext, Deadline, margins
-from aion_core.tasks.shared_reads import SharedReads
+from aion_core.tasks.subscription import SharedReads
 from tests.support.agents.scripted import LeaseHeld, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -121,7 +121,7 @@ async def test_a_turn_is_handed_on_a_bounded_number_of_times(monkeypatch: pytest
     await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
     task = await made.service.get(CallContext("owner", "test"), task.id)
     assert task.status.state == TaskState.TASK_STATE_FAILED
-    assert "handed on too often" in task.status.message.parts[0].text
+    assert "suspended too often" in task.status.message.parts[0].text
 
 
 async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to() -> None:
@@ -187,7 +187,7 @@ async def test_stopping_process_hands_its_turn_on_and_ends_its_streams() -> None
     await let_time_pass(clock, listening, step=0.5)
     await let_time_pass(clock, blocked, step=0.5)
     assert (await blocked).status.state == TaskState.TASK_STATE_WORKING
-    task = await made.service.get(call, heard[0].what.id)  # type: ignore[union-attr]
+    task = await made.service.get(call, heard[0].payload.id)  # type: ignore[union-attr]
     assert task.status.state == TaskState.TASK_STATE_WORKING
 
 

@@ -5,7 +5,7 @@ import pytest
 from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, TaskKey
 from aion_core.tasks.call import CallContext
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.conversations import Conversations
 from tests.support.agents.scripted import LeaseHeld
 from tests.support.requests import request
 from tests.support.service import parts
@@ -40,8 +40,8 @@ async def test_a_conversation_is_read_over_its_tasks(limit: int, before: str | N
     ]
     await service.send(CallContext("owner", "test"), request("elsewhere", context_id="another"))
     await service.send(CallContext("another owner", "test"), request("elsewhere"))
-    history = ContextHistory(store, MemoryTaskList(store))
-    said = await history.read(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"), limit, before)
+    history = Conversations(store, MemoryTaskList(store))
+    said = await history.history(TaskKey("owner", tasks[-1].id), ContextKey("owner", "test", "c"), limit, before)
     assert [message.parts[0].text for message in said] == expected
 
 
@@ -62,7 +62,7 @@ async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() ->
     for n in range(25):
         task = await service.send(CallContext("owner", "test"), request(f"{n}", message_id=f"m-{n}"))
     asked = 0
-    history = ContextHistory(store, MemoryTaskList(store))
-    said = await history.read(TaskKey("owner", task.id), ContextKey("owner", "test", "c"), 4, None)
+    history = Conversations(store, MemoryTaskList(store))
+    said = await history.history(TaskKey("owner", task.id), ContextKey("owner", "test", "c"), 4, None)
     assert [message.parts[0].text for message in said] == ["23", "answer to 23", "24", "answer to 24"]
     assert asked <= 10

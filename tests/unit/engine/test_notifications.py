@@ -60,7 +60,7 @@ async def test_each_commit_enqueues(chat: Conversation, queue: Queue) -> None:
     assert queue.enqueued == [2, 3]
     await chat.queues("t-m-1", "m-2")
     queue.enqueued.clear()
-    await chat.ends(begun, WORKING, go_on=True)
+    await chat.ends(begun, WORKING, run_next=True)
     assert queue.enqueued[-1] == 5, "the end of the turn records the waiting message"
     await chat.cancels("t-m-1")
     assert queue.enqueued[-1] == 6

@@ -23,7 +23,7 @@ from aion_core.ports import (
     WakeUp,
 )
 from aion_core.tasks.call import CallContext
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.runner import MAX_TRIES
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import says
@@ -134,7 +134,7 @@ async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog
         clock.move(1)
         ids.append((await made.service.send(CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
     store.log = _unreadable(store.log, ids[1])
-    history = await ContextHistory(store, tasks).read(TaskKey("owner", ids[2]), CONTEXT, 10, None)
+    history = await Conversations(store, tasks).history(TaskKey("owner", ids[2]), CONTEXT, 10, None)
     said = [part.text for message in history for part in message.parts]
     assert said == ["text 0", "answer", "text 2", "answer"]
     assert ids[1] in caplog.text

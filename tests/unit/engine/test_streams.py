@@ -13,8 +13,7 @@ from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Cursor, Delta, DeltaBatch, Head, Lease, TurnStarted
 from aion_core.tasks.broadcast import cursor_of
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
-from aion_core.tasks.shared_reads import FRESH_SECONDS, SharedReads
-from aion_core.tasks.subscription import MOST_FAILURES, tail
+from aion_core.tasks.subscription import FRESH_SECONDS, MOST_FAILURES, SharedReads, tail
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.failing import Failing
@@ -66,7 +65,7 @@ class Stream:
 
     async def dies(self) -> None:
         """The process dies: whatever it has not written is lost, and another begins the turn."""
-        await self.writer.rest()
+        await self.writer.stop()
         self.clock.move(LEASE_SECONDS + 1)
         self._holds(await self.chat.begins())
 
@@ -86,7 +85,7 @@ class Reader:
 
     async def _follow(self, batches: Any) -> None:
         async for batch in batches:
-            self.received += [(spoken.id, spoken.what) for spoken in batch]
+            self.received += [(spoken.id, spoken.payload) for spoken in batch]
 
     @property
     def words(self) -> list[str]:
@@ -114,7 +113,7 @@ async def streaming() -> AsyncIterator[Stream]:
     try:
         yield stream
     finally:
-        await stream.writer.rest()
+        await stream.writer.stop()
         for reader in stream.readers:
             await reader.leaves()
 

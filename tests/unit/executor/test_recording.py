@@ -34,10 +34,10 @@ class Slow(MemoryTaskStore):
         return head
 
     async def finish(
-        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
         await asyncio.sleep(0.02)
-        ended = await super().finish(lease, head, event, go_on=go_on, snapshot=snapshot)
+        ended = await super().finish(lease, head, event, run_next=run_next, snapshot=snapshot)
         self.done += 1
         return ended
 

@@ -184,5 +184,7 @@ def test_task_has_ten_push_configs() -> None:
     nine = [f"p-{number}" for number in range(9)]
     heads.check_room(nine, PUSH)
     heads.check_room([*nine, "p"], PUSH)
-    with pytest.raises(TooManyPushConfigs, match=r"^The task has 10 push notification configs already\. Delete one"):
+    with pytest.raises(
+        TooManyPushConfigs, match=r"^The task has 10 push notification configs already\. Delete or replace one"
+    ):
         heads.check_room([*nine, "p-9"], PUSH)

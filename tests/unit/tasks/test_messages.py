@@ -175,17 +175,17 @@ def test_task_holds_other_content_under_message_id() -> None:
 
 def test_repeat_with_other_content_is_refused() -> None:
     assert admission.repeat_of(b"1", "t-1", b"1") == Duplicate("t-1")
-    with pytest.raises(MessageIdReused, match=r"^This messageId, or .* Give the new message one of its own\.$"):
+    with pytest.raises(MessageIdReused, match=r"^This messageId or .* Use a new one for the new message\.$"):
         admission.repeat_of(b"1", "t-1", b"2")
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (admission.queue_is_full, ContextBusy, "20 messages wait in this context already."),
+        (admission.queue_is_full, ContextBusy, "20 messages already wait in this context."),
         (admission.another_turn_runs, ContextBusy, "Another message of this context is being answered."),
-        (admission.task_changed, LeaseLost, "The task is no longer as it was read."),
-        (admission.no_turn_waits, InvalidTransition, "Nothing waits for the task:"),
+        (admission.task_changed, LeaseLost, "The task has changed since it was read."),
+        (admission.no_turn_waits, InvalidTransition, "No turn waits for the task:"),
     ],
 )
 def test_refusal_says_why(error: Any, kind: type[Exception], text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
-from aion_core.ports import Head, LeaseHeld, PushEvents, TaskKey, TurnFinished, TurnStarted
+from aion_core.ports import Head, PushEvents, TaskKey, TurnFinished, TurnStarted
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.tasks import contexts, heads, lifecycle, transitions
 from aion_core.tasks.contexts import ContextRecord
@@ -34,16 +34,11 @@ def token(event: Event, generation: int = 3, fence: int = 3) -> str:
     return f"me#{fence}#{generation}#{digest}"
 
 
-def ending(state: str = "COMPLETED", *, go_on: bool = False, before: Head | None = None) -> TurnEnding:
-    return TurnEnding(lease(), before or head(), status(state), go_on)
+def ending(state: str = "COMPLETED", *, run_next: bool = False, before: Head | None = None) -> TurnEnding:
+    return TurnEnding(lease(), before or head(), status(state), run_next)
 
 
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_lease_in_force_is_held_until_now() -> None:
-    assert transitions.due_turn(HELD, TIMES) == LeaseHeld(3, contexts.moment(TIMES.now + 1))
-    assert transitions.due_turn(replace(HELD, until=TIMES.now), TIMES) == turn()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +84,7 @@ def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None
         contexts.acquired_next(mine, WAITS, TIMES),
         (moves(HEARD, after),),
         (NewEvent(TASK, 3, event, message.message, message.request, notifies=True),),
-        taken_in=(TASK, "u-1"),
+        recorded_message=(TASK, "u-1"),
     )
 
 
@@ -152,12 +147,12 @@ def test_tries_are_never_negative() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "requires_input", "rests"),
+    ("state", "requires_input", "stops_task"),
     [("WORKING", False, False), ("INPUT_REQUIRED", True, True), ("COMPLETED", False, True)],
 )
-def test_ending_knows_its_state(state: str, requires_input: bool, rests: bool) -> None:
+def test_ending_knows_its_state(state: str, requires_input: bool, stops_task: bool) -> None:
     end = ending(state)
-    assert (end.requires_input, end.rests) == (requires_input, rests)
+    assert (end.requires_input, end.stops_task) == (requires_input, stops_task)
     assert end.after == lifecycle.advance(head(), end.event)
     assert end.token == token(end.event)
 
@@ -201,9 +196,11 @@ def test_task_without_waiting_message_goes_not_on_working() -> None:
 BEFORE_SECOND = replace(HELD, waiting=(turn(2),))
 
 
-@pytest.mark.parametrize(("go_on", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"])
-def test_next_turn_is_left_to_others(go_on: bool, next_head: Head | None) -> None:
-    end = ending(go_on=go_on, before=HEARD)
+@pytest.mark.parametrize(
+    ("run_next", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"]
+)
+def test_next_turn_is_left_to_others(run_next: bool, next_head: Head | None) -> None:
+    end = ending(run_next=run_next, before=HEARD)
     finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
     assert finished == Transition(
         TurnFinished(end.after, waiting=True),
@@ -214,7 +211,7 @@ def test_next_turn_is_left_to_others(go_on: bool, next_head: Head | None) -> Non
 
 
 def test_same_holder_begins_turn_of_another_task() -> None:
-    end = ending(go_on=True)
+    end = ending(run_next=True)
     mine, after = lease(2, fence=4, tries=1), replace(SECOND_HEAD, fence=4)
     assert transitions.finished(end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES) == Transition(
         TurnFinished(end.after, next=TurnStarted(mine, after)),
@@ -226,7 +223,7 @@ def test_same_holder_begins_turn_of_another_task() -> None:
 
 def test_same_holder_takes_in_message_of_same_task() -> None:
     """One move of the head covers both events."""
-    end = ending("WORKING", go_on=True)
+    end = ending("WORKING", run_next=True)
     record = replace(HELD, waiting=(turn(id="u-9", message_generation=0),))
     queued = QueuedMessage(Message(message_id="m"), {"a": 1})
     event = status()
@@ -238,16 +235,16 @@ def test_same_holder_takes_in_message_of_same_task() -> None:
         contexts.transferred(mine, record, TIMES),
         (moves(head(), after),),
         (NewEvent(TASK, 3, end.event, token=token(end.event)), NewEvent(TASK, 4, event, queued.message, {"a": 1})),
-        taken_in=(TASK, "u-9"),
+        recorded_message=(TASK, "u-9"),
     )
 
 
 def test_same_holder_takes_in_message_of_another_task() -> None:
-    end = ending(go_on=True)
+    end = ending(run_next=True)
     waiting = turn(2, message_generation=0)
     record = replace(HELD, waiting=(waiting,))
     finished = transitions.finished(end, record, waiting, SECOND_HEAD, None, times=TIMES)
-    assert finished.taken_in == (SECOND, "u-2")
+    assert finished.recorded_message == (SECOND, "u-2")
     assert [
         (event.task, event.generation, event.event.task_id) for event in finished.events if event.generation > 3
     ] == [(SECOND, 6, "t-2")]
