@@ -1,4 +1,4 @@
-"""A page token is taken as it was made and for the list it was made for, and in no other form."""
+"""Page tokens: valid unchanged and for their own list only."""
 
 import base64
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_a_token_with_any_bit_flipped_is_refused() -> None:
             refused(token[:position] + flipped + token[position + 1 :])
 
 
-def test_a_token_that_is_cut_or_lengthened_is_refused() -> None:
+def test_token_of_another_length_is_refused() -> None:
     token = page_tokens.make(SECRET, TASKS, PLACE)
     for end in range(len(token)):
         refused(token[:end])
@@ -71,7 +71,7 @@ def test_a_huge_token_is_refused() -> None:
     refused("A" * 5_000_000)
 
 
-def test_a_token_that_another_deployment_has_signed_is_refused() -> None:
+def test_token_of_another_deployment_is_refused() -> None:
     refused(page_tokens.make(bytes(32), TASKS, PLACE))
 
 
@@ -101,7 +101,7 @@ def test_a_token_of_another_list_is_refused(other: TaskFilter) -> None:
     refused(page_tokens.make(SECRET, other, PLACE))
 
 
-def test_the_same_time_said_otherwise_is_the_same_list() -> None:
+def test_time_zone_does_not_change_the_list() -> None:
     token = page_tokens.make(SECRET, replace(TASKS, since=NOW), PLACE)
     elsewhere = NOW.astimezone(timezone(timedelta(hours=5)))
     assert page_tokens.read(SECRET, replace(TASKS, since=elsewhere), token) == PLACE

@@ -1,4 +1,4 @@
-"""A task is canceled from wherever it is asked, whatever it is at, and nothing follows."""
+"""Cancellation of tasks in each state."""
 
 import asyncio
 from typing import Any
@@ -20,12 +20,12 @@ COMPLETED = TaskState.TASK_STATE_COMPLETED
 
 
 async def task_id_of(store: Any) -> str:
-    """The one task of the store."""
+    """Return the only task of the store."""
     (key,) = store.task_keys()
     return str(key.task_id)
 
 
-async def test_a_running_task_is_canceled_and_its_agent_stops() -> None:
+async def test_cancel_of_running_task_stops_agent() -> None:
     agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
     sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
@@ -41,7 +41,7 @@ async def test_a_running_task_is_canceled_and_its_agent_stops() -> None:
     assert await made.service.get(elsewhere, task.id) == task, "nothing follows"
 
 
-async def test_an_agent_that_does_not_stop_is_left_to_talk_to_itself() -> None:
+async def test_cancel_ignores_agent_that_keeps_running() -> None:
     agent = Stubborn()
     made = parts(agent, lease_seconds=3)
     call = CallContext("owner", "test")
@@ -54,8 +54,8 @@ async def test_an_agent_that_does_not_stop_is_left_to_talk_to_itself() -> None:
     assert await made.service.get(call, task.id) == task
 
 
-async def test_a_task_that_waits_is_canceled_before_it_has_begun() -> None:
-    """D12: it was answered `working`, and never ran."""
+async def test_cancel_of_queued_task_prevents_its_turn() -> None:
+    """It was returned as working, and never ran."""
     agent = LeaseHeld()
     made = parts(agent)
     call = CallContext("owner", "test")
@@ -70,7 +70,7 @@ async def test_a_task_that_waits_is_canceled_before_it_has_begun() -> None:
     assert agent.asked == ["one"]
 
 
-async def test_a_task_that_asks_is_canceled_and_the_next_message_starts_anew() -> None:
+async def test_message_after_cancel_of_interrupted_task_starts_task() -> None:
     made = parts(Asking())
     call = CallContext("owner", "test")
     asking = await made.service.send(call, request("a"))
@@ -98,7 +98,7 @@ async def test_what_waits_behind_a_canceled_task_runs() -> None:
     assert (await made.service.get(call, second.id)).status.state == COMPLETED
 
 
-async def test_of_ten_cancels_one_wins_and_the_others_are_told() -> None:
+async def test_cancel_ten_times_succeeds_once() -> None:
     agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
     sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
@@ -112,7 +112,7 @@ async def test_of_ten_cancels_one_wins_and_the_others_are_told() -> None:
     await sending
 
 
-async def test_a_task_is_canceled_by_its_owner_and_agent_only() -> None:
+async def test_cancel_requires_own_task_and_agent() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(Asking())
@@ -127,7 +127,7 @@ async def test_a_task_is_canceled_by_its_owner_and_agent_only() -> None:
 
 @pytest.mark.parametrize(("method", "get"), [("CancelTask", "GetTask"), ("tasks/cancel", "tasks/get")])
 async def test_both_dialects_cancel(method: str, get: str) -> None:
-    """R45: a task that has ended is not cancelable, -32002; one that there is not is not found, -32001."""
+    """A2A 3.1.5: TaskNotCancelable (-32002) for an ended task, TaskNotFound (-32001) for an unknown one."""
     clock = SystemClock()
     made = parts(Asking(), MemoryTaskStore(clock), clock)
     async with http(made.app()) as client:
@@ -145,8 +145,8 @@ async def test_both_dialects_cancel(method: str, get: str) -> None:
         assert (await client.post("/", json=body)).json()["error"]["code"] == -32001
 
 
-async def test_a_stream_of_a_canceled_task_ends_with_its_cancellation() -> None:
-    """R35: the last event of the stream is the terminal status."""
+async def test_stream_ends_with_cancellation() -> None:
+    """The last event of the stream is the terminal status."""
     agent = LeaseHeld()
     made = parts(agent, lease_seconds=3)
     heard: list[Any] = []

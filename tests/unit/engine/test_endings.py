@@ -1,4 +1,4 @@
-"""How a turn ends in this process when something stands in the way: who is woken, what is heard, what is recorded."""
+"""Ends of turns under failures and deadlines."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -53,7 +53,7 @@ def free(agent: LeaseHeld) -> LeaseHeld:
 
 
 class Enqueued(MemoryWorkQueue):
-    """Bells that are noted, and answered as ever."""
+    """A work queue that records its messages."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
@@ -64,8 +64,8 @@ class Enqueued(MemoryWorkQueue):
         await super().enqueue(wake_up, delay=delay)
 
 
-async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> None:
-    """Its heartbeat sees the lease gone before the turn knows that it has given it back itself."""
+async def test_turn_publishes_its_end_after_late_response() -> None:
+    """The heartbeat finds the lease released before the turn receives the response of its own release."""
 
     class Late(MemoryTaskStore):
         async def finish(
@@ -83,7 +83,7 @@ async def test_a_turn_tells_its_own_end_though_the_answer_to_it_comes_late() -> 
     assert heard[-1].payload.status.state == COMPLETED  # type: ignore[union-attr]
 
 
-async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:
+async def test_queued_turn_gets_wake_up_at_deadline() -> None:
     """No sweep runs here."""
     clock = ManualClock()
     agent = LeaseHeld()
@@ -104,8 +104,8 @@ async def test_what_waits_is_woken_where_there_is_no_time_left_for_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["behind it", "again"])
-async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -> None:
-    """No bell rings and no sweep runs here."""
+async def test_repeat_runs_turn_of_dead_holder(how: str) -> None:
+    """No wake-up message arrives and no sweep runs here."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = free(LeaseHeld())
@@ -119,7 +119,7 @@ async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -
     answering = asyncio.create_task(made.service.send(call, next_one))
     async with asyncio.timeout(20):
         while not answering.done():
-            # A refused transaction is tried again after a moment of real time.
+            # The store repeats a refused transaction after a moment of real time.
             await asyncio.sleep(0.001)
             clock.move(0.1)
     assert (await answering).status.state == COMPLETED
@@ -128,13 +128,13 @@ async def test_a_turn_whose_holder_died_is_run_by_the_next_who_calls(how: str) -
 
 
 class Draining:
-    """Speaks, and stops between two steps when it is asked to."""
+    """Streams a chunk, and pauses at a step boundary when drained."""
 
     def __init__(self) -> None:
         self.spoke = asyncio.Event()
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("half a ", f"call-{asked.turn.handoffs}")
@@ -146,8 +146,8 @@ class Draining:
         yield Reply(says("whole"))
 
 
-async def test_a_delta_is_closed_and_kept_when_its_turn_is_handed_on() -> None:
-    """D10: whoever reads elsewhere hears that it was cut."""
+async def test_suspended_turn_closes_its_delta() -> None:
+    """Readers in other processes receive the interrupted close."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = Draining()
@@ -170,7 +170,7 @@ async def test_a_delta_is_closed_and_kept_when_its_turn_is_handed_on() -> None:
 
 
 class Ordered(MemoryTaskStore):
-    """Notes in which order deltas and events are written."""
+    """Records the order of the writes of deltas and events."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
@@ -185,8 +185,8 @@ class Ordered(MemoryTaskStore):
         return await super().append(lease, head, event, key=key)
 
 
-async def test_what_was_spoken_is_kept_before_what_follows_it() -> None:
-    """A reader that has the event has had what was spoken before it."""
+async def test_chunks_are_stored_before_the_next_event() -> None:
+    """A reader of the event already has the chunks before it."""
 
     class Speaks(LeaseHeld):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -201,8 +201,8 @@ async def test_what_was_spoken_is_kept_before_what_follows_it() -> None:
     assert "".join(store.order) == "one two event"
 
 
-async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> None:
-    """Written between the two reads of the reader: the event is for the next time, and so is its chunk."""
+async def test_reader_receives_event_before_its_chunks() -> None:
+    """Written between the two reads of the reader: it leaves the event and its chunk for the next time."""
 
     class Between(MemoryTaskStore):
         written = False
@@ -239,7 +239,7 @@ async def test_a_reader_hears_no_chunk_before_the_event_that_it_follows() -> Non
     await tail.aclose()
 
 
-async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
+async def test_sweep_skips_timers_of_another_sweep() -> None:
     clock = ManualClock()
 
     class Claimed(MemoryTaskStore):
@@ -257,7 +257,7 @@ async def test_what_another_sweep_has_claimed_is_not_rung_for() -> None:
 
 
 @pytest.mark.parametrize("gone", ["the log", "the message"])
-async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone: str) -> None:
+async def test_unreadable_task_fails_without_blocking_its_context(gone: str) -> None:
     clock = SystemClock()
 
     class Broken(MemoryTaskStore):
@@ -287,7 +287,7 @@ async def test_a_task_that_can_no_longer_be_read_fails_and_holds_up_nobody(gone:
     assert agent.asked == ["two"]
 
 
-async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again() -> None:
+async def test_turn_is_retried_later_after_store_error() -> None:
     clock = ManualClock()
 
     class Refusing(MemoryTaskStore):
@@ -309,7 +309,7 @@ async def test_a_store_that_refuses_is_given_time_before_the_turn_is_tried_again
     work_queue.close()
 
 
-async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
+async def test_reader_survives_short_outage_of_store() -> None:
     clock = ManualClock()
 
     class Away(MemoryTaskStore):
@@ -346,8 +346,8 @@ async def test_a_reader_outlasts_a_store_that_is_away_for_a_moment() -> None:
     assert heard[-1] == "3"
 
 
-async def test_a_blocking_send_is_answered_before_its_process_ends() -> None:
-    """R20: with the task as it stands, where that is sooner than `blocking_wait`."""
+async def test_blocking_send_returns_before_its_deadline() -> None:
+    """It returns the current task if the deadline is sooner than `blocking_wait`."""
     clock = ManualClock()
     agent = LeaseHeld()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
@@ -364,8 +364,8 @@ async def test_a_blocking_send_is_answered_before_its_process_ends() -> None:
     made.work_queue.close()
 
 
-async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> None:
-    """D17: its own record has expired, the task that took it in is there."""
+async def test_repeated_answer_without_task_id_is_known() -> None:
+    """The message's own key has expired; the task's history has the message."""
     taken = Message(message_id="m-2", role=Role.ROLE_USER, task_id="t", context_id="c", parts=[Part(text="yes")])
     task = Task(id="t", context_id="c", history=[taken])
     for task_id in ("", "t"):
@@ -375,7 +375,7 @@ async def test_an_answer_that_named_no_task_is_known_when_it_comes_again() -> No
 
 @pytest.mark.parametrize(("left", "answered"), [(50, ["one"]), (3600, ["one", "two"])])
 async def test_next_turn_begins_only_with_time_for_it(left: float, answered: list[str]) -> None:
-    """No wake-up message arrives: whoever ends the first turn goes on with the second, or leaves it."""
+    """No wake-up message arrives: the first turn's process runs the second turn, or leaves it."""
     clock = ManualClock()
     agent = free(LeaseHeld())
     agent.go.clear()

@@ -1,4 +1,4 @@
-"""An author's `thread.history` is the conversation of the context, whichever tasks it was held in."""
+"""An author's `thread.history`: the messages of the context over all its tasks."""
 
 import pytest
 
@@ -27,8 +27,8 @@ ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three
         (20, "no such message", ALL),
     ],
 )
-async def test_a_conversation_is_read_over_its_tasks(limit: int, before: str | None, expected: list[str]) -> None:
-    """D19, S2: `history(limit, before)`, oldest first, from our own records."""
+async def test_history_spans_tasks_of_context(limit: int, before: str | None, expected: list[str]) -> None:
+    """`history(limit, before)` returns the newest messages, oldest first."""
     clock = SystemClock()
     store = MemoryTaskStore(clock)
     agent = LeaseHeld()
@@ -45,7 +45,7 @@ async def test_a_conversation_is_read_over_its_tasks(limit: int, before: str | N
     assert [message.parts[0].text for message in said] == expected
 
 
-async def test_a_long_conversation_is_read_no_further_than_it_was_asked_for() -> None:
+async def test_history_reads_no_more_tasks_than_needed() -> None:
     clock = SystemClock()
     asked = 0
 

@@ -1,4 +1,4 @@
-"""A request that comes again is one request, also where no context tells it: by the client's Idempotency-Key."""
+"""Repeated requests, also without contextId by the client's Idempotency-Key."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -20,8 +20,7 @@ from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
 
-async def test_an_idempotency_key_makes_two_requests_without_a_context_one() -> None:
-    """D17."""
+async def test_idempotency_key_identifies_repeat_without_context() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
@@ -38,8 +37,8 @@ async def test_an_idempotency_key_makes_two_requests_without_a_context_one() -> 
     assert other.id != tasks[0].id
 
 
-async def test_the_header_is_read_in_both_dialects_and_must_be_an_id() -> None:
-    """D17, spec-less: draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
+async def test_idempotency_key_header_must_be_an_id() -> None:
+    """draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
     agent = LeaseHeld()
     agent.go.set()
     async with http(parts(agent).app()) as client:
@@ -54,8 +53,7 @@ async def test_the_header_is_read_in_both_dialects_and_must_be_an_id() -> None:
             assert bad.json()["error"]["code"] == -32602
 
 
-async def test_without_context_and_key_the_same_message_is_two_tasks() -> None:
-    """D17: there is nothing by which to know it."""
+async def test_repeat_without_context_and_key_creates_task() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)
@@ -63,11 +61,11 @@ async def test_without_context_and_key_the_same_message_is_two_tasks() -> None:
     assert one.id != two.id
 
 
-async def test_a_repeat_is_answered_by_its_own_task_though_it_was_on_its_way_to_a_question() -> None:
-    """D17, I1: the question was answered by another message meanwhile, and the first copy has made a task of its own."""
+async def test_repeat_gets_its_own_task_despite_interrupt() -> None:
+    """Another message has answered the interrupt, and the first copy has created a task."""
 
     class Overtaken(MemoryTaskStore):
-        """A process that is frozen once it knows that a task of the context asks."""
+        """Freezes after it has read that a task of the context requires input."""
 
         meanwhile: Callable[[], Awaitable[Any]] | None = None
 
@@ -96,7 +94,7 @@ async def test_a_repeat_is_answered_by_its_own_task_though_it_was_on_its_way_to_
 
 
 class Insists(Asking):
-    """Asks again, whatever the answer."""
+    """Requires input again after each answer."""
 
     def __init__(self) -> None:
         self.answers: list[str] = []
@@ -107,7 +105,7 @@ class Insists(Asking):
 
 
 async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
-    """The task outlives the key of the message: each event moves the end of its retention."""
+    """The task outlives the key of the message: each event extends its TTL."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
     made, call = parts(agent, store, clock), CallContext("owner", "test")
@@ -136,7 +134,7 @@ async def test_follow_up_repeated_after_key_expiry_runs_once() -> None:
     ids=lambda other: next(iter(other)),
 )
 def test_content_hash_differs_by(other: dict[str, Any]) -> None:
-    """D17: a message of the same id and another content is no repeat."""
+    """A message with the same id and other content is no repeat."""
     content: dict[str, Any] = {"message_id": "m-1", "role": Role.ROLE_USER, "task_id": "t-1", "parts": [Part(text="a")]}
     message = Message(**content)
     assert admission.content_hash(message) == admission.content_hash(Message(**content, metadata={"trace": "1"}))

@@ -1,4 +1,4 @@
-"""Bells and the sweep: who is woken, who is left alone, and what becomes of a turn whose holder is gone."""
+"""Wake-up messages and the sweep, with live, dead and missing holders."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ COMPLETED = TaskState.TASK_STATE_COMPLETED
 
 
 class Deaf(MemoryWorkQueue):
-    """Bells that ring nowhere, and remember that they were rung."""
+    """A work queue that records its messages and delivers none."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -32,7 +32,7 @@ class Deaf(MemoryWorkQueue):
         self.enqueued.append((wake_up, delay))
 
 
-async def test_a_lost_bell_is_rung_again_by_the_sweep() -> None:
+async def test_sweep_replaces_a_lost_wake_up() -> None:
     clock = ManualClock()
     agent = LeaseHeld()
     agent.go.set()
@@ -60,7 +60,7 @@ async def _swept(found: int, enqueued: int) -> object:
     return Swept(found, enqueued)
 
 
-async def test_a_bell_that_cannot_be_rung_leaves_the_context_for_the_next_sweep() -> None:
+async def test_failed_enqueue_is_left_for_next_sweep() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(LeaseHeld(), store, clock)
@@ -75,7 +75,7 @@ async def test_a_bell_that_cannot_be_rung_leaves_the_context_for_the_next_sweep(
     assert (await Sweep(store, Deaf(clock)).once()).enqueued == 1
 
 
-async def test_a_turn_whose_holder_died_is_taken_over_by_the_bell_that_watches_it() -> None:
+async def test_wake_up_takes_over_turn_of_dead_holder() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = LeaseHeld()
@@ -113,7 +113,7 @@ async def test_a_bell_in_vain_does_nothing() -> None:
         await made.worker.handle(wake_up)
 
 
-async def test_a_bell_that_cannot_be_answered_is_for_the_queue_to_ring_again() -> None:
+async def test_wake_up_with_store_error_is_redelivered() -> None:
     clock = ManualClock()
 
     class Down(MemoryTaskStore):
@@ -128,7 +128,7 @@ async def test_a_bell_that_cannot_be_answered_is_for_the_queue_to_ring_again() -
     raise AssertionError("it was swallowed")
 
 
-async def test_many_that_wait_are_answered_in_their_order_by_one_bell() -> None:
+async def test_one_wake_up_runs_queue_in_order() -> None:
     agent = LeaseHeld()
     agent.go.set()
     made = parts(agent)

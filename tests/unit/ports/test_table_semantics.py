@@ -1,4 +1,4 @@
-"""The meaning of writes in words and in bytes: refusals, fingerprints, filters and pages."""
+"""Refusals, fingerprints, filters and pages of the table semantics."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The admission of a message: which turn runs or waits, and what is written for it."""
+"""Admission of messages: running or waiting turns, and their writes."""
 
 from dataclasses import replace
 from typing import Any
@@ -149,7 +149,7 @@ INPUT = head(state=TaskState.TASK_STATE_INPUT_REQUIRED)
 
 
 def message(before: Head, **more: Any) -> FollowUp:
-    """A message to the task, by turn `u-9`."""
+    """Return a message to the task, with turn `u-9`."""
     return admission.follow_up(MESSAGE, before, Task(), turn_id="u-9", at=AT, request={"a": 1}, **more)
 
 
@@ -217,7 +217,7 @@ def test_message_subscribes_nobody_by_default() -> None:
 def test_message_is_taken_in_at_once(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
-    """Its turn runs, or waits before all others; the head moves on under any fence."""
+    """Its turn runs, or is first in the queue; the head moves under any fence."""
     followed = message(before, push=push)
     subscribed = replace(before, push_epoch=1, push_events=PUSH.events) if push else before
     after = replace(lifecycle.advance(subscribed, followed.event), fence=4)

@@ -1,4 +1,4 @@
-"""Changes of a context: the states in which each is made, and what it leaves."""
+"""Changes of a context: the states that allow each, and the item after it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +37,7 @@ FULL = [{**T3, "id": f"w-{n}"} for n in range(20)]
 
 
 def context(**more: Any) -> Item:
-    """A context of fence 3 whose queue has changed twice, and that has not expired; None is no attribute."""
+    """Return an unexpired context of fence 3 after two changes of its queue; None removes an attribute."""
     item = {"v": 1, "fence": 3, "line": 2, "expires": LIVING, **more}
     return {name: value for name, value in item.items() if value is not None}
 
@@ -158,7 +158,7 @@ def test_each_part_of_condition_is_needed(name: str) -> None:
 
 
 def leased(number: int = 1, fence: int = 3) -> Item:
-    """The attributes of a lease that is acquired now."""
+    """Return the attributes of a lease acquired now."""
     running = turn_value(turn(number))
     return {"fence": fence, "holder": "me", "until": LEASE_UNTIL, "due_at": LEASE_UNTIL, "running": running}
 
@@ -234,12 +234,12 @@ TIMER = {"due_at": UNTIL}
     ],
 )
 def test_removal_leaves_turns_of_other_tasks(before: Item, after: Item) -> None:
-    """The timer stays another turn's, is set for what waits, and goes if nothing is to begin."""
+    """The timer stays if another turn runs, is set for a waiting turn, and goes without one."""
     change = contexts.removed("t-1", record_of(before, SECONDS), 5, TIMES)
     assert made(change, before) == {**after, "fence": 5, "line": 3}
 
 
-# ── What is read ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_record_holds_all_of_item() -> None:

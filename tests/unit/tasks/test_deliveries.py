@@ -1,4 +1,4 @@
-"""Deliveries of push configs: each step, and what its item holds then."""
+"""Deliveries of push configs: transitions, and the item after each."""
 
 from collections.abc import Callable
 from dataclasses import replace

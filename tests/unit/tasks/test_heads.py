@@ -1,4 +1,4 @@
-"""A task's head: what its item says, the states in which each change is made, and what it leaves."""
+"""Heads of tasks: items, changes with the states that allow each, and subscribers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ MILLISECONDS = 1_767_323_045_678
 
 
 def stored(state: str = "WORKING", **more: object) -> Item:
-    """The head after two events, as its item has it."""
+    """Return the item of the head after two events."""
     item = {"agent": "agent", "context_id": "c", "timestamp": MILLISECONDS, "generation": 2, "fence": 3, **more}
     return {**item, "state": f"TASK_STATE_{state}"}
 

@@ -1,4 +1,4 @@
-"""Messages: the task or turn that each becomes, and its repeats."""
+"""Messages: the new task or follow-up of each, and repeats."""
 
 import hashlib
 from dataclasses import replace
@@ -30,7 +30,7 @@ PUSH = PushConfig("p", "https://example.com")
 
 
 def named(**more: Any) -> Message:
-    """The message as its task's log holds it."""
+    """Return the message as stored in its task's log."""
     copy = Message()
     copy.CopyFrom(MESSAGE)
     for name, value in {"task_id": "t-1", "context_id": "c", **more}.items():
@@ -151,7 +151,7 @@ def test_content_hash_differs_with_content(other: dict[str, Any]) -> None:
 
 
 def test_content_hash_is_deterministic() -> None:
-    """Metadata of a part is a map, which protobuf serialises in any order by default."""
+    """Metadata of a part is a map; protobuf serialises maps in any order by default."""
     part = Part(text="hi")
     part.metadata.update(dict.fromkeys("abcdefgh", "x"))
     content = Message(role=Role.ROLE_USER, parts=[part])

@@ -1,4 +1,4 @@
-"""The steps of a turn: from what was read, the changes of one transaction and its outcome."""
+"""Transitions of a turn: the changes of one transaction, and its outcome."""
 
 import hashlib
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_turn_begins_under_next_fence(record: ContextRecord) -> None:
 
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
 def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None) -> None:
-    """Its event has the next number, and the time of the attempt; subscribers are notified of it."""
+    """Its event has the next number and the time of the attempt; it notifies subscribers."""
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
     after = replace(lifecycle.advance(HEARD, event), fence=4)
@@ -88,7 +88,7 @@ def test_waiting_message_is_taken_in_as_turn_begins(queued: QueuedMessage | None
     )
 
 
-# ── It goes on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A turn runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_event_is_appended_with_token_of_its_call() -> None:
@@ -143,7 +143,7 @@ def test_tries_are_never_negative() -> None:
     assert transitions.suspended(lease(), TIMES, made_progress=False, spent=False)[0].tries == 0
 
 
-# ── It ends ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ NEXT_RUNS = ContextRecord(fence=4, holder="me", running=turn(2), exists=True)
     ],
 )
 def test_lost_answer_of_ending_is_found_out(record: ContextRecord, waiting: bool | None) -> None:
-    """None: the same holder runs the next turn."""
+    """Without a parameter: the same holder runs the next turn."""
     end = ending()
     found = transitions.finished_before(end, record, SECOND_HEAD)
     if waiting is None:
@@ -281,7 +281,7 @@ def test_next_turn_without_task_is_nobodys() -> None:
     assert transitions.finished_before(ending(), NEXT_RUNS, None) == TurnFinished(ending().after)
 
 
-# ── It is canceled ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Cancellation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
