@@ -92,9 +92,9 @@ def _fronts(deployed: Deployed) -> Iterator[str]:
             continue
         if template.environment(function).get("AION_AUTH") != "on":
             yield f"{function} asks nobody who they are: AION_AUTH has to be on"
-        written = template.properties(function).get("Environment", {}).get("Variables", {}).get("AION_FRONTS")
+        written = template.properties(function).get("Environment", {}).get("Variables", {}).get("AION_HTTP_ENTRYPOINTS")
         if not all(f"${{{each}}}" in json.dumps(written) for each in ("ApiAuthorizer", "FunctionUrlAuth")):
-            yield f"{function} is not told by AION_FRONTS what ApiAuthorizer and FunctionUrlAuth ask"
+            yield f"{function} is not told by AION_HTTP_ENTRYPOINTS what ApiAuthorizer and FunctionUrlAuth ask"
 
 
 def _is_everybody(who: Any) -> bool:

@@ -20,7 +20,7 @@ NAMED = {"AION_TABLE": TABLE, "AION_BUCKET": BUCKET}
 
 def problems(deployed: Deployed) -> Iterator[str]:
     """Yield what was taken for something else."""
-    yield from _bells(deployed.template)
+    yield from _work_queue(deployed.template)
     yield from _mappings(deployed.template)
     yield from _variables(deployed.template)
     for each in deployed.template.all:
@@ -29,7 +29,7 @@ def problems(deployed: Deployed) -> Iterator[str]:
     yield from _fronts(deployed.template)
 
 
-def _bells(template: Template) -> Iterator[str]:
+def _work_queue(template: Template) -> Iterator[str]:
     """A bell is rung where it is heard."""
     queues = {
         template.attribute(name, "Arn", name): template.attribute(name, None, name)
@@ -42,9 +42,9 @@ def _bells(template: Template) -> Iterator[str]:
             for _, _, event in template.events(function, "SQS")
         }
         for function in template.resources(FUNCTION):
-            rung = template.environment(function).get(variable)
-            if rung is not None and rung not in heard:
-                yield f"{function} rings at {rung} by {variable}, where {handler} hears nothing: what waits would not go on"
+            enqueued = template.environment(function).get(variable)
+            if enqueued is not None and enqueued not in heard:
+                yield f"{function} rings at {enqueued} by {variable}, where {handler} hears nothing: what waits would not go on"
 
 
 def _mappings(template: Template) -> Iterator[str]:

@@ -105,7 +105,7 @@ OF_FUNCTIONS = [
     (("      Handler: handlers.api.handler\n", "      Handler: handlers.api.handler\n      Timeout: 200\n"),
      "ApiFunction is cut off after 200 s, and BlockingWait may be 285"),
 ]  # fmt: skip
-OF_FRONTS = [
+OF_ENTRYPOINTS = [
     (("InvokeRole: NONE", "InvokeRole: CALLER_CREDENTIALS"), "Api refuses who may execute-api:Invoke it and not lambda"),
     (("900000\n        Everything", "900000\n            Auth: { Authorizer: AWS_IAM, InvokeRole: CALLER_CREDENTIALS }\n        Everything"),
      "/ refuses who may execute-api:Invoke it and not lambda:InvokeFunction"),
@@ -137,7 +137,7 @@ OF_ALARMS = [
 
 @pytest.mark.parametrize(
     ("mend", "told"),
-    [*OF_WIRING, *OF_QUEUES, *OF_TABLE, *OF_BUCKET, *OF_KEYS, *OF_FUNCTIONS, *OF_FRONTS, *OF_ALARMS],
+    [*OF_WIRING, *OF_QUEUES, *OF_TABLE, *OF_BUCKET, *OF_KEYS, *OF_FUNCTIONS, *OF_ENTRYPOINTS, *OF_ALARMS],
     ids=lambda value: str(value)[:40],
 )
 def test_the_gate_notices(mend: Mend, told: str, tmp_path: Path) -> None:

@@ -382,7 +382,7 @@ OF_EXPOSURE = [
     (('aws:SecureTransport: "false"', 'aws:SecureTransport: "true"'), "may be spoken to without TLS"),
     (("BlockPublicPolicy: true", "BlockPublicPolicy: false"), "Blobs may be opened to the public"),
     (('AION_AUTH: "on"', 'AION_AUTH: "off"'), "ApiFunction asks nobody who they are"),
-    (('"${ApiAuthorizer},${FunctionUrlAuth}"', '"AWS_IAM,${FunctionUrlAuth}"'), "is not told by AION_FRONTS"),
+    (('"${ApiAuthorizer},${FunctionUrlAuth}"', '"AWS_IAM,${FunctionUrlAuth}"'), "is not told by AION_HTTP_ENTRYPOINTS"),
     (("        DefaultAuthorizer: !Ref ApiAuthorizer\n", ""), "/{proxy+} is open"),
     (("900000\n        Everything", "900000\n            Auth: { Authorizer: NONE }\n        Everything"), "/ is open"),
 ]
@@ -581,8 +581,8 @@ def test_a_stack_deployed_without_a_word_answers_signed_requests_only() -> None:
     methods = [method for path in paths.values() for method in path.values()]
     assert len(methods) == 2
     assert all(method["security"] == [{"AWS_IAM": []}] for method in methods)
-    fronts = Template(TEMPLATE, NOWHERE).owner("FunctionUrl").document["Resources"]
-    for resource in [*plain["Resources"].values(), *fronts.values()]:
+    entrypoints = Template(TEMPLATE, NOWHERE).owner("FunctionUrl").document["Resources"]
+    for resource in [*plain["Resources"].values(), *entrypoints.values()]:
         if resource["Type"] == "AWS::Lambda::Url" or '"Principal": "*"' in json.dumps(resource):
             # A bucket policy says nobody, a Function URL is made only when it is asked for.
             is_refusal = '"Effect": "Deny"' in json.dumps(resource)
