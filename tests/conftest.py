@@ -35,6 +35,14 @@ def stack(moto: "LocalStack") -> "LocalStack":
     return moto
 
 
+@pytest.fixture(scope="module")
+def empty_table(moto: "LocalStack") -> None:
+    """Empty the table before a module whose commands scan it: moto takes long for the items of other modules."""
+    from tests.support import engines
+
+    engines.empty(moto)
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()

@@ -27,7 +27,7 @@ from aion_core.ports.table import Put
 from aion_core.settings import Settings
 from aion_core.stores import keys, owned
 from aion_core.web.request_context import owner_in
-from tests.support import engines, operating
+from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.erased import AION_YAML, ISSUER
@@ -37,10 +37,7 @@ from tests.support.stores import dynamodb_store, dynamodb_table
 ALICE = "alice@example.com"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def emptied(moto: LocalStack) -> None:
-    """Empty the table: each deletion scans it several times, and other modules have filled it."""
-    engines.empty(moto)
+pytestmark = pytest.mark.usefixtures("empty_table")
 
 
 @pytest.fixture
