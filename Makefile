@@ -43,12 +43,12 @@ replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule
 check: lint ## Check all that `lint` does, write the bill of materials, and audit the lock (AUDIT=required)
 	$(VENV)/bin/python -m infra.supply_chain
 
-lint: $(VENV)/.tests ## Check style, types and imports
+lint: $(VENV)/.tests ## Check style, types, imports and the template's policies
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/python -m infra.template_gate
+	$(VENV)/bin/python -m infra.policies.check
 
 lock: $(VENV)/.tests ## Lock the dependencies anew, and with them what projects without a lock are built with
 	$(UV) lock --quiet

@@ -1,6 +1,6 @@
 """The schema of the one table and the folders of the bucket, as template.yaml makes them.
 
-The template's policy checks (infra/gates) read this file and run none of it: each value is written out.
+The template's policy checks (infra/policies) compare the template with it.
 """
 
 from aion_core.ports.table import Index

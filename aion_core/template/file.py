@@ -17,7 +17,11 @@ _BARE_TAGS = {"Ref", "Condition"}
 
 
 class TemplateError(Exception):
-    """The template asks for something that cannot be worked out from it."""
+    """A template that cannot be read or resolved."""
+
+
+class UnresolvableError(TemplateError):
+    """A correct reference to a resource without a known name or attribute."""
 
 
 class _Loader(_SafeLoader):

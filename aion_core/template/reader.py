@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aion_core.template.file import TemplateError, load
+from aion_core.template.file import TemplateError, UnresolvableError, load
 from aion_core.template.names import (
     ALARM,
     ATTRIBUTES,
@@ -37,6 +37,7 @@ __all__ = [
     "Place",
     "Template",
     "TemplateError",
+    "UnresolvableError",
 ]
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -155,7 +156,7 @@ class Template:
         attributes = ATTRIBUTES.get(kind, {})
         if name not in attributes:
             asked = f"!GetAtt {logical_id}.{name}" if name else f"!Ref {logical_id}"
-            raise TemplateError(f"{where}: {asked} cannot be worked out here ({kind})")
+            raise UnresolvableError(f"{where}: {asked} cannot be worked out here ({kind})")
         if not self._is_made(logical_id):
             raise TemplateError(f"{where}: {logical_id} is not made, its condition does not hold")
         return attributes[name](self.place, self._physical_name(logical_id, kind))
@@ -247,6 +248,8 @@ class Template:
             return self._parameter(name)
         if name in self._resources:
             return self.attribute(name, None, where)
+        if str(name).partition(".")[0] in self._resources:
+            raise UnresolvableError(f"{where}: !Ref {name} is a resource that SAM generates")
         raise TemplateError(f"{where}: !Ref {name} names neither a parameter nor a resource")
 
     def _get_att(self, argument: Any, where: str) -> str:
