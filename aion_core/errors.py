@@ -19,12 +19,12 @@ AionError
 ├── StoreError                   the queue delivers again, the operator reads the log
 │   ├── StoreUnavailable         throttled, unreachable or timed out; trying again may help
 │   ├── StoreCorrupt             the log has a gap, or a record cannot be read
-│   └── UnreadableBell           a message of the queue is no bell, or one of another version
+│   └── UnreadableWakeUp           a message of the queue is no bell, or one of another version
 ├── WebhookBlocked               nobody may call this webhook: the guard says why
 ├── ClaimLost                    another delivers to this webhook, or its config is gone: stop
 ├── LeaseLost                    another holder has the context: stop, and say nothing more
-├── MoreAsked                    a message waits for the task that was about to end: it goes on
-├── IllegalMove                  a task was to enter a state that may not follow the one it is in
+├── PendingInput                    a message waits for the task that was about to end: it goes on
+├── InvalidTransition                  a task was to enter a state that may not follow the one it is in
 ├── AgentFailed                  nobody acts: the task becomes `failed`, with a safe reason
 └── ConfigurationError           the operator mends the settings or aion.yaml; named at start
     └── AgentLoadError           the author mends the agent's code: what is wrong, where, and what to do
@@ -135,7 +135,7 @@ class StoreCorrupt(StoreError):
     """The log has a gap, or a record cannot be read; no shorter task is ever passed off as the task."""
 
 
-class UnreadableBell(StoreError, ValueError):
+class UnreadableWakeUp(StoreError, ValueError):
     """A message of the queue is no bell, or one that this version cannot read; the dead letter queue keeps it."""
 
 
@@ -151,11 +151,11 @@ class LeaseLost(AionError):
     """Another holder has taken the context: what is said from here on would be refused."""
 
 
-class MoreAsked(AionError):
+class PendingInput(AionError):
     """A message waits for the task: it does not end with this turn, which ends `working` instead."""
 
 
-class IllegalMove(AionError):
+class InvalidTransition(AionError):
     """A task was to enter a state that may not follow the one it is in; nothing is recorded."""
 
 

@@ -72,8 +72,8 @@ class Settings:
     """AION_CARD_KEY_ID: what signatures name the key by; its thumbprint where nothing is said."""
     card_key_url: str
     """AION_CARD_KEY_URL: where clients find the public key; the server's own key set where nothing is said."""
-    fronts: tuple[str, ...]
-    """AION_FRONTS: how each way to the function asks for AWS signatures: `AWS_IAM` or `NONE` (and `OFF` for no way)."""
+    entrypoints: tuple[str, ...]
+    """AION_HTTP_ENTRYPOINTS: how each way to the function asks for AWS signatures: `AWS_IAM` or `NONE` (and `OFF` for no way)."""
     auth: bool
     """AION_AUTH: `off` lets everybody on this machine call; for development, and refused on Lambda."""
     basic_users_file: str
@@ -126,7 +126,7 @@ class Settings:
             card_key_secret=read.at_most_one("AION_CARD_KEY_SECRET", "AION_CARD_KEY_FILE"),
             card_key_id=read.text("AION_CARD_KEY_ID", ""),
             card_key_url=read.url("AION_CARD_KEY_URL", ""),
-            fronts=read.fronts("AION_FRONTS"),
+            entrypoints=read.entrypoints("AION_HTTP_ENTRYPOINTS"),
             auth=read.one_of("AION_AUTH", ("on", "off")) == "on" or read.refuse_on_lambda("AION_AUTH"),
             basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
@@ -155,13 +155,13 @@ class _Reader:
             raise ConfigurationError(f"{name} is {value!r}; it has to be an http or https URL without a query.")
         return value
 
-    def fronts(self, name: str) -> tuple[str, ...]:
+    def entrypoints(self, name: str) -> tuple[str, ...]:
         """Return how the ways that there are ask for signatures."""
         value = self.text(name, "")
-        fronts = tuple(value.split(",")) if value else ()
-        if not set(fronts) <= {"AWS_IAM", "NONE", "OFF"}:
+        entrypoints = tuple(value.split(",")) if value else ()
+        if not set(entrypoints) <= {"AWS_IAM", "NONE", "OFF"}:
             raise ConfigurationError(f"{name} is {value!r}; it has to be AWS_IAM, NONE or OFF for each way, by commas.")
-        return tuple(front for front in fronts if front != "OFF")
+        return tuple(entrypoint for entrypoint in entrypoints if entrypoint != "OFF")
 
     def refuse_on_lambda(self, name: str) -> bool:
         """Return False where this is no function of AWS; SAM's local one is none."""

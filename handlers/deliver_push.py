@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import build_operations, build_push, push_bell_of
+from aion_core.bootstrap import build_operations, build_push, push_wake_up_of
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +23,10 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Post what is to be posted for the bell's task, as long as this invocation may take."""
     # What is logged from here on of this record is about it; that it failed, too.
     log.note(queue_message_id=record.message_id)
-    bell = push_bell_of(record.body)
-    log.note(task_id=bell.task.task_id)
+    wake_up = push_wake_up_of(record.body)
+    log.note(task_id=wake_up.task.task_id)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    await delivery.answer(bell, until=datetime.now(UTC) + left)
+    await delivery.answer(wake_up, until=datetime.now(UTC) + left)
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:

@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import bell_of, build_operations, build_worker
+from aion_core.bootstrap import build_operations, build_worker, wake_up_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +26,10 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Run the turn of the bell's context whose time has come, as long as this invocation may take."""
     # What is logged from here on of this record is about it; that it failed, too.
     log.note(queue_message_id=record.message_id)
-    bell = bell_of(record.body)
-    log.note(context_id=bell.context.context_id, agent=bell.context.agent)
+    wake_up = wake_up_of(record.body)
+    log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    await worker.answer(bell, until=datetime.now(UTC) + left)
+    await worker.handle(wake_up, until=datetime.now(UTC) + left)
 
 
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:

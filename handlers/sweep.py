@@ -16,6 +16,6 @@ def handler(event: dict[str, Any], context: object) -> dict[str, int]:
     """Ring for what is overdue; return how much was found, and for how much was rung."""
     with operations.invocation(context):
         swept = asyncio.run(sweep.once())
-        told = {"found": swept.found, "rung": swept.rung}
+        told = {"found": swept.found, "rung": swept.enqueued}
         logger.info("swept", extra=told)
         return told

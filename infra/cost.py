@@ -173,7 +173,7 @@ async def measured(*, only_exact: bool) -> dict[str, Counter[str]]:
         os.environ.update(
             AION_CONFIG=f"{folder}/aion.yaml",
             AION_AUTH="off",
-            AION_FRONTS="",
+            AION_HTTP_ENTRYPOINTS="",
             AION_BASE_URL="http://127.0.0.1",
             AION_PUSH_HTTP="true",
             AION_PUSH_NETWORKS="127.0.0.0/8",

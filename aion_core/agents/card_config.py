@@ -19,7 +19,7 @@ STRICT = ConfigDict(extra="forbid", frozen=True)
 
 MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
 WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
-Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """What a card has to say: a field that the specification requires is not empty."""
 
 
@@ -72,12 +72,12 @@ class _Strict(BaseModel):
 class Skill(_Strict):
     """A capability as the card describes it (R6)."""
 
-    id: Said
-    name: Said
-    description: Said
-    tags: list[Said] = []
+    id: AgentMessage
+    name: AgentMessage
+    description: AgentMessage
+    tags: list[AgentMessage] = []
     """Its id, where none is given: a skill without tags is invalid."""
-    examples: list[Said] = []
+    examples: list[AgentMessage] = []
     input_modes: list[MediaType] = []
     """What it takes, where that is not what the agent takes."""
     output_modes: list[MediaType] = []
@@ -91,7 +91,7 @@ Skills = Annotated[list[Skill], AfterValidator(unlike)]
 class Provider(_Strict):
     """Who offers the agent, as its card says (spec 4.4.2)."""
 
-    organization: Said
+    organization: AgentMessage
     url: WebAddress
 
 

@@ -14,11 +14,11 @@ from aion_core.agents.card_config import (
     SCOPE,
     STRICT,
     WEB_ADDRESS,
+    AgentMessage,
     ExtendedCard,
     Extensions,
     MediaType,
     Provider,
-    Said,
     Skills,
     WebAddress,
     unlike,
@@ -56,11 +56,11 @@ class Push(_Strict):
 class AgentConfig(_Strict):
     """One agent of a deployment: `aion.agents.<id>` in aion.yaml."""
 
-    path: Said
+    path: AgentMessage
     """`file.py[:name]`, relative to aion.yaml's folder, or `pkg.module[:name]`."""
     name: str = ""
     description: str = ""
-    version: Said = "1.0.0"
+    version: AgentMessage = "1.0.0"
     default: bool = False
     """Whether this agent answers at the root too; the first of the file where none says so."""
     documentation_url: WebAddress | None = None
@@ -119,7 +119,7 @@ class _Aion(_Strict):
     security: SecurityConfig | None = None
     """Who may call, and how they say who they are."""
     limits: LimitsConfig | None = None
-    python_path: list[Said] = []
+    python_path: list[AgentMessage] = []
     """Folders that imports start from, relative to aion.yaml's, beside that one and its `src`."""
     environment: dict[Variable, Value] = {}
     """Variables of agents' code."""

@@ -10,11 +10,11 @@ from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.json_forms import with_integers
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
-from aion_core.ports import Asked
+from aion_core.ports import TurnRequest
 from aion_core.protocol.aion.extensions import Happened, Inbound, answer_to, read
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, without_reserved_keys
 from aion_core.protocol.types import Message, Role
-from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ NETWORK, SENDER_ID = "aion:network", "aion:senderId"
 """The inbox's keys of the network that the request comes from, and of its sender there: the server's to set (R76)."""
 
 
-def context_of(asked: Asked, sink: ReplySink, *, name: str = "") -> AionContext:
+def context_of(asked: TurnRequest, sink: ReplySink, *, name: str = "") -> AionContext:
     """Return the turn's context: what happened, who spoke, in which thread, and where replies go (R53-R55, R58).
 
     `name` is the agent's, as its author has it.
@@ -50,7 +50,7 @@ def context_of(asked: Asked, sink: ReplySink, *, name: str = "") -> AionContext:
     )
 
 
-def inbox_of(asked: Asked) -> A2AInbox:
+def inbox_of(asked: TurnRequest) -> A2AInbox:
     """Return the envelope of the message: the task as it stands, the whole message, the request's metadata (R51).
 
     To these are added the network and the sender there, as the distribution names them, and the guarded skills that the
@@ -59,7 +59,7 @@ def inbox_of(asked: Asked) -> A2AInbox:
     return _inbox(asked, inbound_of(asked))
 
 
-def inbound_of(asked: Asked) -> Inbound:
+def inbound_of(asked: TurnRequest) -> Inbound:
     """Return what the Aion extensions say of what was asked."""
     try:
         return read(asked.message, asked.request)
@@ -69,12 +69,12 @@ def inbound_of(asked: Asked) -> Inbound:
         return Inbound()
 
 
-def text_of(asked: Asked) -> str:
+def text_of(asked: TurnRequest) -> str:
     """Return the message's text parts, in order, as one text (R50)."""
     return "".join(part.text for part in asked.message.parts if part.WhichOneof("content") == "text")
 
 
-def _inbox(asked: Asked, inbound: Inbound) -> A2AInbox:
+def _inbox(asked: TurnRequest, inbound: Inbound) -> A2AInbox:
     named = {NETWORK: inbound.network, SENDER_ID: inbound.sender_id}
     given = with_integers(asked.request)
     metadata = {
@@ -85,7 +85,7 @@ def _inbox(asked: Asked, inbound: Inbound) -> A2AInbox:
     return A2AInbox(task=asked.task, message=asked.message, metadata=metadata)
 
 
-def _event(happened: Happened | None, asked: Asked) -> Event:
+def _event(happened: Happened | None, asked: TurnRequest) -> Event:
     if happened is None:
         return Event("message", {"text": text_of(asked)})
     payload: dict[str, Any] = {"text": text_of(asked)} if happened.kind == "message" else {}
@@ -99,7 +99,7 @@ def _sender(inbound: Inbound) -> str | None:
     return inbound.sender_id or (inbound.distribution.caller_id if inbound.distribution is not None else None)
 
 
-def _identity(asked: Asked, inbound: Inbound, name: str) -> AgentIdentity:
+def _identity(asked: TurnRequest, inbound: Inbound, name: str) -> AgentIdentity:
     identity = inbound.distribution.identity() if inbound.distribution is not None else None
     if identity is None:
         return AgentIdentity(asked.context.agent, name)
@@ -112,11 +112,11 @@ PAUSED = "pausedBefore"
 """The metadata key of the nodes before which a graph was compiled to pause."""
 
 
-class Unfit(ValueError):
+class InvalidResumeInput(ValueError):
     """The answer is none that the question takes; the sentence says what would be."""
 
 
-def asked_before(asked: Asked) -> Message | None:
+def asked_before(asked: TurnRequest) -> Message | None:
     """Return the question that the turn's message answers, None where it is a message by itself."""
     said = asked.task.history
     place = next((n for n, message in enumerate(said) if message.message_id == asked.message.message_id), 0)

@@ -17,7 +17,7 @@ from aion_core.agents.factory import PerTurn, is_opened
 from aion_core.agents.finding import Found, find, kind_of_found, place_of
 from aion_core.agents.load_errors import explain
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, Asked, Emission
+from aion_core.ports import Agent, Emission, TurnRequest
 
 _LOADING = threading.Lock()
 """One at a time: two agents may share a module, and none is to find it half executed."""
@@ -62,7 +62,7 @@ class LoadedAtFirstTurn:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurn)
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         if self._agent is None:
             # Not on the event loop: other requests go on while the agent's code is imported.

@@ -13,7 +13,7 @@ from aion_core.agents.inbound import inbound_of
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread, User
 from aion_core.authoring.types import A2AOutbox
-from aion_core.ports import Asked, Chunk, Emission, Emitted, Reply, Said
+from aion_core.ports import AgentArtifact, AgentMessage, Chunk, Emission, Reply, TurnRequest
 from aion_core.protocol.aion.extensions import react
 from aion_core.protocol.message_rules import is_reserved, without_reserved_metadata
 from aion_core.protocol.types import (
@@ -129,7 +129,7 @@ class IsTyping:
     """The agent is writing."""
 
 
-async def history_of(asked: Asked, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
+async def history_of(asked: TurnRequest, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
     """Return what was said in the turn's context, as `ReplySink.history` does: the turn's own message last."""
     if limit <= 0:
         return []
@@ -142,7 +142,7 @@ async def history_of(asked: Asked, thread: Thread, *, limit: int, before: str | 
     ]
 
 
-async def _said(asked: Asked, limit: int, before: str | None) -> list[Message]:
+async def _said(asked: TurnRequest, limit: int, before: str | None) -> list[Message]:
     this = asked.message
     if asked.history is None:
         # Only the task is at hand.
@@ -170,7 +170,7 @@ _IDS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
 class SaidMessages:
     """The durable messages of one turn, by their keys and ids."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TurnRequest) -> None:
         self._task_id = asked.task.id
         self.replies: list[Message] = []
         """The durable replies, in order."""
@@ -189,7 +189,7 @@ class SaidMessages:
             if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
                 self._remember(entry.event.status.message, entry.key)
 
-    def say(self, given: Message, key: str) -> Said | None:
+    def say(self, given: Message, key: str) -> AgentMessage | None:
         """Return the message as it is to be recorded, None where it was said before.
 
         What has this key in the log already, since its node runs again, is returned as it is there.
@@ -198,7 +198,7 @@ class SaidMessages:
         if message is None:
             return None
         self._remember(message, key)
-        return Said(message, key)
+        return AgentMessage(message, key)
 
     def under(self, key: str) -> Message | None:
         """Return what this turn has said under the key, None where it has not."""
@@ -243,7 +243,7 @@ def made_id(*names: str) -> str:
     return str(uuid.uuid5(_IDS, "\0".join(names)))
 
 
-def _said_before(asked: Asked) -> dict[str, Message]:
+def _said_before(asked: TurnRequest) -> dict[str, Message]:
     """Return what the agent said in the task before the turn's message, by its id."""
     said: dict[str, Message] = {}
     for message in asked.task.history:
@@ -261,7 +261,7 @@ REACTION = "aion:reaction"
 NAME = "Reaction"
 
 
-def reaction_of(asked: Asked, reacted: Reacted, key: str, opened: set[str]) -> Emitted:
+def reaction_of(asked: TurnRequest, reacted: Reacted, key: str, opened: set[str]) -> AgentArtifact:
     """Return a reaction to a message as the client hears it; `opened` are the ids of the artifacts, it is added to them.
 
     To the message of a source network it is a ReactionActionPayload in that network's own ids; to any other it holds
@@ -272,13 +272,13 @@ def reaction_of(asked: Asked, reacted: Reacted, key: str, opened: set[str]) -> E
     if action is None:
         data = {"data": {"key": reacted.key, "messageId": reacted.message_id}}
         plain = Artifact(artifact_id=f"{REACTION}:{reacted.message_id}", name=NAME, parts=[ParseDict(data, Part())])
-        return Emitted(plain, key=key)
+        return AgentArtifact(plain, key=key)
     # A second reaction does not take the first one's place in the task.
     action.artifact_id = f"{REACTION}:{reacted.message_id}:{reacted.key}" if REACTION in opened else REACTION
     action.name = NAME
     opened.add(action.artifact_id)
     # Aion's clients look at the event for what it is; the artifact says it to who reads the task.
-    return Emitted(action, key=key, metadata=MessageToDict(action.metadata))
+    return AgentArtifact(action, key=key, metadata=MessageToDict(action.metadata))
 
 
 # ── End of the turn ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -332,13 +332,13 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     state = patch.status.state if patch.status.state in _ENDS else TaskState.TASK_STATE_COMPLETED
     return [
         # A stream delta is a preview, and no part of a task (R62).
-        *(Emitted(artifact) for artifact in patch.artifacts if artifact.artifact_id not in STREAM_DELTA_IDS),
-        *(Said(message) for message in before),
+        *(AgentArtifact(artifact) for artifact in patch.artifacts if artifact.artifact_id not in STREAM_DELTA_IDS),
+        *(AgentMessage(message) for message in before),
         Reply(answer, state, MessageToDict(patch.metadata)),
     ]
 
 
-_ENDS = lifecycle.RESTING
+_ENDS = lifecycle.TERMINAL_OR_INTERRUPTED
 """How an author's Task may say that the turn ended; an outbox Task that says FAILED ends FAILED."""
 
 
@@ -346,13 +346,13 @@ INVOKED = "agentInvoked"
 """The metadata key of the status update that says which sub-agent was invoked (R39)."""
 
 
-def last_words(asked: Asked, left: Left) -> Iterator[Emission]:
+def last_words(asked: TurnRequest, left: Left) -> Iterator[Emission]:
     """Yield what is still to be said of what the turn has left, the Reply last."""
     for place, emission in enumerate(resolve(left)):
         # The end may be reached again, by another process: what was said of it keeps its key and its id.
-        if isinstance(emission, Emitted):
+        if isinstance(emission, AgentArtifact):
             emission = replace(emission, artifact=settled(asked, emission.artifact), key=rest_key(asked, place))
-        elif isinstance(emission, Said):
+        elif isinstance(emission, AgentMessage):
             emission = replace(
                 emission, message=_identified(asked, emission.message, place), key=rest_key(asked, place)
             )
@@ -361,12 +361,12 @@ def last_words(asked: Asked, left: Left) -> Iterator[Emission]:
         yield emission
 
 
-def rest_key(asked: Asked, place: object) -> str:
+def rest_key(asked: TurnRequest, place: object) -> str:
     """Return the key of what is said at this place of the turn's end."""
     return f"{REST}{asked.turn.id}/{place}"
 
 
-def settled(asked: Asked, given: Artifact) -> Artifact:
+def settled(asked: TurnRequest, given: Artifact) -> Artifact:
     """Settle an artifact's identity: the id that was given, else (task, name); ids of the server's are its own."""
     artifact = Artifact()
     artifact.CopyFrom(given)
@@ -375,7 +375,7 @@ def settled(asked: Asked, given: Artifact) -> Artifact:
     return artifact
 
 
-def _identified(asked: Asked, message: Message, name: object) -> Message:
+def _identified(asked: TurnRequest, message: Message, name: object) -> Message:
     """Give a message of the turn's end an id that it has again where that is reached again."""
     if not message.message_id:
         message.message_id = made_id(asked.turn.id, str(name))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringConstraints
 
-from aion_core.agents.card_config import STRICT, RequirementConfig, Said, SchemeName
+from aion_core.agents.card_config import STRICT, AgentMessage, RequirementConfig, SchemeName
 from aion_core.auth.declaration import ALGORITHMS, IamOwner
 
 HEADER = r"^[A-Za-z][A-Za-z0-9-]{0,63}$"
@@ -44,7 +44,7 @@ class _Strict(BaseModel):
 
 class _Tokens(_Strict):
     issuer: TrustedUrl
-    audience: Annotated[list[Said], BeforeValidator(_several), Field(min_length=1)]
+    audience: Annotated[list[AgentMessage], BeforeValidator(_several), Field(min_length=1)]
     algorithms: Annotated[list[Algorithm], Field(min_length=1)] = [*ALGORITHMS]  # type: ignore[list-item]
     tenant_claim: str = ""
     scope_claim: str = ""

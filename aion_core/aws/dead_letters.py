@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from aion_core.aws.client import Calls
 from aion_core.errors import ConfigurationError
-from aion_core.ports.bells import DeadLetter
+from aion_core.ports.queues import DeadLetter
 
 HIDDEN_SECONDS = 60
 """How long a message that was read is kept from others, should it not be given back."""

@@ -1,4 +1,4 @@
-"""Bells on SQS, with the promises of `ports.Bells` and `ports.PushBells`.
+"""Bells on SQS, with the promises of `ports.WorkQueue` and `ports.PushQueue`.
 
 A message holds ids, and nothing that anybody said.
 """
@@ -7,39 +7,39 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from aion_core.ports.bells import LONGEST_DELAY, Bell, PushBell, body_of, push_body_of
+from aion_core.ports.queues import LONGEST_DELAY, PushWakeUp, WakeUp, body_of, push_body_of
 
 if TYPE_CHECKING:
     from aion_core.aws.client import Calls
 
 
-class SQSBells:
-    """`ports.Bells` on one standard queue."""
+class SQSWorkQueue:
+    """`ports.WorkQueue` on one standard queue."""
 
     def __init__(self, sqs: "Calls", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
-    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
-        """See `ports.Bells.ring`."""
-        await self._sqs("send_message", **self._message(bell, delay))
+    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue`."""
+        await self._sqs("send_message", **self._message(wake_up, delay))
 
-    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
-        """See `ports.Bells.ring_from_thread`."""
-        self._sqs.blocking("send_message", **self._message(bell, delay))
+    def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue_from_thread`."""
+        self._sqs.blocking("send_message", **self._message(wake_up, delay))
 
-    def _message(self, bell: Bell, delay: float) -> dict[str, Any]:
-        return _message(self._queue_url, body_of(bell), bell.context.owner, delay)
+    def _message(self, wake_up: WakeUp, delay: float) -> dict[str, Any]:
+        return _message(self._queue_url, body_of(wake_up), wake_up.context.owner, delay)
 
 
-class SQSPushBells:
-    """`ports.PushBells` on one standard queue."""
+class SQSPushQueue:
+    """`ports.PushQueue` on one standard queue."""
 
     def __init__(self, sqs: "Calls", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
-    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
-        """See `ports.PushBells.ring`."""
-        message = _message(self._queue_url, push_body_of(bell), bell.task.owner, delay)
+    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.PushQueue.enqueue`."""
+        message = _message(self._queue_url, push_body_of(wake_up), wake_up.task.owner, delay)
         await self._sqs("send_message", **message)
 
 

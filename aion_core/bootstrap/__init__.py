@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from aion_core import log
 from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.operations import build_operations as _build_operations
-from aion_core.ports.bells import bell_of as bell_of
-from aion_core.ports.bells import push_bell_of as push_bell_of
+from aion_core.ports.queues import push_wake_up_of as push_wake_up_of
+from aion_core.ports.queues import wake_up_of as wake_up_of
 from aion_core.settings import Settings
 from aion_core.tasks.sweep import Sweep
 
@@ -61,8 +61,8 @@ def build_sweep(settings: Settings | None = None, operations: Operations | None 
     from aion_core.clock import SystemClock
 
     stores = build_stores(settings, SystemClock())
-    push = (stores.push.configs, stores.push.bells) if stores.push else ()
-    return Sweep(stores.tasks, stores.bells, *push, metrics=operations.metrics)
+    push = (stores.push.configs, stores.push.queue) if stores.push else ()
+    return Sweep(stores.tasks, stores.work_queue, *push, metrics=operations.metrics)
 
 
 def build_push(settings: Settings | None = None, operations: Operations | None = None) -> "PushDelivery":

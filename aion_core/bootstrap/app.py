@@ -28,7 +28,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
     service = TaskService(
         engine.stores.tasks,
         engine.worker,
-        engine.stores.bells,
+        engine.stores.work_queue,
         engine.clock,
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
@@ -38,7 +38,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
     key = card_key(settings)
     base_url = settings.base_url or NOWHERE
     # A function's environment cannot name the API that names the function: AWS's event does.
-    follows_front = settings.on_lambda and not settings.base_url
+    follows_entrypoint = settings.on_lambda and not settings.base_url
     securities = who_may_call(engine.configs, settings)
     default = default_agent(engine.configs)
     served = {}
@@ -55,7 +55,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         conversations,
         served,
         default=default,
-        showing=Showing(base_url, follows_front=follows_front, sign=card_signer(key)),
+        showing=Showing(base_url, follows_entrypoint=follows_entrypoint, sign=card_signer(key)),
         keys=[key.shown()] if key else [],
         registry=_push_registry(settings, engine),
         guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
@@ -84,7 +84,7 @@ def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
     events = {agent_id: config.push.events for agent_id, config in engine.configs.items()}
     return PushRegistry(
         stores.push.configs,
-        stores.push.bells,
+        stores.push.queue,
         stores.tasks,
         stores.task_list,
         allowed(settings),

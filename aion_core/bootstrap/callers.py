@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.security import declared_securities
-from aion_core.auth import fronts
+from aion_core.auth import entrypoints
 from aion_core.auth.declaration import Security
 from aion_core.bootstrap.secrets import secret_or_file
 from aion_core.errors import ConfigurationError
@@ -26,7 +26,7 @@ def who_may_call(configs: Mapping[str, AgentConfig], settings: Settings) -> dict
     declared = declared_securities(configs)
     if not declared and settings.store == "memory":
         return {}
-    return fronts.settled(declared, configs.keys(), settings.fronts)
+    return entrypoints.settled(declared, configs.keys(), settings.entrypoints)
 
 
 def build_guards(

@@ -14,9 +14,9 @@ from aion_core.bootstrap.environment import agent_environment
 from aion_core.bootstrap.operations import Operations
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
-from aion_core.ports import Agent, Bell, Clock, Limits, PushBell
+from aion_core.ports import Agent, Clock, Limits, PushWakeUp, WakeUp
 from aion_core.settings import Settings
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.sweep import Sweep
 
@@ -54,17 +54,17 @@ def build_engine(settings: Settings, operations: Operations) -> Engine:
         stores.tasks,
         refreshed if environment.has_secrets else agents.__getitem__,
         clock,
-        stores.bells,
+        stores.work_queue,
         lease_seconds=settings.lease_seconds,
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
-        history=ContextHistory(stores.tasks, stores.task_list),
+        conversations=Conversations(stores.tasks, stores.task_list),
         replies={agent_id: config.reply for agent_id, config in configs.items()},
         answers={agent_id: config.answer for agent_id, config in configs.items()},
         metrics=operations.metrics,
         traces=operations.traces,
     )
-    worker = Worker(stores.tasks, runner, stores.bells, clock)
+    worker = Worker(stores.tasks, runner, stores.work_queue, clock)
     background = None
     if settings.store != "dynamodb":
         background = _background(settings, stores, worker, clock, operations)
@@ -77,21 +77,24 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
 
     assert stores.push is not None  # noqa: S101  # its resources have a queue and a cipher
     delivery = push_delivery(settings, stores.tasks, stores.push, clock, operations)
-    sweep = Sweep(stores.tasks, stores.bells, stores.push.configs, stores.push.bells, metrics=operations.metrics)
+    sweep = Sweep(stores.tasks, stores.work_queue, stores.push.configs, stores.push.queue, metrics=operations.metrics)
     background = Background(sweep.once, clock)
 
-    async def run_turn(bell: Bell) -> None:
+    async def run_turn(wake_up: WakeUp) -> None:
         # For the line about a failure, too, which is written outside of the block.
-        log.note(context_id=bell.context.context_id, agent=bell.context.agent)
+        log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         with log.request(str(uuid4())):
-            await operations.flushed(worker.answer(bell, time_up=background.time_up))
+            await operations.flushed(worker.handle(wake_up, deadline=background.deadline))
 
-    async def deliver(bell: PushBell) -> None:
-        log.note(task_id=bell.task.task_id)
+    async def deliver(wake_up: PushWakeUp) -> None:
+        log.note(task_id=wake_up.task.task_id)
         with log.request(str(uuid4())):
-            await operations.flushed(delivery.answer(bell))
+            await operations.flushed(delivery.answer(wake_up))
 
-    turns, deliveries = cast("LocalQueue[Bell]", stores.bells), cast("LocalQueue[PushBell]", stores.push.bells)
+    turns, deliveries = (
+        cast("LocalQueue[WakeUp]", stores.work_queue),
+        cast("LocalQueue[PushWakeUp]", stores.push.queue),
+    )
     background.consumers = [*turns.answered_by(run_turn), *deliveries.answered_by(deliver)]
     return background
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from aion_core import log
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Metrics, Traces, Uncounted, Untraced
+from aion_core.ports import Metrics, NoopTraces, NullMetrics, Traces
 from aion_core.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Operations:
             await work
         finally:
             self.metrics.flush()
-            if not isinstance(self.traces, Untraced):
+            if not isinstance(self.traces, NoopTraces):
                 await asyncio.to_thread(self.traces.flush)
 
     @contextmanager
@@ -58,7 +58,7 @@ def build_operations(settings: Settings) -> Operations:
     log.install()
     traces = _traces(settings)
     if not settings.on_lambda:
-        return Operations(Uncounted(), traces)
+        return Operations(NullMetrics(), traces)
     from aion_core.aws import log_lines
     from aion_core.aws.metrics import EMFMetrics
 
@@ -68,7 +68,7 @@ def build_operations(settings: Settings) -> Operations:
 
 def _traces(settings: Settings) -> Traces:
     if not settings.traces_to:
-        return Untraced()
+        return NoopTraces()
     try:
         from aion_core.otel import OTelTraces
     except ImportError as error:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from aion_core.bootstrap.stores import BLOBS_FILE, QUEUES_FILE, TABLE_FILE, build_resources, build_stores
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, ApiKeys, Clock, PushBells, PushConfigs, TaskList, TaskStore
-from aion_core.ports.bells import DeadLetters
-from aion_core.ports.erasure import ErasableTable, ObjectVersions
+from aion_core.ports import Agent, ApiKeys, Clock, PushConfigs, PushQueue, TaskList, TaskStore
+from aion_core.ports.payloads import ObjectVersions
+from aion_core.ports.queues import DeadLetters
+from aion_core.ports.table import ErasableTable
 from aion_core.settings import Settings
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.stores.inspection import Inspection
@@ -42,7 +43,7 @@ class PushOperator:
 
     clock: Clock
     configs: PushConfigs
-    bells: PushBells | None
+    queue: PushQueue | None
     """None if no queue is named: the sweep finds the work."""
     task_list: TaskList
     inspection: Inspection
@@ -63,8 +64,10 @@ def build_operator(settings: Settings) -> Operator:
     """Return the services that look at the tasks of the deployment that the settings name."""
     clock = SystemClock()
     stores = build_stores(settings, clock)
-    worker = Worker(stores.tasks, TaskRunner(stores.tasks, _no_agent, clock, stores.bells), stores.bells, clock)
-    service = TaskService(stores.tasks, worker, stores.bells, clock)
+    worker = Worker(
+        stores.tasks, TaskRunner(stores.tasks, _no_agent, clock, stores.work_queue), stores.work_queue, clock
+    )
+    service = TaskService(stores.tasks, worker, stores.work_queue, clock)
     configs = stores.push.configs if stores.push is not None else None
     inspection = Inspection(stores.resources.table, clock)
     return Operator(clock, stores.tasks, stores.task_list, service, configs, inspection)
@@ -76,7 +79,7 @@ def build_push_operator(settings: Settings) -> PushOperator:
     resources = build_resources(settings, clock)
     table, retention = resources.table, timedelta(days=settings.retention_days)
     configs = TablePushConfigs(table, None, clock, retention=retention)
-    return PushOperator(clock, configs, resources.push_bells, TableTaskList(table, clock), Inspection(table, clock))
+    return PushOperator(clock, configs, resources.push_queue, TableTaskList(table, clock), Inspection(table, clock))
 
 
 def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:

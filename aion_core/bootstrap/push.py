@@ -30,7 +30,7 @@ def push_delivery(
     return PushDelivery(
         tasks,
         push.configs,
-        push.bells,
+        push.queue,
         webhooks,
         render,
         clock,

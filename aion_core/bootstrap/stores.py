@@ -13,15 +13,15 @@ from uuid import uuid4
 from aion_core.errors import ConfigurationError
 from aion_core.ports import (
     ApiKeys,
-    Bells,
     Blobs,
     Cipher,
     Clock,
-    PushBells,
     PushConfigs,
+    PushQueue,
     RateLimits,
     TaskList,
     TaskStore,
+    WorkQueue,
 )
 from aion_core.ports.table import Table
 from aion_core.settings import Settings
@@ -44,7 +44,7 @@ class Push:
     """Push configs, and the queue that wakes their delivery."""
 
     configs: PushConfigs
-    bells: PushBells
+    queue: PushQueue
     opens: bool
     """True if this function has the key of encrypted configs; one that only enqueues has not."""
 
@@ -55,8 +55,8 @@ class Resources:
 
     table: Table
     blobs: Blobs
-    bells: Bells
-    push_bells: PushBells | None
+    work_queue: WorkQueue
+    push_queue: PushQueue | None
     """None if push notifications cannot be delivered."""
     cipher: Cipher | None
     """None if no key is named."""
@@ -68,7 +68,7 @@ class Stores:
 
     resources: Resources
     tasks: TaskStore
-    bells: Bells
+    work_queue: WorkQueue
     task_list: TaskList
     adapters: "Callable[[], Mapping[str, AdapterFactory]]"
     """Returns the adapters of frameworks' objects, by kind; they store in the same table."""
@@ -81,12 +81,12 @@ class Stores:
 def build_stores(settings: Settings, clock: Clock) -> Stores:
     """Return the stores that the settings name."""
     resources = build_resources(settings, clock)
-    table, blobs, cipher, push_bells = resources.table, resources.blobs, resources.cipher, resources.push_bells
+    table, blobs, cipher, push_queue = resources.table, resources.blobs, resources.cipher, resources.push_queue
     lease_seconds, retention = settings.lease_seconds, timedelta(days=settings.retention_days)
     push = None
-    if push_bells is not None:
+    if push_queue is not None:
         configs = TablePushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        push = Push(configs, push_bells, opens=cipher is not None)
+        push = Push(configs, push_queue, opens=cipher is not None)
     tasks = TableTaskStore(
         table,
         blobs,
@@ -94,7 +94,7 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
         lease_seconds=lease_seconds,
         retention=retention,
         cipher=cipher,
-        notifier=CommitNotifier(push_bells),
+        notifier=CommitNotifier(push_queue),
     )
 
     def adapters() -> "Mapping[str, AdapterFactory]":
@@ -113,7 +113,7 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
         return TableRateLimits(table, clock, retention=retention)
 
     task_list = TableTaskList(table, clock)
-    return Stores(resources, tasks, resources.bells, task_list, adapters, api_keys, rate_limits, push)
+    return Stores(resources, tasks, resources.work_queue, task_list, adapters, api_keys, rate_limits, push)
 
 
 def build_resources(settings: Settings, clock: Clock) -> Resources:
@@ -125,7 +125,7 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
     from aion_core.aws.blobs import S3Blobs
     from aion_core.aws.client import Calls
     from aion_core.aws.dynamodb_table import DynamoDBTable
-    from aion_core.aws.queues import SQSBells, SQSPushBells
+    from aion_core.aws.queues import SQSPushQueue, SQSWorkQueue
 
     executor, timeout = ThreadPoolExecutor(settings.store_calls, thread_name_prefix="aws"), settings.store_timeout
     cipher = None
@@ -137,8 +137,8 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
     return Resources(
         DynamoDBTable(Calls("dynamodb", executor, timeout=timeout), name=settings.table),
         S3Blobs(Calls("s3", executor, timeout=timeout), bucket=settings.bucket),
-        SQSBells(sqs, queue_url=settings.task_queue_url),
-        SQSPushBells(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,
+        SQSWorkQueue(sqs, queue_url=settings.task_queue_url),
+        SQSPushQueue(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,
         cipher,
     )
 
@@ -146,7 +146,7 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
 def _in_files(settings: Settings, clock: Clock) -> Resources:
     from aion_core.memory.cipher import MemoryCipher
     from aion_core.sqlite.blobs import SQLiteBlobs
-    from aion_core.sqlite.queues import SQLiteBells, SQLitePushBells, SQLiteQueue, open_queues
+    from aion_core.sqlite.queues import SQLitePushQueue, SQLiteQueue, SQLiteWorkQueue, open_queues
     from aion_core.sqlite.table import SQLiteTable
 
     folder = settings.sqlite_folder
@@ -154,8 +154,8 @@ def _in_files(settings: Settings, clock: Clock) -> Resources:
     return Resources(
         SQLiteTable(folder / TABLE_FILE, clock),
         SQLiteBlobs(folder / BLOBS_FILE, clock, retention=timedelta(days=settings.retention_days)),
-        SQLiteBells(SQLiteQueue(queues, "task", clock), at_once=settings.turns_at_once),
-        SQLitePushBells(SQLiteQueue(queues, "push", clock)),
+        SQLiteWorkQueue(SQLiteQueue(queues, "task", clock), at_once=settings.turns_at_once),
+        SQLitePushQueue(SQLiteQueue(queues, "push", clock)),
         MemoryCipher(local_key(folder / KEY_FILE)),
     )
 
@@ -186,7 +186,7 @@ def local_key(file: Path) -> bytes:
 def _in_memory(settings: Settings, clock: Clock) -> Resources:
     from aion_core.memory.blobs import MemoryBlobs
     from aion_core.memory.cipher import MemoryCipher
-    from aion_core.memory.queues import MemoryBells, MemoryPushBells
+    from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
     from aion_core.memory.table import MemoryTable
 
-    return Resources(MemoryTable(clock), MemoryBlobs(), MemoryBells(clock), MemoryPushBells(clock), MemoryCipher())
+    return Resources(MemoryTable(clock), MemoryBlobs(), MemoryWorkQueue(clock), MemoryPushQueue(clock), MemoryCipher())

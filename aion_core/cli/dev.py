@@ -180,7 +180,7 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
         "AION_BASE_URL": base_url,
         "AION_STORE": store,
         # Nothing stands before this server that could check signatures.
-        "AION_FRONTS": "",
+        "AION_HTTP_ENTRYPOINTS": "",
         "AION_REVEAL_ERRORS": "true",
         # A developer's own credentials are not for what is being tried: .env has the keys.
         "AION_SECRETS": "off",

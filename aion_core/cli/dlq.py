@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.cli import options
-from aion_core.cli.bells import Explained, Queue, explained
 from aion_core.cli.options import PLACES, Deployment
+from aion_core.cli.wake_ups import Explained, Queue, explained
 from aion_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from aion_core.ports.bells import DeadLetter, DeadLetters
+    from aion_core.ports.queues import DeadLetter, DeadLetters
 
 LIMIT = 100
 """How many messages are looked at where nothing is said."""
@@ -150,7 +150,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
         click.echo(json.dumps([each.document() for each in found], indent=2))
         return
     for each in found:
-        does = "ring" if each.said.does_something else "idle" if each.said.is_a_bell else "poison"
+        does = "enqueue" if each.said.does_something else "idle" if each.said.is_wake_up else "poison"
         click.echo(
             "\t".join([each.letter.id, each.queue, f"{each.letter.sent_at:%Y-%m-%d %H:%M:%S}", does, each.said.now])
         )
@@ -201,11 +201,11 @@ def redrive(chosen: _Chosen, deployment: Deployment) -> None:
     or the messages are back after five tries.
     """
     letters = chosen.found(deployment)
-    poison = [each for each in letters if not each.said.is_a_bell]
-    bells = [each for each in letters if each.said.is_a_bell]
+    poison = [each for each in letters if not each.said.is_wake_up]
+    work_queue = [each for each in letters if each.said.is_wake_up]
     for each in poison:
         click.echo(f"{each.letter.id}: left. {each.said.now}", err=True)
-    done = chosen.settled(deployment, bells, "Send again", "sent again", _send_again)
+    done = chosen.settled(deployment, work_queue, "Send again", "sent again", _send_again)
     if done and poison:
         click.echo(
             "What is left is no message of aion's: look at it with `aion dlq show`, and throw it away with `aion dlq drop`."

@@ -9,7 +9,7 @@ from aion_core.cli import options
 from aion_core.cli.options import Deployment
 from aion_core.cli.owners import owner as named_owner
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Delivery, PushBell, TaskFilter, TaskKey
+from aion_core.ports import Delivery, PushWakeUp, TaskFilter, TaskKey
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import PushOperator
@@ -113,8 +113,8 @@ def _operator(deployment: Deployment, queue: str | None = None) -> "PushOperator
 
 async def _redrive(operator: "PushOperator", delivery: Delivery) -> None:
     await operator.configs.redrive(delivery.task, delivery.config_id)
-    if operator.bells is not None:
-        await operator.bells.ring(PushBell(delivery.task))
+    if operator.queue is not None:
+        await operator.queue.enqueue(PushWakeUp(delivery.task))
 
 
 async def _of_task(operator: "PushOperator", owner: str, task_id: str) -> list[Delivery]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf.json_format import MessageToDict
 
-from aion_core.cli.bells import of_context
+from aion_core.cli.wake_ups import of_context
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Delivery, Head, Numbered, TaskFilter, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
@@ -98,9 +98,9 @@ class Seen:
         for name, turns in (("running", [record.running] if record.running else []), ("waiting", record.waiting)):
             for turn in turns:
                 lines[f"{name} {turn.id[-4:]}" if name in lines else name] = (
-                    f"turn {turn.id} of task {turn.task_id}: begun {turn.tries} times, handed on {turn.hops} times"
+                    f"turn {turn.id} of task {turn.task_id}: begun {turn.tries} times, handed on {turn.handoffs} times"
                 )
-        lines["due"] = f"{_time(due_at)}{' (overdue)' if due_at <= self.now else ''}" if due_at else "nothing"
+        lines["due"] = f"{_time(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "nothing"
         return lines
 
     def _event(self, event: Numbered) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _at(event: Task | TaskStatusUpdateEvent) -> str:
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    return {"turn": turn.id, "task": turn.task_id, "tries": turn.tries, "hops": turn.hops}
+    return {"turn": turn.id, "task": turn.task_id, "tries": turn.tries, "hops": turn.handoffs}
 
 
 def _delivery(delivery: Delivery) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def tasks() -> None:
     epilog="""\b
 Examples:
   aion tasks list
-  aion tasks list --overdue --stack aion-prod
+  aion tasks list --expired --stack aion-prod
   aion tasks list --subject alice@example.com --agent helper --stack aion-prod
   aion tasks list --owner principal:5f… --agent helper --context c-1 --state working
   aion tasks list --scan --state working""",
@@ -59,7 +59,7 @@ Examples:
 @click.option("--agent", default="", help="With this agent; needed beside an owner.")
 @click.option("--context", "context_id", default="", help="In this context of the owner and agent.")
 @click.option("--state", type=click.Choice(STATES), metavar="STATE", help=f"In this state: {', '.join(STATES)}.")
-@click.option("--overdue", is_flag=True, help="Tasks of every owner whose timer has expired.")
+@click.option("--expired", is_flag=True, help="Tasks of every owner whose timer has expired.")
 @_scan
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many.")
 @options.as_json
@@ -72,23 +72,23 @@ def list_tasks(
     limit: int,
     deployment: Deployment,
     *,
-    overdue: bool,
+    expired: bool,
     scan: bool,
     as_json: bool,
 ) -> None:
     """Print tasks: id, state, since when, owner, agent and context; the newest first if an owner is named.
 
-    A deployment needs an owner and an agent, or --overdue, or --scan.
+    A deployment needs an owner and an agent, or --expired, or --scan.
     """
-    scan = scan or (not owner and not overdue and deployment.is_of_development)
-    if sum([bool(owner), overdue, scan]) != 1:
-        raise click.UsageError("Say whose tasks (--owner or --subject), or --overdue, or --scan for the whole table.")
+    scan = scan or (not owner and not expired and deployment.is_of_development)
+    if sum([bool(owner), expired, scan]) != 1:
+        raise click.UsageError("Say whose tasks (--owner or --subject), or --expired, or --scan for the whole table.")
     if owner and not agent:
         raise click.UsageError("Tasks are listed by owner and agent: say --agent too.")
     if context_id and not owner:
         raise click.UsageError("A context is an owner's: say whose.")
-    if overdue:
-        heads = asyncio.run(_overdue(_operator(deployment), limit))
+    if expired:
+        heads = asyncio.run(_expired(_operator(deployment), limit))
         number = len(heads)
     else:
         heads, number = asyncio.run(listed(_operator(deployment), owner, agent, context_id, state, limit))
@@ -162,9 +162,9 @@ def _operator(deployment: Deployment) -> "Operator":
 
 
 async def _cancel(operator: "Operator", head: "Head") -> None:
-    from aion_core.tasks.call import Call
+    from aion_core.tasks.call import CallContext
 
-    await operator.service.cancel(Call(head.key.owner, head.context.agent), head.key.task_id)
+    await operator.service.cancel(CallContext(head.key.owner, head.context.agent), head.key.task_id)
 
 
 async def _seen(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[Seen]:
@@ -189,15 +189,15 @@ async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) 
     return found
 
 
-async def _overdue(operator: "Operator", limit: int) -> "list[Head]":
+async def _expired(operator: "Operator", limit: int) -> "list[Head]":
     """Return the tasks at work in the contexts that are overdue, the longest first."""
     from aion_core.ports import TaskKey
 
     heads = []
-    for overdue in await operator.tasks.overdue(limit=limit):
-        seen = await operator.inspection.context(overdue.context)
-        at_work = (seen.record.at_work or seen.record.interrupted) if seen is not None else None
-        head = await operator.tasks.head(TaskKey(overdue.context.owner, at_work)) if at_work else None
+    for timer in await operator.tasks.expired_timers(limit=limit):
+        seen = await operator.inspection.context(timer.context)
+        at_work = (seen.record.active_task or seen.record.interrupted) if seen is not None else None
+        head = await operator.tasks.head(TaskKey(timer.context.owner, at_work)) if at_work else None
         heads += [head] if head is not None else []
     return heads
 

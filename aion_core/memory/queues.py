@@ -1,4 +1,4 @@
-"""Bells within one process, with the promises of `ports.Bells` and `ports.PushBells`.
+"""Bells within one process, with the promises of `ports.WorkQueue` and `ports.PushQueue`.
 
 They are heard on its event loop, again where that failed.
 """
@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Bell, Clock, PushBell
+from aion_core.ports import Clock, PushWakeUp, WakeUp
 
 logger = logging.getLogger(__name__)
 
-B = TypeVar("B", Bell, PushBell)
+B = TypeVar("B", WakeUp, PushWakeUp)
 
 LONGEST_DELAY = 900.0
 """As on SQS."""
@@ -35,7 +35,7 @@ class _Queue(Generic[B]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._early: deque[tuple[B, float]] = deque()
         """What threads have rung before there was a loop to hear it."""
-        self._ringing: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
         self._closed = False
         self.dead: list[B] = []
         """The bells that were heard as often as they may be, and never answered."""
@@ -46,27 +46,27 @@ class _Queue(Generic[B]):
         return ()
 
     def open(self) -> None:
-        """Let the bells of threads be heard on the event loop that runs now; each `ring` does so by itself."""
+        """Let the bells of threads be heard on the event loop that runs now; each `enqueue` does so by itself."""
         self._loop = asyncio.get_running_loop()
         while self._early:
             self._start(*self._early.popleft())
 
-    async def ring(self, bell: B, *, delay: float = 0.0) -> None:
-        """See `ports.Bells.ring`; it is heard on the event loop that runs now."""
+    async def enqueue(self, wake_up: B, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue`; it is heard on the event loop that runs now."""
         self.open()
         if self._closed:
             raise StoreUnavailable("The bells are closed.")
-        self._start(bell, delay)
+        self._start(wake_up, delay)
 
-    def ring_from_thread(self, bell: B, *, delay: float = 0.0) -> None:
-        """See `ports.Bells.ring_from_thread`; it does not wait for the loop, which an agent may block."""
+    def enqueue_from_thread(self, wake_up: B, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue_from_thread`; it does not wait for the loop, which an agent may block."""
         if self._closed:
             raise StoreUnavailable("The bells are closed.")
         if self._loop is None:
-            self._early.append((bell, delay))
+            self._early.append((wake_up, delay))
             return
         try:
-            self._loop.call_soon_threadsafe(self._start, bell, delay)
+            self._loop.call_soon_threadsafe(self._start, wake_up, delay)
         except RuntimeError as error:
             raise StoreUnavailable("The event loop that hears the bells is closed.") from error
 
@@ -75,48 +75,50 @@ class _Queue(Generic[B]):
         while True:
             # What a thread has handed to the loop before this becomes a task first.
             await asyncio.sleep(0)
-            if not self._ringing:
+            if not self._sending:
                 return
-            await asyncio.wait(self._ringing)
+            await asyncio.wait(self._sending)
 
     def close(self) -> None:
         """Let no bell be heard any more; call it on the loop that hears them."""
         self._closed = True
-        for task in self._ringing:
+        for task in self._sending:
             task.cancel()
 
-    def _start(self, bell: B, delay: float) -> None:
+    def _start(self, wake_up: B, delay: float) -> None:
         if self._closed:
             return
         # A loop itself holds its tasks only weakly.
-        task = asyncio.get_running_loop().create_task(self._ring(bell, delay))
-        self._ringing.add(task)
-        task.add_done_callback(self._ringing.discard)
+        task = asyncio.get_running_loop().create_task(self._enqueue(wake_up, delay))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
-    async def _ring(self, bell: B, delay: float) -> None:
+    async def _enqueue(self, wake_up: B, delay: float) -> None:
         await self._clock.sleep(min(max(delay, 0.0), LONGEST_DELAY))
         for heard in range(self._tries):
             if heard:
                 await self._clock.sleep(FIRST_BACKOFF * 2 ** (heard - 1))
             try:
-                await self._answer(bell)
+                await self._answer(wake_up)
                 return
             except Exception:  # whatever it was, the bell was not answered
-                logger.exception("A bell was not answered.", extra=_labels(bell))
-        self.dead.append(bell)
+                logger.exception("A bell was not answered.", extra=_labels(wake_up))
+        self.dead.append(wake_up)
 
 
-class MemoryBells(_Queue[Bell]):
-    """`ports.Bells` for one process."""
+class MemoryWorkQueue(_Queue[WakeUp]):
+    """`ports.WorkQueue` for one process."""
 
 
-class MemoryPushBells(_Queue[PushBell]):
-    """`ports.PushBells` for one process."""
+class MemoryPushQueue(_Queue[PushWakeUp]):
+    """`ports.PushQueue` for one process."""
 
 
-def _labels(bell: Bell | PushBell) -> dict[str, str]:
-    return {"context_id": bell.context.context_id} if isinstance(bell, Bell) else {"task_id": bell.task.task_id}
+def _labels(wake_up: WakeUp | PushWakeUp) -> dict[str, str]:
+    return (
+        {"context_id": wake_up.context.context_id} if isinstance(wake_up, WakeUp) else {"task_id": wake_up.task.task_id}
+    )
 
 
-async def _nobody(bell: object) -> None:
+async def _nobody(wake_up: object) -> None:
     raise StoreUnavailable("Nobody answers the bells.")

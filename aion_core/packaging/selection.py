@@ -22,7 +22,9 @@ _NEEDLESS = frozenset(
     {"template.yaml", "samconfig.toml", "Makefile", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}
 )
 """Files in the project's folder that build and deploy it."""
-_STACKS = frozenset({"state.yaml", "roles.yaml", "operations.yaml", "dashboard.yaml", "fronts.yaml", "functions.mk"})
+_STACKS = frozenset(
+    {"state.yaml", "roles.yaml", "operations.yaml", "dashboard.yaml", "entrypoints.yaml", "functions.mk"}
+)
 _PRIVATE_KEY = re.compile(
     rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-{4,5}"
     # Between the header and the key: line breaks, as they are or escaped, quotes and other marks of code, PEM's own headers.

@@ -11,12 +11,12 @@ from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, T
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
     Clock,
-    PushBell,
-    PushBells,
     PushConfig,
     PushConfigs,
     PushEvents,
+    PushQueue,
     PushVersion,
+    PushWakeUp,
     TaskKey,
     TaskList,
     TaskStore,
@@ -25,7 +25,7 @@ from aion_core.protocol.message_rules import is_id
 from aion_core.push.guard import Allowed
 from aion_core.push.registration import as_given, check_config, to_keep
 from aion_core.tasks import page_tokens
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.notifications import wake_delivery
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class PushRegistry:
     def __init__(
         self,
         configs: PushConfigs,
-        bells: PushBells,
+        queue: PushQueue,
         tasks: TaskStore,
         task_list: TaskList,
         allowed: Allowed,
@@ -53,26 +53,28 @@ class PushRegistry:
         events: Mapping[str, PushEvents] | None = None,
     ) -> None:
         """`events`: which are told of, for each agent."""
-        self._configs, self._bells, self._tasks, self._list = configs, bells, tasks, task_list
+        self._configs, self._work_queue, self._tasks, self._list = configs, queue, tasks, task_list
         self._allowed, self._clock, self._events = allowed, clock, events or {}
 
     async def create(
-        self, call: Call, config: pb.TaskPushNotificationConfig, version: PushVersion
+        self, call: CallContext, config: pb.TaskPushNotificationConfig, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
         """Keep the config, in the place of one of its id, and return it with the id that it has.
 
         It hears of the events after those that there are. Raises InvalidMessage that says what is wrong with it, and
         TooManyPushConfigs.
         """
-        check_config(config, self._allowed.and_beside(call.front))
+        check_config(config, self._allowed.and_beside(call.entrypoint_url))
         key = await self._key(call, config.task_id)
         config_id = config.id or _id_for(version, config.task_id)
         kept = await self._to_keep(call, config, key, config_id, version)
         await self._configs.put(key, kept)
-        await wake_delivery(self._bells, PushBell(key))
+        await wake_delivery(self._work_queue, PushWakeUp(key))
         return as_given(kept, config.task_id, config.tenant)
 
-    async def with_message(self, call: Call, request: pb.SendMessageRequest, version: PushVersion) -> Call:
+    async def with_message(
+        self, call: CallContext, request: pb.SendMessageRequest, version: PushVersion
+    ) -> CallContext:
         """Return the call with the config that comes with its message, which is kept together with that, or not at all.
 
         Raises InvalidMessage that says what is wrong with it.
@@ -80,14 +82,16 @@ class PushRegistry:
         if not request.configuration.HasField("task_push_notification_config"):
             return call
         config, task_id = request.configuration.task_push_notification_config, request.message.task_id
-        check_config(config, self._allowed.and_beside(call.front), before="configuration.taskPushNotificationConfig.")
+        check_config(
+            config, self._allowed.and_beside(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
+        )
         # Of a task that is yet to be made, v0.3's config is called by an id that is yet to be made too.
         config_id = config.id or _id_for(version, task_id)
         kept = await self._to_keep(call, config, TaskKey(call.owner, task_id), config_id, version)
         return replace(call, push=kept)
 
     async def get(
-        self, call: Call, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
+        self, call: CallContext, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
         """Return the config; in v0.3 the task's own where none is named. Raises PushConfigNotFound."""
         if not request.id and version is PushVersion.V1:
@@ -101,7 +105,7 @@ class PushRegistry:
         return as_given(kept, request.task_id, request.tenant)
 
     async def list_configs(
-        self, call: Call, request: pb.ListTaskPushNotificationConfigsRequest
+        self, call: CallContext, request: pb.ListTaskPushNotificationConfigsRequest
     ) -> pb.ListTaskPushNotificationConfigsResponse:
         """Return a page of the task's configs, by their ids; "" as nextPageToken says that no more follow."""
         size = request.page_size or MAX_PUSH_CONFIGS
@@ -120,7 +124,7 @@ class PushRegistry:
             next_page_token=page_tokens.make_after(secret, of, page[-1].id) if len(left) > size else "",
         )
 
-    async def delete(self, call: Call, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
+    async def delete(self, call: CallContext, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
         """Forget the config, whether there is one or not."""
         if not request.id:
             raise InvalidMessage("id is missing: it is the config's, from the answer to its creation.", field="id")
@@ -128,7 +132,7 @@ class PushRegistry:
         if is_id(request.id):
             await self._configs.delete(key, request.id)
 
-    async def _key(self, call: Call, task_id: str) -> TaskKey:
+    async def _key(self, call: CallContext, task_id: str) -> TaskKey:
         if not task_id:
             raise InvalidMessage(
                 "taskId is missing: it is the task's id, from the answer to the message.", field="taskId"
@@ -141,7 +145,12 @@ class PushRegistry:
         return key
 
     async def _to_keep(
-        self, call: Call, config: pb.TaskPushNotificationConfig, key: TaskKey, config_id: str, version: PushVersion
+        self,
+        call: CallContext,
+        config: pb.TaskPushNotificationConfig,
+        key: TaskKey,
+        config_id: str,
+        version: PushVersion,
     ) -> PushConfig:
         events = self._events.get(call.agent, PushEvents.STATUS)
         before = await self._before(key, config_id) if key.task_id and config_id else None

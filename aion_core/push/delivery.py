@@ -24,19 +24,19 @@ from aion_core.ports import (
     Log,
     Metric,
     Metrics,
+    NoopTraces,
+    NullMetrics,
     Numbered,
     Outcome,
-    PushBell,
-    PushBells,
+    PostRefused,
     PushConfigs,
-    Refused,
+    PushQueue,
+    PushWakeUp,
     Render,
     TaskKey,
     TaskStore,
     Traces,
-    Uncounted,
     Unreachable,
-    Untraced,
     WebhookClient,
 )
 from aion_core.push import schedule
@@ -50,10 +50,10 @@ logger = logging.getLogger(__name__)
 CLAIM_SECONDS = 60.0
 """How long a claim holds without a word from its holder: three times as long as a post may take."""
 
-BELL_SECONDS = 30.0
+WAKE_UP_SECONDS = 30.0
 """How long after a bell was to be heard a try is overdue."""
 
-LONGEST_BELL_SECONDS = 900.0
+LONGEST_WAKE_UP_SECONDS = 900.0
 """Further ahead no bell is rung: the due index tells."""
 
 SOON_SECONDS = 10.0
@@ -76,7 +76,7 @@ class PushDelivery:
         self,
         tasks: TaskStore,
         configs: PushConfigs,
-        bells: PushBells,
+        queue: PushQueue,
         webhooks: WebhookClient,
         render: Render,
         clock: Clock,
@@ -88,18 +88,18 @@ class PushDelivery:
     ) -> None:
         """`render` makes what is posted; `chance` gives numbers from 0 to 1, for the jitter of `retry_seconds`."""
         self._retry_seconds = retry_seconds
-        self._metrics = metrics or Uncounted()
-        self._tasks, self._configs, self._bells = tasks, configs, bells
-        self._tries = Tries(tasks, webhooks, render, clock, traces or Untraced())
+        self._metrics = metrics or NullMetrics()
+        self._tasks, self._configs, self._work_queue = tasks, configs, queue
+        self._tries = Tries(tasks, webhooks, render, clock, traces or NoopTraces())
         self._clock, self._chance = clock, chance
 
-    async def answer(self, bell: PushBell, *, until: datetime | None = None) -> None:
+    async def answer(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:
         """Post what is to be posted for the bell's task; where there is nothing, nothing happens.
 
         `until`: when this process ends, before which the rest is left to another bell. Raises StoreError where the
         table cannot be asked: the bell is to be heard again.
         """
-        task, walked = bell.task, {bell.generation} if bell.generation else set[int]()
+        task, walked = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
         share = self._clock.now() + timedelta(seconds=SHARE_SECONDS + POST_SECONDS + LEAVE_SECONDS)
         until = min(until, share) if until is not None else share
         for number in range(ROUNDS):
@@ -114,9 +114,9 @@ class PushDelivery:
             if not ready:
                 await self._settle(task, deliveries, walked)
                 if not deliveries and head.push_events is not None:
-                    await self._configs.nobody_listens(head)
+                    await self._configs.clear_subscribers(head)
                 if not number:
-                    await self._ring_again(task, deliveries, now)
+                    await self._enqueue_retry(task, deliveries, now)
                 return
             if not self._has_time(until):
                 break
@@ -128,7 +128,7 @@ class PushDelivery:
             for error in ended:
                 if isinstance(error, BaseException):
                     raise error
-        await wake_delivery(self._bells, PushBell(task))
+        await wake_delivery(self._work_queue, PushWakeUp(task))
 
     async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], walked: set[int]) -> None:
         """Forget the events that need not be remembered any more.
@@ -151,7 +151,7 @@ class PushDelivery:
         for generation in walked:
             await self._configs.clear(task, generation)
 
-    async def _ring_again(self, task: TaskKey, deliveries: Sequence[Delivery], now: datetime) -> None:
+    async def _enqueue_retry(self, task: TaskKey, deliveries: Sequence[Delivery], now: datetime) -> None:
         """Ring for a try that is nearly due: the bell was rung for it, and was heard by a clock that is behind."""
         left = [
             (delivery.next_at - now).total_seconds()
@@ -159,7 +159,7 @@ class PushDelivery:
             if delivery.next_at is not None and not delivery.disabled
         ]
         if left and 0 < min(left) <= SOON_SECONDS:
-            await wake_delivery(self._bells, PushBell(task), delay=min(left))
+            await wake_delivery(self._work_queue, PushWakeUp(task), delay=min(left))
 
     async def _deliver(self, delivery: Delivery, newest: int, walked: set[int], until: datetime) -> None:
         """Post for one config what it has not passed, in order, until it has, or a post fails, or time is up.
@@ -203,7 +203,7 @@ class PushDelivery:
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
-            if heads.listened_to(log.head, entry.event):
+            if heads.has_subscriber_for(log.head, entry.event):
                 walked.add(entry.generation)
             if told_of is None or not heads.wants(told_of, entry.event):
                 cursor = entry.generation
@@ -236,7 +236,7 @@ class PushDelivery:
     async def _leave(self, claim: Claim, cursor: int) -> None:
         """Give the claim back for want of time: the rest is another bell's."""
         now = self._clock.now()
-        await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=BELL_SECONDS))
+        await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=WAKE_UP_SECONDS))
 
     async def _fail(self, claim: Claim, generation: int, outcome: Outcome) -> Claim | None:
         """Note that a post failed, and see to the next try; return the claim where the event is given up instead."""
@@ -250,11 +250,11 @@ class PushDelivery:
         self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", words, extra=labels)
         next_at = self._clock.now() + wait
-        by_bell = wait.total_seconds() <= LONGEST_BELL_SECONDS
-        due_at = next_at + timedelta(seconds=BELL_SECONDS) if by_bell else next_at
+        by_wake_up = wait.total_seconds() <= LONGEST_WAKE_UP_SECONDS
+        due_at = next_at + timedelta(seconds=WAKE_UP_SECONDS) if by_wake_up else next_at
         await self._configs.fail(claim, failure=words, next_at=next_at, due_at=due_at)
-        if by_bell:
-            await wake_delivery(self._bells, PushBell(claim.delivery.task), delay=wait.total_seconds())
+        if by_wake_up:
+            await wake_delivery(self._work_queue, PushWakeUp(claim.delivery.task), delay=wait.total_seconds())
         return None
 
     def _count_delivered(self, entry: Numbered) -> None:
@@ -276,7 +276,7 @@ class PushDelivery:
 
 def _words(outcome: Outcome) -> str:
     match outcome:
-        case Refused(status=status):
+        case PostRefused(status=status):
             return f"HTTP {status}"
         case Gone():
             return "HTTP 410"

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from aion_core.ports import Delivery, Outcome, OverduePush, Refused
+from aion_core.ports import Delivery, ExpiredPushTimer, Outcome, PostRefused
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """How long after each try that failed the next one follows: 28 hours in all, as Standard Webhooks advises."""
@@ -26,7 +26,7 @@ def delay(
     if tries >= len(retry_seconds):
         return None
     seconds = retry_seconds[tries] * (1 + JITTER * chance)
-    if isinstance(outcome, Refused) and outcome.retry_after is not None:
+    if isinstance(outcome, PostRefused) and outcome.retry_after is not None:
         seconds = max(seconds, min(outcome.retry_after, LONGEST_SECONDS))
     return timedelta(seconds=seconds)
 
@@ -41,14 +41,14 @@ def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
     return delivery.cursor < generation or delivery.due_at is not None
 
 
-def by_turns(found: Iterable[OverduePush], limit: int) -> list[OverduePush]:
+def by_turns(found: Iterable[ExpiredPushTimer], limit: int) -> list[ExpiredPushTimer]:
     """Return so many of these: of each owner the longest overdue first, and the owners by turns."""
     before = Counter[str]()
     ranked = []
-    for overdue in sorted(found, key=lambda overdue: overdue.at):
-        ranked.append((before[overdue.task.owner], overdue))
-        before[overdue.task.owner] += 1
-    return [overdue for _, overdue in sorted(ranked, key=lambda pair: pair[0])[:limit]]
+    for expired_timers in sorted(found, key=lambda expired_timers: expired_timers.at):
+        ranked.append((before[expired_timers.task.owner], expired_timers))
+        before[expired_timers.task.owner] += 1
+    return [expired_timers for _, expired_timers in sorted(ranked, key=lambda pair: pair[0])[:limit]]
 
 
 def is_claimed(delivery: Delivery, now: datetime) -> bool:

@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as AwsCredentials
 from botocore.exceptions import BotoCoreError
 
-_FRONT = re.compile(r"\.(execute-api|lambda-url)\.([a-z0-9-]+)\.(amazonaws\.com|amazonaws\.com\.cn|on\.aws)$")
+_ENTRYPOINT = re.compile(r"\.(execute-api|lambda-url)\.([a-z0-9-]+)\.(amazonaws\.com|amazonaws\.com\.cn|on\.aws)$")
 _SERVICES = {"execute-api": "execute-api", "lambda-url": "lambda"}
 
 
@@ -30,12 +30,12 @@ class Signer:
     region: str
 
     @classmethod
-    def for_front(cls, url: str, region: str = "") -> Self:
+    def for_entrypoint(cls, url: str, region: str = "") -> Self:
         """Sign for the front of this URL, in the region if its host does not say one.
 
         The credentials are those that boto3 would find. Raises NoCredentials.
         """
-        front = _FRONT.search(httpx.URL(url).host)
+        entrypoint = _ENTRYPOINT.search(httpx.URL(url).host)
         session = botocore.session.Session()
         try:
             credentials = session.get_credentials()
@@ -43,7 +43,7 @@ class Signer:
             raise NoCredentials(f"the AWS credentials cannot be read: {error}") from error
         if credentials is None:
             raise NoCredentials("there are no AWS credentials here; `aws sts get-caller-identity` has to answer")
-        service, region = (_SERVICES[front[1]], front[2]) if front else ("execute-api", region)
+        service, region = (_SERVICES[entrypoint[1]], entrypoint[2]) if entrypoint else ("execute-api", region)
         return cls(credentials, service, region)
 
     def headers(self, request: httpx.Request) -> dict[str, str]:
@@ -78,7 +78,9 @@ class Credentials(httpx.Auth):
         if sum(map(bool, (token, basic, signs))) > 1:
             raise NoCredentials("a token, a password and a signature all go in Authorization: give one of them")
         region = "" if sign == "auto" else sign
-        return cls(token=token, api_key=api_key, basic=basic, signer=Signer.for_front(url, region) if signs else None)
+        return cls(
+            token=token, api_key=api_key, basic=basic, signer=Signer.for_entrypoint(url, region) if signs else None
+        )
 
     def __str__(self) -> str:
         signature = self._signer and f"an AWS signature for {self._signer.service} in {self._signer.region}"
@@ -114,4 +116,4 @@ class Credentials(httpx.Auth):
 
 def is_of_aws(url: str) -> bool:
     """Say whether the host is one that AWS gives to a REST API or a Function URL, which asks for signatures by default."""
-    return _FRONT.search(httpx.URL(url).host) is not None
+    return _ENTRYPOINT.search(httpx.URL(url).host) is not None

@@ -1,4 +1,4 @@
-"""Wake-up messages in a SQLite file, with the promises of `ports.Bells` and `ports.PushBells`, and their consumer."""
+"""Wake-up messages in a SQLite file, with the promises of `ports.WorkQueue` and `ports.PushQueue`, and their consumer."""
 
 import asyncio
 import logging
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aion_core.errors import StoreError
-from aion_core.ports import Bell, Clock, PushBell
-from aion_core.ports.bells import LONGEST_DELAY, DeadLetter, bell_of, body_of, push_bell_of, push_body_of
+from aion_core.ports import Clock, PushWakeUp, WakeUp
+from aion_core.ports.queues import LONGEST_DELAY, DeadLetter, body_of, push_body_of, push_wake_up_of, wake_up_of
 from aion_core.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
@@ -202,45 +202,45 @@ class SQLiteQueue:
         return int(self.clock.now().timestamp() * 1000)
 
 
-class SQLiteBells:
-    """`ports.Bells` on one queue."""
+class SQLiteWorkQueue:
+    """`ports.WorkQueue` on one queue."""
 
     def __init__(self, queue: SQLiteQueue, *, at_once: int) -> None:
         """`at_once`: how many turns run at once in this process."""
         self._queue, self._at_once = queue, at_once
 
-    async def ring(self, bell: Bell, *, delay: float = 0.0) -> None:
-        """See `ports.Bells.ring`."""
-        await self._queue.send(body_of(bell), delay=delay)
+    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue`."""
+        await self._queue.send(body_of(wake_up), delay=delay)
 
-    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
-        """See `ports.Bells.ring_from_thread`."""
-        self._queue.send_blocking(body_of(bell), delay=delay)
+    def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue_from_thread`."""
+        self._queue.send_blocking(body_of(wake_up), delay=delay)
 
-    def answered_by(self, handle: Callable[[Bell], Awaitable[None]]) -> "Sequence[Consumer]":
+    def answered_by(self, handle: Callable[[WakeUp], Awaitable[None]]) -> "Sequence[Consumer]":
         """Return the consumer that hands each message to this function, while it runs."""
 
         async def handle_text(body: str) -> None:
-            await handle(bell_of(body))
+            await handle(wake_up_of(body))
 
         return [Consumer(self._queue, handle_text, at_once=self._at_once)]
 
 
-class SQLitePushBells:
-    """`ports.PushBells` on one queue."""
+class SQLitePushQueue:
+    """`ports.PushQueue` on one queue."""
 
     def __init__(self, queue: SQLiteQueue) -> None:
         self._queue = queue
 
-    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
-        """See `ports.PushBells.ring`."""
-        await self._queue.send(push_body_of(bell), delay=delay)
+    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.PushQueue.enqueue`."""
+        await self._queue.send(push_body_of(wake_up), delay=delay)
 
-    def answered_by(self, handle: Callable[[PushBell], Awaitable[None]]) -> "Sequence[Consumer]":
+    def answered_by(self, handle: Callable[[PushWakeUp], Awaitable[None]]) -> "Sequence[Consumer]":
         """Return the consumer that hands each message to this function, while it runs."""
 
         async def handle_text(body: str) -> None:
-            await handle(push_bell_of(body))
+            await handle(push_wake_up_of(body))
 
         return [Consumer(self._queue, handle_text, at_once=DELIVERIES_AT_ONCE)]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
 
-from aion_core.ports import ContextKey, Cursor, OverduePush, TaskKey
+from aion_core.ports import ContextKey, Cursor, ExpiredPushTimer, TaskKey
 from aion_core.ports.table import LAST as LAST
 from aion_core.ports.table import PARTITION, SORT, Item, Key
 
@@ -148,18 +148,18 @@ def push_due_partition(shard: int) -> str:
     return f"DUE#PUSH#{shard:02d}"
 
 
-def overdue_push_key(overdue: OverduePush) -> Key:
+def push_timer_key(expired_timers: ExpiredPushTimer) -> Key:
     """Return the key of the event, or of the push config, that is overdue."""
-    if overdue.generation:
-        return event_key(overdue.task, overdue.generation)
-    return push_key(overdue.task, overdue.config_id)
+    if expired_timers.generation:
+        return event_key(expired_timers.task, expired_timers.generation)
+    return push_key(expired_timers.task, expired_timers.config_id)
 
 
-def overdue_push_of(key: Key, at: datetime) -> OverduePush:
+def push_timer_of(key: Key, at: datetime) -> ExpiredPushTimer:
     """Return what is overdue whose key this is."""
     task = task_of(key)
     kind, _, name = key.sort.partition("#")
-    return OverduePush(task, at, int(name)) if kind == "EVENT" else OverduePush(task, at, config_id=name)
+    return ExpiredPushTimer(task, at, int(name)) if kind == "EVENT" else ExpiredPushTimer(task, at, config_id=name)
 
 
 def quoted(owner: str) -> str:

@@ -18,30 +18,30 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import (
-    Begun,
     Blobs,
-    Busy,
     Cipher,
     Clock,
+    ContextInUse,
     ContextKey,
     Cursor,
     DeltaBatch,
-    Ended,
+    Duplicate,
+    ExpiredTimer,
     FollowUp,
     Head,
-    Held,
     Interrupted,
     Lease,
+    LeaseHeld,
     Log,
     NewTask,
-    Overdue,
-    Repeated,
     TaskKey,
     Turn,
-    Waiting,
+    TurnFinished,
+    TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
-from aion_core.ports.table import Change, Check, Delete, Key, Put, Table, Update, Write, WriteRefused
+from aion_core.ports.table import Change, ConditionCheck, Delete, Key, Put, Table, Update, Write, WriteRefused
 from aion_core.protocol.types import Event, Task
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, readable
@@ -54,7 +54,7 @@ from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.contexts import ContextRecord, Times, milliseconds, task_of
 from aion_core.tasks.heads import Transition
 from aion_core.tasks.notifications import CommitNotifier
-from aion_core.tasks.transitions import Ending
+from aion_core.tasks.transitions import TurnEnding
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
 
@@ -91,11 +91,11 @@ class TableTaskStore:
 
     async def create(
         self, new: NewTask, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
-    ) -> Begun | Waiting | Busy | Repeated | Interrupted:
+    ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted:
         """See `ports.TaskStore.create`."""
         message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
 
-        async def plan(attempt: int) -> Plan[Begun | Waiting | Busy | Repeated | Interrupted]:
+        async def plan(attempt: int) -> Plan[TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted]:
             times = self._times()
             # The server has just made this contextId: there is nothing to read.
             is_new = new.context_is_new and not attempt
@@ -113,7 +113,7 @@ class TableTaskStore:
             if refusal is not None:
                 return Plan(refusal)
             if admission.is_full(record):
-                raise admission.too_many_wait()
+                raise admission.queue_is_full()
             created = admission.created(new, record, holder=holder, when_busy=when_busy, times=times)
             head = created.heads[0].after
             writes: list[Write] = [
@@ -127,11 +127,11 @@ class TableTaskStore:
             return Plan(created.outcome, writes)
 
         outcome = await commit(self._table, plan, busy=BUSY)
-        if isinstance(outcome, Begun | Waiting):
+        if isinstance(outcome, TurnStarted | TurnQueued):
             await self._notifier.committed(outcome.head)
         return outcome
 
-    async def _created_before(self, new: NewTask, holder: str | None) -> Begun | Waiting:
+    async def _created_before(self, new: NewTask, holder: str | None) -> TurnStarted | TurnQueued:
         record, head = await self._context(new.context, self._times()), await self._log.head(new.key)
         if not record.exists or head is None:
             raise StoreCorrupt("A task that was just created is gone.")
@@ -146,12 +146,12 @@ class TableTaskStore:
 
     async def follow_up(
         self, follow_up: FollowUp, *, holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE
-    ) -> Begun | Waiting | Busy | Repeated:
+    ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         """See `ports.TaskStore.follow_up`."""
         before, context = follow_up.head, follow_up.head.context
         message_key, token = keys.message_key(context, follow_up.message_id), str(uuid7())
 
-        async def plan(attempt: int) -> Plan[Begun | Waiting | Busy | Repeated]:
+        async def plan(attempt: int) -> Plan[TurnStarted | TurnQueued | ContextInUse | Duplicate]:
             times = self._times()
             record = await self._context(context, times)
             takes = admission.takes_over(follow_up, record, when_busy)
@@ -168,15 +168,15 @@ class TableTaskStore:
                 if known is not None:
                     return Plan(known.repeated(follow_up.content_hash))
                 if another_runs and not attempt:
-                    raise admission.context_runs_another()
-                if admission.has_gone_on(before, head, takes=takes, subscribes=follow_up.push is not None):
-                    raise admission.no_longer_asked()
+                    raise admission.another_turn_runs()
+                if admission.has_changed(before, head, takes=takes, subscribes=follow_up.push is not None):
+                    raise admission.task_changed()
                 if another_runs:
-                    raise admission.context_runs_another()
+                    raise admission.another_turn_runs()
             if rejects:
-                return Plan(Busy(before.key.task_id))
+                return Plan(ContextInUse(before.key.task_id))
             if is_full:
-                raise admission.too_many_wait()
+                raise admission.queue_is_full()
             message = message_row(message_key, before.key.task_id, follow_up.content_hash, times)
             writes: list[Write] = [message, *await self._registered(follow_up)]
             if not takes:
@@ -184,7 +184,7 @@ class TableTaskStore:
                 writes += await self._writes(context, waits, times)
                 writes.append(await self._log.queued_row(follow_up, times))
                 if not waits.heads:
-                    writes.append(Check(keys.head_key(before.key), heads.IS_RUNNING))
+                    writes.append(ConditionCheck(keys.head_key(before.key), heads.IS_RUNNING))
                 return Plan(waits.outcome, writes)
             expires = await self._new_expiry(before.key, times)
             taken = admission.taken(follow_up, record, holder=holder, expires=expires, token=token, times=times)
@@ -194,11 +194,11 @@ class TableTaskStore:
             return Plan(taken.outcome, writes)
 
         outcome = await commit(self._table, plan, busy=BUSY)
-        if isinstance(outcome, Begun | Waiting):
+        if isinstance(outcome, TurnStarted | TurnQueued):
             await self._notifier.committed(outcome.head)
         return outcome
 
-    async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> Begun | Waiting | None:
+    async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> TurnStarted | TurnQueued | None:
         before = follow_up.head
         record, head = await self._context(before.context, self._times()), await self._log.head(before.key)
         return admission.followed_before(follow_up, record, head, holder) if head is not None else None
@@ -225,12 +225,12 @@ class TableTaskStore:
         longer = Change({"expires": times.expires})
         if task.history:
             writes.append(Update(keys.message_key(head.context, task.history[0].message_id), longer))
-        waiting = [turn for turn in record.waiting if turn.task_id == head.key.task_id and not turn.asked]
+        waiting = [turn for turn in record.waiting if turn.task_id == head.key.task_id and not turn.message_generation]
         return writes + [Update(keys.asked_key(head.key, turn.id), longer) for turn in waiting]
 
     async def known(
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
-    ) -> Repeated | None:
+    ) -> Duplicate | None:
         """See `ports.TaskStore.known`."""
         known = await self._known(message_keys_of(context, message_id, idempotency_key))
         return known.repeated(content_hash) if known is not None else None
@@ -245,18 +245,18 @@ class TableTaskStore:
 
     # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def begin(self, context: ContextKey, *, holder: str) -> Begun | Held | None:
+    async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
         """See `ports.TaskStore.begin`."""
 
-        async def plan(attempt: int) -> Plan[Begun | Held | None]:
+        async def plan(attempt: int) -> Plan[TurnStarted | LeaseHeld | None]:
             times = self._times()
             record = await self._context(context, times)
             if attempt and record.running is not None and record.holder == holder:
                 # An earlier attempt, whose answer was lost.
                 head = await self._log.head(task_of(context, record.running))
                 if head is not None:
-                    return Plan(Begun(record.lease(context), head))
-            turn = transitions.due_turn(record, times)
+                    return Plan(TurnStarted(record.lease(context), head))
+            turn = contexts.turn_to_begin(record, times.now)
             if turn is None and record.interrupted is not None and record.waiting:
                 return await self._dropped_question(context, record, times) or Plan(None)
             if not isinstance(turn, Turn):
@@ -265,12 +265,12 @@ class TableTaskStore:
             if head is None or transitions.is_over(head):
                 dropped = transitions.dropped(record, turn.task_id, times)
                 return Plan(None, [self._context_update(context, dropped)], again=True)
-            queued = None if turn.asked else await self._log.queued(head.key, turn.id)
+            queued = None if turn.message_generation else await self._log.queued(head.key, turn.id)
             begun = transitions.begun(context, turn, record, head, queued, holder=holder, times=times)
             return Plan(begun.outcome, await self._writes(context, begun, times))
 
         outcome = await commit(self._table, plan, busy=BUSY)
-        if isinstance(outcome, Begun):
+        if isinstance(outcome, TurnStarted):
             await self._notifier.begun(outcome)
         return outcome
 
@@ -309,16 +309,15 @@ class TableTaskStore:
         return after
 
     async def finish(
-        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
-    ) -> Ended:
+        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
+    ) -> TurnFinished:
         """See `ports.TaskStore.finish`."""
-        ending = Ending(lease, replace(head, fence=lease.fence), event, go_on)
+        ending = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next)
 
-        async def plan(attempt: int) -> Plan[Ended]:
+        async def plan(attempt: int) -> Plan[TurnFinished]:
             nonlocal ending
             times = self._times()
-            finished = transitions.finished_alone(ending)
-            if attempt or not ending.rests:
+            if attempt or not ending.stops_task:
                 record = await self._context(lease.context, times)
                 if attempt:
                     now = await self._log.head(head.key)
@@ -326,6 +325,8 @@ class TableTaskStore:
                         return Plan(await self._finished_before(ending))
                     ending = replace(ending, head=transitions.still_mine(ending.head, now))
                 finished = await self._finished(ending, record, times)
+            else:
+                finished = transitions.finished_alone(ending)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
                 writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
@@ -337,28 +338,28 @@ class TableTaskStore:
             await self._notifier.begun(ended.next)
         return ended
 
-    async def _finished_before(self, ending: Ending) -> Ended:
+    async def _finished_before(self, ending: TurnEnding) -> TurnFinished:
         record = await self._context(ending.lease.context, self._times())
         next_head = await self._log.head(task_of(ending.lease.context, record.running)) if record.running else None
         return transitions.finished_before(ending, record, next_head)
 
-    async def _finished(self, ending: Ending, record: ContextRecord, times: Times) -> Transition[Ended]:
+    async def _finished(self, ending: TurnEnding, record: ContextRecord, times: Times) -> Transition[TurnFinished]:
         turn = transitions.next_turn(ending, record)
         if turn is None or ending.requires_input:
             return transitions.finished_alone(ending)
         task = task_of(ending.lease.context, turn)
         next_head, queued = None, None
-        if ending.go_on:
+        if ending.run_next:
             next_head = None if task == ending.head.key else await self._log.head(task)
-            queued = None if turn.asked else await self._log.queued(task, turn.id)
+            queued = None if turn.message_generation else await self._log.queued(task, turn.id)
         return transitions.finished(ending, record, turn, next_head, queued, times=times)
 
-    async def pause(self, lease: Lease, *, got_on: bool, spent: bool = True) -> None:
+    async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
         """See `ports.TaskStore.pause`."""
 
         async def plan(attempt: int) -> Plan[None]:
             times = self._times()
-            turn, change = transitions.suspended(lease, times, got_on=got_on, spent=spent)
+            turn, change = transitions.suspended(lease, times, made_progress=made_progress, spent=spent)
             if attempt:
                 record = await self._context(lease.context, times)
                 if (record.fence, record.running, record.holder) == (lease.fence, turn, ""):
@@ -374,11 +375,11 @@ class TableTaskStore:
         """See `ports.TaskStore.append_deltas`."""
         await self._table.write(self._log.delta_row(key, batch, self._times()))
 
-    async def cancel(self, head: Head, event: Event) -> Ended:
+    async def cancel(self, head: Head, event: Event) -> TurnFinished:
         """See `ports.TaskStore.cancel`."""
         token = str(uuid7())
 
-        async def plan(attempt: int) -> Plan[Ended]:
+        async def plan(attempt: int) -> Plan[TurnFinished]:
             times = self._times()
             record = await self._context(head.context, times)
             canceled = transitions.canceled(head, event, record, token=token, times=times)
@@ -388,7 +389,7 @@ class TableTaskStore:
                     record, now = await self._context(head.context, times), await self._log.head(head.key)
                     return Plan(transitions.canceled_before(head, now, event, record))
                 if now != head:
-                    raise admission.no_longer_asked()
+                    raise admission.task_changed()
             return Plan(canceled.outcome, await self._writes(head.context, canceled, times))
 
         ended = await commit(self._table, plan, busy=BUSY)
@@ -413,13 +414,13 @@ class TableTaskStore:
         """See `ports.TaskStore.deltas`."""
         return await self._log.deltas(key, since=since)
 
-    async def overdue(self, *, limit: int) -> Sequence[Overdue]:
+    async def expired_timers(self, *, limit: int) -> Sequence[ExpiredTimer]:
         """See `ports.TaskStore.overdue`."""
-        return [Overdue(keys.context_of(key), at) for at, key in (await self._timers.expired(limit))[:limit]]
+        return [ExpiredTimer(keys.context_of(key), at) for at, key in (await self._timers.expired(limit))[:limit]]
 
-    async def claim(self, overdue: Overdue) -> bool:
+    async def claim(self, timer: ExpiredTimer) -> bool:
         """See `ports.TaskStore.claim`."""
-        return await self._timers.claim(keys.context_key(overdue.context))
+        return await self._timers.claim(keys.context_key(timer.context))
 
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -441,8 +442,8 @@ class TableTaskStore:
                 change = replace(change, values={**change.values, "listing_at": listing_at(move.after)})
             writes.append(Update(keys.head_key(move.after.key), change))
         writes += [await self._log.event_row(event, times) for event in transition.events]
-        if transition.taken_in is not None:
-            writes.append(Delete(keys.asked_key(*transition.taken_in)))
+        if transition.recorded_message is not None:
+            writes.append(Delete(keys.asked_key(*transition.recorded_message)))
         return writes
 
     def _context_update(self, context: ContextKey, transition: Transition[Any]) -> Update:

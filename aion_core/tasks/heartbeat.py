@@ -10,32 +10,32 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from aion_core.errors import StoreError
-from aion_core.ports import Bell, Bells, Lease, TaskStore
+from aion_core.ports import Lease, TaskStore, WakeUp, WorkQueue
 
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 1.0
-"""Pause between two lease checks: a turn that was canceled elsewhere runs on for at most so long."""
+"""Pause between two lease checks: the longest run of a turn after its cancellation in another process."""
 
 LOOKS_PER_SECOND = 20
-"""Lease checks per second of one process for all its turns: with many turns each is checked less often."""
+"""Limit of lease checks per second and process: with many turns each lease is checked less often."""
 
 _beating: set[int] = set()
 """The heartbeats of this process."""
 
 
-class LeaseKept(Protocol):
+class LeaseSignal(Protocol):
     """Signals the loss of a lease."""
 
     lost: asyncio.Event
 
 
-class KeepLease(Protocol):
+class LeaseKeeper(Protocol):
     """Factory of the context manager that renews a lease while its turn runs."""
 
     def __call__(
-        self, store: TaskStore, bells: Bells, lease: Lease, *, renew_seconds: float, bell_seconds: float
-    ) -> AbstractAsyncContextManager[LeaseKept]:
+        self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
+    ) -> AbstractAsyncContextManager[LeaseSignal]:
         """Return the context manager; see `Heartbeat`."""
         ...
 
@@ -48,23 +48,23 @@ def watch_seconds() -> float:
 class LeaseRenewal:
     """Renewal and checks of one lease, without a thread and without a clock: the caller waits between the steps.
 
-    The first renewal enqueues a wake-up message that becomes visible when the lease could have run out: if this process
-    dies, the receiver takes the turn over. A turn that ends before its first renewal enqueues nothing.
+    The first renewal enqueues a delayed wake-up message, visible at the earliest end of the lease: if this process dies,
+    the receiver takes over the turn. A turn that ends before its first renewal enqueues nothing.
     """
 
     def __init__(
         self,
         store: TaskStore,
-        bells: Bells,
+        work_queue: WorkQueue,
         lease: Lease,
         *,
         renew_seconds: float,
-        bell_seconds: float,
+        wake_up_seconds: float,
         watch: Callable[[], float] = watch_seconds,
     ) -> None:
-        """`renew_seconds`: time between renewals; `bell_seconds`: delay of the message; `watch`: time between checks."""
-        self._store, self._bells, self._lease = store, bells, lease
-        self._renew_seconds, self._bell_seconds, self._watch = renew_seconds, bell_seconds, watch
+        """`renew_seconds`: time between renewals; `wake_up_seconds`: delay of the message; `watch`: time between checks."""
+        self._store, self._work_queue, self._lease = store, work_queue, lease
+        self._renew_seconds, self._wake_up_seconds, self._watch = renew_seconds, wake_up_seconds, watch
         self._since_renewal, self._enqueued = 0.0, False
 
     @property
@@ -73,20 +73,20 @@ class LeaseRenewal:
         return min(self._watch(), self._renew_seconds)
 
     def once(self, waited: float) -> bool:
-        """Renew the lease, or only check it, after a pause of `waited` seconds; return False when it is lost.
+        """Renew or only check the lease, after a pause of `waited` seconds; return False if it is lost. Blocking.
 
-        A store or queue that is out of reach loses nothing: the next step tries again. Blocking.
+        A StoreError does not lose the lease: the next step tries again.
         """
         self._since_renewal += waited
-        # The tolerance is for the sum of the pauses.
+        # Tolerance for rounding errors in the sum of the pauses.
         renews = self._since_renewal > self._renew_seconds - 0.01
         if renews:
             self._since_renewal = 0.0
         try:
             held = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
             if held and renews and not self._enqueued:
-                message = Bell(self._lease.context, self._lease.fence)
-                self._bells.ring_from_thread(message, delay=self._bell_seconds)
+                message = WakeUp(self._lease.context, self._lease.fence)
+                self._work_queue.enqueue_from_thread(message, delay=self._wake_up_seconds)
                 self._enqueued = True
         except StoreError as error:
             logger.warning("The lease could not be renewed or checked; the next step tries again: %s", error)
@@ -98,12 +98,14 @@ class Heartbeat:
     """`async with Heartbeat(...) as beat:` keeps the lease; `beat.lost` is set when it is lost. See `LeaseRenewal`."""
 
     def __init__(
-        self, store: TaskStore, bells: Bells, lease: Lease, *, renew_seconds: float, bell_seconds: float
+        self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
     ) -> None:
-        self._renewal = LeaseRenewal(store, bells, lease, renew_seconds=renew_seconds, bell_seconds=bell_seconds)
+        self._renewal = LeaseRenewal(
+            store, work_queue, lease, renew_seconds=renew_seconds, wake_up_seconds=wake_up_seconds
+        )
         self.lost = asyncio.Event()
         self._stop = threading.Event()
-        # A copy of the context: log records of the thread carry the turn's labels.
+        # The copied context gives the thread's log records the turn's labels.
         self._thread = threading.Thread(
             target=copy_context().run,
             args=(self._beat, asyncio.get_running_loop()),

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from aion_core import __version__
 from aion_core.protocol.card import KEYS_PATH, document, document_v1, moved, written
 from aion_core.protocol.types import AgentCard
-from aion_core.web.request_context import VERSION, front_of
+from aion_core.web.request_context import VERSION, entrypoint_url_of
 
 logger = logging.getLogger(__name__)
 
@@ -40,19 +40,19 @@ def unsigned(card: AgentCard, base_url: str) -> AgentCard:
 class Showing:
     """Shows a server's cards."""
 
-    def __init__(self, base_url: str = "", *, follows_front: bool = False, sign: Sign = unsigned) -> None:
+    def __init__(self, base_url: str = "", *, follows_entrypoint: bool = False, sign: Sign = unsigned) -> None:
         """`base_url`: the one that the cards are made with.
 
-        With `follows_front`, where nobody has configured it, it gives way to the address that AWS's front says.
+        With `follows_entrypoint`, where nobody has configured it, it gives way to the address that AWS's front says.
         """
         self.base_url = base_url
-        self._follows_front, self._sign = follows_front, sign
+        self._follows_entrypoint, self._sign = follows_entrypoint, sign
 
-    def address(self, front: str) -> str:
+    def address(self, entrypoint_url: str) -> str:
         """Return the base URL that a card names when it is read at this front; "" is none that is known."""
-        if self._follows_front and not front:
+        if self._follows_entrypoint and not entrypoint_url:
             logger.warning("The event names no address, and AION_BASE_URL is empty: the card names %s.", self.base_url)
-        return front if self._follows_front and front else self.base_url
+        return entrypoint_url if self._follows_entrypoint and entrypoint_url else self.base_url
 
     def shown(self, card: AgentCard, address: str) -> AgentCard:
         """Return the card as it is read at the address."""
@@ -74,10 +74,10 @@ class ExtendedCard:
         self._shown = lru_cache(KEPT)(self._with_skills)
         self._shown(self._guarded, showing.base_url)
 
-    def for_caller(self, skills: Collection[str] | None, front: str = "") -> AgentCard:
+    def for_caller(self, skills: Collection[str] | None, entrypoint_url: str = "") -> AgentCard:
         """Return the card for a caller who may use these of the guarded skills, or all (None), and asks at this front."""
         allowed = self._guarded if skills is None else self._guarded.intersection(skills)
-        return self._shown(allowed, self._showing.address(front))
+        return self._shown(allowed, self._showing.address(entrypoint_url))
 
     def _with_skills(self, allowed: frozenset[str], address: str) -> AgentCard:
         card = AgentCard()
@@ -110,7 +110,7 @@ def card_routes(prefixes: Iterable[str], card: AgentCard, showing: Showing, *, s
         return Readable(both, since, vary=VERSION), Readable(first, since, vary=VERSION)
 
     async def answer(request: Request) -> Response:
-        both, first = readable(showing.address(front_of(request.scope)))
+        both, first = readable(showing.address(entrypoint_url_of(request.scope)))
         return (first if reads_v1_only(request) else both).answer(request)
 
     # A card that cannot be signed, or written, is known at start.

@@ -21,7 +21,7 @@ from aion_core.ports import ANONYMOUS
 from aion_core.protocol.errors import invalid_params, to_wire
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, ID_RULE, is_id
 from aion_core.protocol.types import AgentCard
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 
 # ── Version ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,7 +148,7 @@ _THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[1-9][0-9]{0,4})?
 _PREFIX = re.compile(r"(/[A-Za-z0-9_-]+)*")
 
 
-def front_of(scope: Scope) -> str:
+def entrypoint_url_of(scope: Scope) -> str:
     """Return the base URL at which API Gateway or the Function URL was called; "" if the event names no valid address.
 
     They answer at names of their own, or at a domain that is mapped to them. The event's `requestContext`, which no
@@ -182,12 +182,12 @@ CALLER = "aion.caller"
 """Where the scope of a request holds the `Caller` that was admitted."""
 
 CALL = "aion.call"
-"""Where a ServerCallContext's state holds the `Call`."""
+"""Where a ServerCallContext's state holds the `CallContext`."""
 
 SPOKEN = "aion.version"
 """Where it holds the protocol version of the request."""
 
-TIME_UP = "aion.time_up"
+TIME_UP = "aion.deadline"
 """Where an ASGI scope says until when this process serves the request."""
 
 
@@ -234,17 +234,17 @@ class CallContextBuilder(ServerCallContextBuilder):
         context.requested_extensions = set(declared)
         context.state[SPOKEN] = self._version
         context.tenant = tenant or admitted_to
-        context.state[CALL] = Call(
+        context.state[CALL] = CallContext(
             owner_in(principal, tenant or admitted_to),
             self._agent_id,
             request.scope[WORK],
-            time_up=request.scope[TIME_UP],
+            deadline=request.scope[TIME_UP],
             # A structured header puts its text in quotes (draft-ietf-httpapi-idempotency-key-header).
             idempotency_key=request.headers.get("Idempotency-Key", "").strip().strip('"'),
-            last_heard=request.headers.get("Last-Event-ID", ""),
+            last_event_id=request.headers.get("Last-Event-ID", ""),
             extensions=frozenset(declared),
             caller=principal,
-            front=front_of(request.scope),
+            entrypoint_url=entrypoint_url_of(request.scope),
         )
         if caller and caller.skills is not None:
             context.state[ALLOWED_SKILLS] = sorted(caller.skills)

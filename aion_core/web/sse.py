@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from aion_core.ports import Delta
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent, stream_response
 from aion_core.tasks import lifecycle
-from aion_core.tasks.run import Resumed, Spoken
+from aion_core.tasks.broadcast import Resumed, StreamItem
 from aion_core.web.errors import error_body, rest_error_body
 from aion_core.web.request_handler import as_event
 
@@ -85,7 +85,9 @@ def v03_event(event: Event) -> SendStreamingMessageSuccessResponse:
     response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, TaskStatusUpdateEvent03):
         # The SDK says so of terminal states only.
-        response.result.final = isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.RESTING
+        response.result.final = (
+            isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
+        )
     return response
 
 
@@ -106,7 +108,7 @@ class Frames:
         self._task: Task | Resumed | None = None
         self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
-    def render(self, batch: list[Spoken]) -> bytes:
+    def render(self, batch: list[StreamItem]) -> bytes:
         """Return the frames of all that is said, in order; of nothing a comment, with which the answer's head leaves."""
         frames = "".join([self._frame(spoken) for spoken in batch]) or COMMENT
         if not frames.isascii():
@@ -118,8 +120,8 @@ class Frames:
         """Return the frame that says why the stream ends early."""
         return f"event: error\ndata: {_json(self._refuse(error)).translate(_LINE_ENDS)}\n\n".encode("utf-8", "replace")
 
-    def _frame(self, spoken: Spoken) -> str:
-        what = spoken.what
+    def _frame(self, spoken: StreamItem) -> str:
+        what = spoken.payload
         if isinstance(what, Delta):
             before, after = self._templates.get((what.append, what.last, what.reason)) or self._template(what)
             return f"id: {spoken.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
@@ -146,7 +148,7 @@ class Frames:
 class EventStream(Response):
     """The answer to a streaming request: written as it comes, ended when the task rests or the client leaves."""
 
-    def __init__(self, first: list[Spoken], rest: AsyncGenerator[list[Spoken], None], dialect: Dialect) -> None:
+    def __init__(self, first: list[StreamItem], rest: AsyncGenerator[list[StreamItem], None], dialect: Dialect) -> None:
         """`first` is the batch already read, to learn whether the request is refused before a stream begins."""
         self._first, self._rest, self._frames = first, rest, Frames(dialect)
         self.status_code = 200

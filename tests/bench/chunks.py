@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from langchain_core.messages import HumanMessage
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.ports import Asked, ContextKey, Turn
+from aion_core.ports import ContextKey, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks import admission, projection
 from tests.support.agents.counting import talking
@@ -23,14 +23,14 @@ graph = talking(CHUNKS)
 agent = LangGraphAgent(graph)
 
 
-def asked() -> Asked:
+def asked() -> TurnRequest:
     """A turn, as a runner hands it on."""
     context = ContextKey("owner", "bench", "context")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="talk")])
     new = admission.new_task(
         message, context, task_id="t-1", turn_id="turn-1", at=datetime.now(UTC), context_is_new=True
     )
-    return Asked(context, Turn("turn-1", "t-1", 1), 1, projection.fold(admission.first_log(new)), message)
+    return TurnRequest(context, Turn("turn-1", "t-1", 1), 1, projection.fold(admission.first_log(new)), message)
 
 
 async def bare() -> int:

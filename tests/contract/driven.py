@@ -14,7 +14,20 @@ from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
-from aion_core.ports import Asked, Asks, Begun, Chunk, Emission, Emitted, Noted, Numbered, Paused, Reply, Said, Turn
+from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    Chunk,
+    Emission,
+    InputRequired,
+    Numbered,
+    Paused,
+    Reply,
+    Turn,
+    TurnRequest,
+    TurnStarted,
+)
 from aion_core.protocol.types import (
     Event,
     Message,
@@ -39,7 +52,7 @@ async def _nothing() -> None:
 class Conversation:
     """A task, its log, and the turns that it takes, one after another."""
 
-    begun: Begun
+    begun: TurnStarted
     """The lease, by whose fence the savers write."""
     log: list[Numbered]
     turn: Turn
@@ -50,7 +63,7 @@ class Conversation:
     """What was heard and not kept."""
 
     @classmethod
-    def of(cls, begun: Begun, text: str = "hi") -> "Conversation":
+    def of(cls, begun: TurnStarted, text: str = "hi") -> "Conversation":
         message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
         context, clock = begun.lease.context, SystemClock()
         new = admission.new_task(
@@ -64,27 +77,27 @@ class Conversation:
 
     async def run(
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
-    ) -> Reply | Asks | Paused:
+    ) -> Reply | InputRequired | Paused:
         """Let a new agent, in a process of its own so to speak, take the turn as far as it goes."""
 
-        asked = Asked(
+        asked = TurnRequest(
             self.begun.lease.context,
             self.turn,
             fence_of(self.begun).number,
             self.task,
             self.message,
-            recorded=self.log[self.turn.asked :],
+            recorded=self.log[self.turn.message_generation :],
             drain=drain or asyncio.Event(),
         )
-        ending: Reply | Asks | Paused | None = None
+        ending: Reply | InputRequired | Paused | None = None
         async for emission in LangGraphAgent(graph, savers.saver).run(asked):
             assert ending is None, "an agent says nothing after its end"
             if isinstance(emission, Chunk):
                 self.chunks.append(emission)
-            elif isinstance(emission, Said | Noted | Emitted):
+            elif isinstance(emission, AgentMessage | AgentMetadata | AgentArtifact):
                 if not emission.key or all(entry.key != emission.key for entry in self.log):
                     await self.record(_event(emission), emission.key)
-            elif isinstance(emission, Reply | Asks | Paused):
+            elif isinstance(emission, Reply | InputRequired | Paused):
                 ending = emission
             if heard is not None:
                 heard(emission)
@@ -100,9 +113,9 @@ class Conversation:
 
     async def record(self, event: Event, key: str = "", asked: Message | None = None) -> None:
         await self.before_recording()
-        self.log.append(Numbered(len(self.log) + 1, event, key=key, asked=asked))
+        self.log.append(Numbered(len(self.log) + 1, event, key=key, message=asked))
 
-    def taken_over(self, begun: Begun) -> None:
+    def taken_over(self, begun: TurnStarted) -> None:
         """Another process holds the lease now."""
         self.begun, self.turn = begun, replace(self.turn, tries=self.turn.tries + 1)
 
@@ -112,7 +125,7 @@ class Conversation:
         if interrupt_id:
             message.metadata.update({"interruptId": interrupt_id})
         working = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
-        self.log.append(Numbered(len(self.log) + 1, working, asked=message))
+        self.log.append(Numbered(len(self.log) + 1, working, message=message))
         self.message = message
         self.turn = Turn(str(uuid7()), self.turn.task_id, len(self.log), tries=1)
 
@@ -147,15 +160,15 @@ class Conversation:
 
 def _event(emission: Emission) -> Event:
     match emission:
-        case Said():
+        case AgentMessage():
             update = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
             update.status.message.CopyFrom(emission.message)
             return update
-        case Noted():
+        case AgentMetadata():
             update = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
             update.metadata.update(emission.metadata)
             return update
-        case Emitted():
+        case AgentArtifact():
             return TaskArtifactUpdateEvent(
                 artifact=emission.artifact, append=emission.append, last_chunk=emission.last_chunk
             )
@@ -164,7 +177,7 @@ def _event(emission: Emission) -> Event:
 
 def _told(entry: Numbered) -> Sequence[tuple[str, str]]:
     event = entry.event
-    told = [("client", _text(entry.asked))] if entry.asked is not None else []
+    told = [("client", _text(entry.message))] if entry.message is not None else []
     if isinstance(event, TaskStatusUpdateEvent):
         if event.status.HasField("message"):
             told.append((lifecycle.state_name(event.status.state), _text(event.status.message)))

@@ -9,8 +9,17 @@ from typing import Any
 
 import pytest
 
-from aion_core.errors import AionError, ContextBusy, IllegalMove, LeaseLost, MoreAsked
-from aion_core.ports import Begun, Busy, Ended, Held, Interrupted, Overdue, Waiting, WhenBusy
+from aion_core.errors import AionError, ContextBusy, InvalidTransition, LeaseLost, PendingInput
+from aion_core.ports import (
+    ContextInUse,
+    ExpiredTimer,
+    Interrupted,
+    LeaseHeld,
+    TurnFinished,
+    TurnQueued,
+    TurnStarted,
+    WhenBusy,
+)
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
 from tests.support.engines import Stack
@@ -18,7 +27,7 @@ from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 ROUNDS, ROUNDS_IN_MEMORY = (5, 40) if os.environ.get("SIMULATION_DEEP") else (2, 20)
 
-Act = Callable[[Conversation, Begun], Awaitable[Any]]
+Act = Callable[[Conversation, TurnStarted], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -28,42 +37,42 @@ class Expected:
     error: AionError
 
 
-async def finish(chat: Conversation, turn: Begun) -> Ended:
+async def finish(chat: Conversation, turn: TurnStarted) -> TurnFinished:
     try:
-        return await chat.ends(turn, go_on=bool(random.getrandbits(1)))
-    except MoreAsked:
-        return await chat.ends(turn, WORKING, go_on=bool(random.getrandbits(1)))
+        return await chat.ends(turn, run_next=bool(random.getrandbits(1)))
+    except PendingInput:
+        return await chat.ends(turn, WORKING, run_next=bool(random.getrandbits(1)))
 
 
-async def ask(chat: Conversation, turn: Begun) -> Ended:
+async def ask(chat: Conversation, turn: TurnStarted) -> TurnFinished:
     return await chat.ends(turn, INPUT_REQUIRED)
 
 
-async def say(chat: Conversation, turn: Begun) -> Any:
+async def say(chat: Conversation, turn: TurnStarted) -> Any:
     return await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
 
 
-async def pause(chat: Conversation, turn: Begun) -> None:
-    await chat.store.pause(turn.lease, got_on=True)
+async def pause(chat: Conversation, turn: TurnStarted) -> None:
+    await chat.store.pause(turn.lease, made_progress=True)
 
 
-async def cancel(chat: Conversation, turn: Begun) -> Ended:
+async def cancel(chat: Conversation, turn: TurnStarted) -> TurnFinished:
     return await chat.cancels("t-m-1")
 
 
-async def cancel_what_waits(chat: Conversation, turn: Begun) -> Ended:
+async def cancel_what_waits(chat: Conversation, turn: TurnStarted) -> TurnFinished:
     return await chat.cancels("t-m-2")
 
 
-async def begin(chat: Conversation, turn: Begun) -> Any:
+async def begin(chat: Conversation, turn: TurnStarted) -> Any:
     return await chat.store.begin(chat.context, holder=f"holder-{random.getrandbits(64)}")
 
 
 def enqueue(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE) -> Act:
-    async def enqueue(chat: Conversation, turn: Begun) -> Any:
+    async def enqueue(chat: Conversation, turn: TurnStarted) -> Any:
         number = random.getrandbits(64)
         outcome = await chat.store.create(chat.message(f"n-{number}"), holder=holder, when_busy=when_busy)
-        if isinstance(outcome, Begun | Waiting):
+        if isinstance(outcome, TurnStarted | TurnQueued):
             chat.tasks.append(outcome.head.key.task_id)
         return outcome
 
@@ -72,11 +81,11 @@ def enqueue(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE) -> Act:
 
 
 def follow_up(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE, task_id: str = "t-m-1") -> Act:
-    async def follow_up(chat: Conversation, turn: Begun) -> Any:
+    async def follow_up(chat: Conversation, turn: TurnStarted) -> Any:
         message_id = f"f-{random.getrandbits(64)}"
         more = await chat.more(await chat.head(task_id), message_id)
         outcome = await chat.store.follow_up(more, holder=holder, when_busy=when_busy)
-        if isinstance(outcome, Begun | Waiting):
+        if isinstance(outcome, TurnStarted | TurnQueued):
             chat.accepted.append((task_id, message_id))
         return outcome
 
@@ -84,49 +93,49 @@ def follow_up(holder: str | None, when_busy: WhenBusy = WhenBusy.ENQUEUE, task_i
     return follow_up
 
 
-async def renew(chat: Conversation, turn: Begun) -> Any:
+async def renew(chat: Conversation, turn: TurnStarted) -> Any:
     return await asyncio.to_thread(chat.store.renew, turn.lease)
 
 
-async def claim(chat: Conversation, turn: Begun) -> Any:
-    return await chat.store.claim(Overdue(chat.context, chat.clock.now()))
+async def claim(chat: Conversation, turn: TurnStarted) -> Any:
+    return await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
 
 
 # How it stands before they act.
 
 
-async def running(chat: Conversation) -> Begun:
+async def running(chat: Conversation) -> TurnStarted:
     return await chat.starts("m-1")
 
 
-async def running_before_others(chat: Conversation) -> Begun:
+async def running_before_others(chat: Conversation) -> TurnStarted:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.waits("m-3")
     return turn
 
 
-async def asking(chat: Conversation) -> Begun:
+async def asking(chat: Conversation) -> TurnStarted:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    return Begun(turn.lease, (await chat.ends(turn, INPUT_REQUIRED)).head)
+    return TurnStarted(turn.lease, (await chat.ends(turn, INPUT_REQUIRED)).head)
 
 
-async def waiting(chat: Conversation) -> Begun:
+async def waiting(chat: Conversation) -> TurnStarted:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "q-1")
-    return Begun(turn.lease, (await chat.ends(turn, WORKING)).head)
+    return TurnStarted(turn.lease, (await chat.ends(turn, WORKING)).head)
 
 
-async def forsaken(chat: Conversation) -> Begun:
+async def forsaken(chat: Conversation) -> TurnStarted:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(LEASE_SECONDS + 1)
     return turn
 
 
-RACES: list[tuple[Callable[[Conversation], Awaitable[Begun]], list[Act]]] = [
+RACES: list[tuple[Callable[[Conversation], Awaitable[TurnStarted]], list[Act]]] = [
     (running, [finish, cancel]),
     (running_before_others, [finish, cancel, cancel_what_waits]),
     (running, [finish, enqueue("holder-2")]),
@@ -162,28 +171,31 @@ def named(race: Any) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "acts"), RACES, ids=named)
 async def test_whatever_wins_nothing_is_lost_or_done_twice(
-    adapter: Stack | None, clock: ManualClock, before: Callable[[Conversation], Awaitable[Begun]], acts: list[Act]
+    adapter: Stack | None, clock: ManualClock, before: Callable[[Conversation], Awaitable[TurnStarted]], acts: list[Act]
 ) -> None:
     store = MemoryTaskStore(clock, lease_seconds=LEASE_SECONDS) if adapter is None else dynamodb_store(adapter, clock)
     for _ in range(ROUNDS_IN_MEMORY if adapter is None else ROUNDS):
         chat = Conversation(store, clock)
         turn = await before(chat)
 
-        async def act(act: Act, chat: Conversation = chat, turn: Begun = turn) -> Any:
+        async def act(act: Act, chat: Conversation = chat, turn: TurnStarted = turn) -> Any:
             await asyncio.sleep(random.uniform(0, 0.01))
             try:
                 return await act(chat, turn)
-            except (ContextBusy, IllegalMove, LeaseLost) as error:
+            except (ContextBusy, InvalidTransition, LeaseLost) as error:
                 return Expected(error)
 
         outcomes = await asyncio.gather(*(act(each) for each in random.sample(acts, len(acts))))
-        leases = [outcome.lease for outcome in outcomes if isinstance(outcome, Begun)]
-        leases += [outcome.next.lease for outcome in outcomes if isinstance(outcome, Ended) and outcome.next]
+        leases = [outcome.lease for outcome in outcomes if isinstance(outcome, TurnStarted)]
+        leases += [outcome.next.lease for outcome in outcomes if isinstance(outcome, TurnFinished) and outcome.next]
         assert len({lease.fence for lease in leases}) == len(leases), "each lease has a fence of its own"
         assert sum([await asyncio.to_thread(store.renew, lease) for lease in leases]) <= 1, "and one is in force"
         assert all(
             outcome is None
-            or isinstance(outcome, Expected | Ended | Begun | Waiting | Busy | Held | Interrupted | bool)
+            or isinstance(
+                outcome,
+                Expected | TurnFinished | TurnStarted | TurnQueued | ContextInUse | LeaseHeld | Interrupted | bool,
+            )
             or hasattr(outcome, "generation")
             for outcome in outcomes
         ), outcomes
@@ -200,9 +212,9 @@ async def test_of_a_finish_and_a_cancel_one_is_the_last_word(chat: Conversation)
         ended, canceled = await asyncio.gather(
             chat.ends(turn), chat.store.cancel(head, chat.canceled(head)), return_exceptions=True
         )
-        assert {type(ended), type(canceled)} == {Ended, LeaseLost}
-        won = ended if isinstance(ended, Ended) else canceled
-        assert isinstance(won, Ended)
+        assert {type(ended), type(canceled)} == {TurnFinished, LeaseLost}
+        won = ended if isinstance(ended, TurnFinished) else canceled
+        assert isinstance(won, TurnFinished)
         assert await chat.head(f"t-m-{number}") == won.head
         assert won.head.generation == 3
         assert (won.head.state == COMPLETED) is (won is ended)

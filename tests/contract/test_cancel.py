@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import IllegalMove, LeaseLost
-from aion_core.ports import Begun, Ended, Interrupted, Numbered
+from aion_core.errors import InvalidTransition, LeaseLost
+from aion_core.ports import Interrupted, Numbered, TurnFinished, TurnStarted
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from tests.support.conversation import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -27,7 +27,7 @@ async def test_a_running_task_is_canceled_and_its_turn_is_over(chat: Conversatio
     for refused in (
         chat.store.append(turn.lease, turn.head, chat.says(turn.head)),
         chat.ends(turn),
-        chat.store.pause(turn.lease, got_on=True),
+        chat.store.pause(turn.lease, made_progress=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
@@ -56,13 +56,13 @@ async def test_a_task_that_waits_is_canceled_and_the_others_are_unharmed(chat: C
     assert chat.store.holds(running.lease)
     assert chat.store.renew(running.lease)
     head = await chat.store.append(running.lease, running.head, chat.says(running.head))
-    turn: Begun | None = replace(running, head=head)
+    turn: TurnStarted | None = replace(running, head=head)
     order = []
     while turn is not None:
         order.append(turn.lease.turn.id)
         if turn.lease.turn.id != "turn-m-1":
             assert turn.head == replace(waiting[order[-1].removeprefix("turn-")].head, fence=turn.lease.fence)
-        turn = (await chat.ends(turn, go_on=True)).next
+        turn = (await chat.ends(turn, run_next=True)).next
     assert order == [f"turn-{each}" for each in ("m-1", "m-2", "m-3", "m-4") if each != canceled]
     await chat.comes_to_rest()
 
@@ -103,7 +103,7 @@ async def test_behind_a_question_a_task_that_waits_is_canceled_and_the_question_
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     assert await chat.store.create(chat.message("m-4"), holder="holder-2") == Interrupted("t-m-1")
     answered = await chat.store.follow_up(await chat.more(asking, "m-5"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     assert (await chat.ends(answered)).waiting
     assert (await chat.begins()).lease.turn.id == "turn-m-3"
     await chat.comes_to_rest()
@@ -135,7 +135,7 @@ async def test_what_was_asked_of_a_task_since_is_canceled_with_it(chat: Conversa
 async def test_a_paused_task_is_canceled(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    await chat.store.pause(turn.lease, got_on=True)
+    await chat.store.pause(turn.lease, made_progress=True)
     assert (await chat.cancels("t-m-1")).waiting
     assert (await chat.begins()).lease.turn.id == "turn-m-2"
 
@@ -165,7 +165,7 @@ async def test_a_task_that_has_come_to_rest_meanwhile_is_read_again(chat: Conver
 async def test_a_task_that_has_ended_is_not_canceled(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.ends(turn)
-    with pytest.raises(IllegalMove):
+    with pytest.raises(InvalidTransition):
         await chat.store.cancel(ended.head, chat.canceled(ended.head))
 
 
@@ -182,7 +182,7 @@ async def test_of_ten_at_the_same_instant_one_cancels(chat: Conversation, where:
     outcomes = await asyncio.gather(
         *(chat.store.cancel(head, chat.canceled(head)) for _ in range(10)), return_exceptions=True
     )
-    won = [outcome for outcome in outcomes if isinstance(outcome, Ended)]
+    won = [outcome for outcome in outcomes if isinstance(outcome, TurnFinished)]
     assert len(won) == 1
     assert all(isinstance(outcome, LeaseLost) for outcome in outcomes if outcome is not won[0])
     assert await chat.head("t-m-1") == won[0].head

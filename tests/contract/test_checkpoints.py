@@ -22,7 +22,7 @@ from langgraph.types import Command, interrupt
 
 from aion_core.checkpointing.persistence import Unserializable
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports import Begun, ContextKey
+from aion_core.ports import ContextKey, TurnStarted
 from aion_core.stores import keys, retries
 from aion_core.stores.retries import Fence
 from aion_core.tasks.contexts import VERSION
@@ -51,7 +51,7 @@ def config() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def begun(savers: Savers, clock: ManualClock) -> Begun:
+async def begun(savers: Savers, clock: ManualClock) -> TurnStarted:
     """A context whose lease `holder-1` has taken."""
     return await begin(savers.tasks, clock)
 
@@ -197,7 +197,7 @@ async def test_writes_without_their_checkpoint_are_nobodys(table: DynamoDBSavers
 
 
 async def test_a_holder_that_thaws_after_another_has_finished_changes_nothing(
-    savers: Savers, clock: ManualClock, config: Any, begun: Begun
+    savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
     frozen, thaws = asyncio.Event(), asyncio.Event()
 
@@ -223,7 +223,7 @@ async def test_a_holder_that_thaws_after_another_has_finished_changes_nothing(
 
 
 async def test_under_a_stale_fence_nothing_is_written(
-    savers: Savers, clock: ManualClock, config: Any, begun: Begun
+    savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
     stale = savers.saver(fence=fence_of(begun))
     stored = await put(stale, config, x="old")

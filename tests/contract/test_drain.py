@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.ports import Asks, Paused, Reply
+from aion_core.ports import InputRequired, Paused, Reply
 from tests.contract.driven import Conversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
@@ -22,21 +22,21 @@ def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
 async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[Conversation, int]:
     """The conversation, held to its end, and how often it was handed on."""
     conversation = Conversation.of(await begin(savers.tasks, clock))
-    hops = 0
+    handoffs = 0
     while True:
         work.drain = asyncio.Event()
         ending = await conversation.run(GRAPHS[graph](work), savers, work.drain)
         if isinstance(ending, Reply):
-            return conversation, hops
+            return conversation, handoffs
         if isinstance(ending, Paused):
-            hops += 1
-            assert hops < 20, "it does not get on"
-        elif isinstance(ending, Asks):
+            handoffs += 1
+            assert handoffs < 20, "it does not get on"
+        elif isinstance(ending, InputRequired):
             question, interrupt_id = next(iter(conversation.asks.items()))
             await conversation.answer(ANSWERS[question], interrupt_id)
 
 
-HOPS = {
+HANDOFFS = {
     "four_nodes": 3,
     "replying": 2,
     "streaming": 2,
@@ -68,8 +68,8 @@ async def test_a_turn_that_drains_at_every_step_ends_as_if_it_had_not(
     """D7, R52: every node runs once, everything is said once, and the answer is the same."""
     undrained, draining = Work(), Work(drains=True)
     right, none = await held(graph, savers, clock, undrained)
-    conversation, hops = await held(graph, savers, clock, draining)
-    assert (none, hops) == (0, HOPS[graph])
+    conversation, handoffs = await held(graph, savers, clock, draining)
+    assert (none, handoffs) == (0, HANDOFFS[graph])
     assert draining.done == undrained.done
     assert sorted(conversation.told) == sorted(right.told)
     assert conversation.told[-1] == right.told[-1]
@@ -114,14 +114,14 @@ async def test_a_graph_with_a_checkpointer_of_its_own_is_drained_too(name: str, 
     """R81, D7."""
     savers, own = memory_savers(clock), InMemorySaver()
     right, _ = await held(name, savers, clock, Work())
-    conversation, hops = Conversation.of(await begin(savers.tasks, clock)), 0
+    conversation, handoffs = Conversation.of(await begin(savers.tasks, clock)), 0
     while True:
         work = Work(drains=True)
         graph = GRAPHS[name](work).copy(update={"checkpointer": own})
         if isinstance(await conversation.run(graph, savers, work.drain), Reply):
             break
-        hops += 1
-    assert hops == HOPS[name]
+        handoffs += 1
+    assert handoffs == HANDOFFS[name]
     assert conversation.told == right.told
 
 
@@ -130,9 +130,9 @@ async def test_a_graph_that_keeps_nothing_is_not_drained(clock: ManualClock) -> 
     conversation = Conversation.of(await begin(memory_savers(clock).tasks, clock))
 
     from aion_core.agents.langgraph.agent import LangGraphAgent
-    from aion_core.ports import Asked
+    from aion_core.ports import TurnRequest
 
-    asked = Asked(
+    asked = TurnRequest(
         conversation.begun.lease.context,
         conversation.turn,
         1,

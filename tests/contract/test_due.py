@@ -8,9 +8,9 @@ import pytest
 
 from aion_core.errors import StoreError
 from aion_core.memory import table
-from aion_core.memory.queues import MemoryBells, MemoryPushBells
-from aion_core.ports import Begun, Overdue, Waiting, WhenBusy
-from aion_core.ports.schema import DUE
+from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.ports import ExpiredTimer, TurnQueued, TurnStarted, WhenBusy
+from aion_core.ports.schema import TIMERS
 from aion_core.stores import keys as stored_keys
 from aion_core.stores import timers
 from aion_core.tasks.sweep import Sweep
@@ -45,7 +45,7 @@ async def was_taken_over(chat: Conversation) -> None:
 
 
 async def is_paused(chat: Conversation) -> None:
-    await chat.store.pause((await chat.starts("m-1")).lease, got_on=True)
+    await chat.store.pause((await chat.starts("m-1")).lease, made_progress=True)
 
 
 async def is_left_behind_by_the_turn_before_it(chat: Conversation) -> None:
@@ -57,13 +57,13 @@ async def is_left_behind_by_the_turn_before_it(chat: Conversation) -> None:
 async def was_passed_on(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    await chat.ends(turn, go_on=True)
+    await chat.ends(turn, run_next=True)
 
 
 async def goes_on_with_the_same_task(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
-    await chat.ends(turn, WORKING, go_on=True)
+    await chat.ends(turn, WORKING, run_next=True)
 
 
 async def has_its_answer(chat: Conversation) -> None:
@@ -187,11 +187,11 @@ def name(steps: Steps) -> str:
 @pytest.mark.parametrize("steps", PROMISED, ids=name)
 async def test_what_is_promised_is_overdue_if_nobody_acts(chat: Conversation, steps: Steps) -> None:
     await steps(chat)
-    assert not await chat.is_overdue(), "a bell was rung for it, or its holder lives"
+    assert not await chat.is_expired(), "a bell was rung for it, or its holder lives"
     chat.clock.move(LEASE_SECONDS + 1)
-    assert await chat.is_overdue()
-    assert isinstance(await chat.begins(), Begun)
-    assert not await chat.is_overdue(), "it has a holder"
+    assert await chat.is_expired()
+    assert isinstance(await chat.begins(), TurnStarted)
+    assert not await chat.is_expired(), "it has a holder"
     await chat.comes_to_rest()
 
 
@@ -201,8 +201,8 @@ async def test_what_is_settled_is_never_overdue_and_a_lagging_index_does_not_wak
 ) -> None:
     await steps(chat)
     chat.clock.move(24 * 3600)
-    assert not await chat.is_overdue()
-    assert not await chat.store.claim(Overdue(chat.context, chat.clock.now()))
+    assert not await chat.is_expired()
+    assert not await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
     assert await chat.store.begin(chat.context, holder="holder-9") is None
     await chat.comes_to_rest()
 
@@ -212,11 +212,11 @@ async def test_a_holder_that_lives_is_not_overdue(chat: Conversation) -> None:
     for _ in range(3):
         chat.clock.move(LEASE_SECONDS - 1)
         assert chat.store.renew(turn.lease)
-    seen = Overdue(chat.context, chat.clock.now())
-    assert not await chat.is_overdue()
+    seen = ExpiredTimer(chat.context, chat.clock.now())
+    assert not await chat.is_expired()
     assert not await chat.store.claim(seen), "the index lags"
     chat.clock.move(LEASE_SECONDS + 1)
-    assert await chat.is_overdue()
+    assert await chat.is_expired()
 
 
 async def test_what_waits_does_not_put_off_the_end_of_a_lease(chat: Conversation) -> None:
@@ -225,7 +225,7 @@ async def test_what_waits_does_not_put_off_the_end_of_a_lease(chat: Conversation
     await chat.waits("m-2", holder="holder-2")
     await chat.queues("t-m-1", "m-3")
     chat.clock.move(2)
-    assert await chat.is_overdue()
+    assert await chat.is_expired()
 
 
 async def test_others_that_come_do_not_put_off_what_waits(chat: Conversation) -> None:
@@ -233,28 +233,28 @@ async def test_others_that_come_do_not_put_off_what_waits(chat: Conversation) ->
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2")
     chat.clock.move(2)
-    assert await chat.is_overdue()
+    assert await chat.is_expired()
 
 
 async def test_one_of_many_wakes_a_context_and_it_is_due_again_soon(chat: Conversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
-    (found,) = [each for each in await chat.store.overdue(limit=MANY) if each.context == chat.context]
+    (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
     claimed = await asyncio.gather(*(chat.store.claim(found) for _ in range(8)))
     assert claimed.count(True) == 1
-    assert not await chat.is_overdue()
+    assert not await chat.is_expired()
     chat.clock.move(LEASE_SECONDS)
-    assert not await chat.is_overdue(), "the bell has its time"
+    assert not await chat.is_expired(), "the bell has its time"
     chat.clock.move(2 * LEASE_SECONDS)
-    assert await chat.is_overdue()
-    assert not await chat.store.claim(Overdue(of(chat, context_id="never").context, found.at))
+    assert await chat.is_expired()
+    assert not await chat.store.claim(ExpiredTimer(of(chat, context_id="never").context, found.at))
     await chat.comes_to_rest()
 
 
 async def test_what_was_seen_long_ago_is_claimed_by_what_is_so_now(chat: Conversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
-    (found,) = [each for each in await chat.store.overdue(limit=MANY) if each.context == chat.context]
+    (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
     turn = await chat.begins()
     assert not await chat.store.claim(found), "it was begun meanwhile"
     assert await asyncio.to_thread(chat.store.renew, turn.lease)
@@ -268,13 +268,13 @@ async def test_the_longest_overdue_come_first_and_only_so_many(chat: Conversatio
         await other.waits("m-1")
         chat.clock.move(1)
     chat.clock.move(LEASE_SECONDS)
-    found = await chat.store.overdue(limit=MANY)
+    found = await chat.store.expired_timers(limit=MANY)
     assert [each.context for each in found if each.context.owner == chat.context.owner] == [
         other.context for other in others
     ]
     assert list(found) == sorted(found, key=lambda each: each.at)
     for limit in (1, 5):
-        first = await chat.store.overdue(limit=limit)
+        first = await chat.store.expired_timers(limit=limit)
         assert [each.at for each in first] == [each.at for each in found[:limit]]
     since = [each.at for each in found if each.context == others[0].context]
     assert (chat.clock.now() - since[0]).total_seconds() == pytest.approx(12, abs=0.1)
@@ -286,9 +286,9 @@ async def test_a_message_to_what_waits_behind_a_question_is_not_overdue(chat: Co
     ended = await chat.ends(turn, INPUT_REQUIRED)
     await chat.queues("t-m-2", "m-3")
     chat.clock.move(1000)
-    assert not await chat.is_overdue()
+    assert not await chat.is_expired()
     answered = await chat.store.follow_up(await chat.more(ended.head, "m-4"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     head = await chat.store.append(answered.lease, answered.head, chat.says(answered.head))
     await chat.ends(replace(answered, head=head))
     await chat.comes_to_rest()
@@ -298,9 +298,9 @@ async def test_expired_context_leaves_timer_index(chat: Conversation) -> None:
     """DynamoDB deletes it days later: until then it would be the longest overdue at each sweep."""
     await chat.waits("m-1")
     chat.clock.move(31 * 86_400)
-    (found,) = [each for each in await chat.store.overdue(limit=MANY) if each.context == chat.context]
+    (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
     assert not await chat.store.claim(found)
-    assert not await chat.is_overdue()
+    assert not await chat.is_expired()
 
 
 async def test_message_to_expired_context_keeps_its_timer(stack: Stack, clock: ManualClock) -> None:
@@ -309,11 +309,11 @@ async def test_message_to_expired_context_keeps_its_timer(stack: Stack, clock: M
     there = Conversation(store_of(table_of(stack, clock), stack, clock), clock, chat.context)
     await chat.waits("m-1")
     clock.move(31 * 86_400)
-    (found,) = [each for each in await chat.store.overdue(limit=MANY) if each.context == chat.context]
+    (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
     Faults(chat.store).meanwhile(lambda: there.waits("m-2"), operation=UPDATE)
     assert not await chat.store.claim(found)
     clock.move(LEASE_SECONDS + 1)
-    assert await chat.is_overdue()
+    assert await chat.is_expired()
 
 
 # ── Shards that cannot be read ────────────────────────────────────────────────────────────────────────────────────────
@@ -326,7 +326,7 @@ class UnreadableShards(table.Faults):
         self._partitions = partitions
 
     def before(self, call: table.Call) -> None:
-        if call.index == DUE.name and call.partition in self._partitions:
+        if call.index == TIMERS.name and call.partition in self._partitions:
             raise StoreError("ValidationException")
 
 
@@ -339,18 +339,18 @@ async def test_unreadable_timer_shard_does_not_stop_the_sweep(
     contexts = [of(push.chat, context_id=f"c-{number}") for number in range(40)]
     for chat in contexts:
         created = await chat.store.create(replace(chat.message("m-1"), push=a_config()), holder=None)
-        assert isinstance(created, Waiting)
+        assert isinstance(created, TurnQueued)
         await push.configs.put(created.head.key, a_config())
     task = created.head.key
     clock.move(LEASE_SECONDS + 1)
     unreadable = [stored_keys.due_shard(contexts[0].context), stored_keys.push_due_shard(task)]
     push.table.faults = UnreadableShards(*unreadable)
-    bells, push_bells = MemoryBells(clock), MemoryPushBells(clock)
-    swept = await Sweep(push.chat.store, bells, push.configs, push_bells).once()
+    work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
+    swept = await Sweep(push.chat.store, work_queue, push.configs, push_queue).once()
     others = [chat for chat in contexts if stored_keys.due_shard(chat.context) not in unreadable]
     other_tasks = [chat for chat in contexts if stored_keys.push_due_shard(chat.key("t-m-1")) not in unreadable]
     assert 0 < len(others) < len(contexts)
-    assert swept.rung >= len(others) + len(other_tasks)
+    assert swept.enqueued >= len(others) + len(other_tasks)
     failed = [record for record in caplog.records if "cannot be read" in record.message]
     assert len(failed) == 2
     assert all(record.exc_info for record in failed)
@@ -362,4 +362,4 @@ async def test_sweep_fails_if_no_timer_shard_can_be_read(clock: ManualClock, of_
     assert isinstance(push.table, table.MemoryTable)
     push.table.faults = UnreadableShards(*timers.CONTEXTS, *timers.PUSHES)
     with pytest.raises(StoreError):
-        await (push.configs if of_pushes else push.chat.store).overdue(limit=MANY)
+        await (push.configs if of_pushes else push.chat.store).expired_timers(limit=MANY)

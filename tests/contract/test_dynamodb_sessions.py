@@ -14,7 +14,7 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.ports import Begun
+from aion_core.ports import TurnStarted
 from aion_core.stores import keys
 from aion_core.stores.retries import TRIES_UNHEARD, Fence
 from tests.support.clock import ManualClock
@@ -334,6 +334,6 @@ async def test_the_next_holder_reads_what_the_last_one_wrote(
     await place.service(fence=fence_of(begun)).append_event(session, said("one", state={"x": 1}))
     clock.move(60)
     taken = await place.tasks.begin(begun.lease.context, holder="holder-2")
-    assert isinstance(taken, Begun)
+    assert isinstance(taken, TurnStarted)
     found = await place.service(fence=fence_of(taken)).get_session(**of)
     assert texts(found) == ["one"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports import Begun, Ended, Head, Interrupted, Overdue, Repeated, Waiting, WhenBusy
+from aion_core.ports import Duplicate, ExpiredTimer, Head, Interrupted, TurnFinished, TurnQueued, TurnStarted, WhenBusy
 from aion_core.stores.task_store import TableTaskStore
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -79,21 +79,21 @@ async def _follow_up(chat: Conversation, given: tuple[Any, str | None, WhenBusy]
     return await chat.store.follow_up(more, holder=holder, when_busy=when_busy)
 
 
-async def _append(chat: Conversation, given: tuple[Begun, Any]) -> Head:
+async def _append(chat: Conversation, given: tuple[TurnStarted, Any]) -> Head:
     turn, event = given
     return await chat.store.append(turn.lease, turn.head, event, key="k")
 
 
-async def _finish(chat: Conversation, given: tuple[Begun, Any, bool]) -> Ended:
-    turn, event, go_on = given
-    return await chat.store.finish(turn.lease, turn.head, event, go_on=go_on)
+async def _finish(chat: Conversation, given: tuple[TurnStarted, Any, bool]) -> TurnFinished:
+    turn, event, run_next = given
+    return await chat.store.finish(turn.lease, turn.head, event, run_next=run_next)
 
 
-async def _pause(chat: Conversation, turn: Begun) -> None:
-    await chat.store.pause(turn.lease, got_on=True)
+async def _pause(chat: Conversation, turn: TurnStarted) -> None:
+    await chat.store.pause(turn.lease, made_progress=True)
 
 
-async def _cancel(chat: Conversation, given: tuple[Head, Any]) -> Ended:
+async def _cancel(chat: Conversation, given: tuple[Head, Any]) -> TurnFinished:
     return await chat.store.cancel(*given)
 
 
@@ -101,22 +101,22 @@ async def _begin(chat: Conversation, holder: str) -> Any:
     return await chat.store.begin(chat.context, holder=holder)
 
 
-async def _claim(chat: Conversation, overdue: Overdue) -> bool:
-    return await chat.store.claim(overdue)
+async def _claim(chat: Conversation, expired_timers: ExpiredTimer) -> bool:
+    return await chat.store.claim(expired_timers)
 
 
 for policy in WhenBusy:
 
     async def creates(chat: Conversation, policy: WhenBusy = policy) -> Any:
         outcome = yield chat.message("m-1", idempotency_key="key"), "holder-1", policy
-        assert isinstance(outcome, Begun), "it is this call's own task, not a repeat of it"
+        assert isinstance(outcome, TurnStarted), "it is this call's own task, not a repeat of it"
         assert (outcome.lease.fence, outcome.lease.turn.tries) == (1, 1)
         assert outcome.head == await chat.head("t-m-1")
         await chat.ends(outcome)
 
     async def creates_for_later(chat: Conversation, policy: WhenBusy = policy) -> Any:
         outcome = yield chat.message("m-1"), None, policy
-        assert isinstance(outcome, Waiting)
+        assert isinstance(outcome, TurnQueued)
         turn = await chat.begins()
         await chat.ends(turn)
         assert await chat.store.begin(chat.context, holder="holder-2") is None, "it stands in line once"
@@ -130,16 +130,16 @@ for policy in WhenBusy:
 async def creates_behind_another(chat: Conversation) -> Any:
     first = await chat.starts("m-0")
     outcome = yield chat.message("m-1"), "holder-2", WhenBusy.ENQUEUE
-    assert isinstance(outcome, Waiting)
-    following = (await chat.ends(first, go_on=True)).next
+    assert isinstance(outcome, TurnQueued)
+    following = (await chat.ends(first, run_next=True)).next
     assert following is not None
-    assert (await chat.ends(following, go_on=True)).next is None
+    assert (await chat.ends(following, run_next=True)).next is None
 
 
 @deed(_follow_up)
 async def answers(chat: Conversation) -> Any:
     outcome = yield await chat.more(await chat.asks("m-1"), "m-2"), "holder-2", WhenBusy.ENQUEUE
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     assert (outcome.lease.fence, outcome.lease.turn.tries, outcome.head.generation) == (2, 1, 4)
     await chat.ends(outcome)
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
@@ -148,7 +148,7 @@ async def answers(chat: Conversation) -> Any:
 @deed(_follow_up)
 async def answers_for_later(chat: Conversation) -> Any:
     outcome = yield await chat.more(await chat.asks("m-1"), "m-2"), None, WhenBusy.ENQUEUE
-    assert isinstance(outcome, Waiting)
+    assert isinstance(outcome, TurnQueued)
     await chat.ends(await chat.begins())
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
@@ -157,10 +157,10 @@ async def answers_for_later(chat: Conversation) -> Any:
 async def queues(chat: Conversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield await chat.more(turn.head, "m-2"), "holder-2", WhenBusy.ENQUEUE
-    assert isinstance(outcome, Waiting)
-    following = (await chat.ends(turn, WORKING, go_on=True)).next
+    assert isinstance(outcome, TurnQueued)
+    following = (await chat.ends(turn, WORKING, run_next=True)).next
     assert following is not None
-    assert (await chat.ends(following, go_on=True)).next is None
+    assert (await chat.ends(following, run_next=True)).next is None
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
@@ -168,7 +168,7 @@ async def queues(chat: Conversation) -> Any:
 async def interrupts(chat: Conversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield await chat.more(turn.head, "m-2"), "holder-2", WhenBusy.INTERRUPT
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     assert not chat.store.holds(turn.lease)
     await chat.ends(outcome)
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
@@ -178,7 +178,7 @@ async def interrupts(chat: Conversation) -> Any:
 async def interrupts_for_later(chat: Conversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield await chat.more(turn.head, "m-2"), None, WhenBusy.INTERRUPT
-    assert isinstance(outcome, Waiting)
+    assert isinstance(outcome, TurnQueued)
     assert not chat.store.holds(turn.lease)
     await chat.ends(await chat.begins())
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
@@ -197,7 +197,7 @@ async def appends(chat: Conversation) -> Any:
 async def finishes(chat: Conversation) -> Any:
     turn = await chat.starts("m-1")
     outcome = yield turn, chat.says(turn.head, COMPLETED), False
-    assert outcome == Ended(await chat.head("t-m-1"))
+    assert outcome == TurnFinished(await chat.head("t-m-1"))
     assert outcome.head.generation == 3
 
 
@@ -206,7 +206,7 @@ async def finishes_asking(chat: Conversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     outcome = yield turn, chat.says(turn.head, INPUT_REQUIRED), True
-    assert outcome == Ended(await chat.head("t-m-1"))
+    assert outcome == TurnFinished(await chat.head("t-m-1"))
     assert await chat.store.create(chat.message("m-3"), holder="holder-2") == Interrupted("t-m-1")
 
 
@@ -215,7 +215,7 @@ async def finishes_before_another(chat: Conversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     outcome = yield turn, chat.says(turn.head, COMPLETED), False
-    assert outcome == Ended(await chat.head("t-m-1"), waiting=True)
+    assert outcome == TurnFinished(await chat.head("t-m-1"), waiting=True)
     await chat.ends(await chat.begins())
 
 
@@ -244,7 +244,7 @@ async def goes_on_with_the_same(chat: Conversation) -> Any:
 async def pauses(chat: Conversation) -> Any:
     yield await chat.starts("m-1")
     turn = await chat.begins()
-    assert (turn.lease.turn.tries, turn.lease.turn.hops) == (1, 1)
+    assert (turn.lease.turn.tries, turn.lease.turn.handoffs) == (1, 1)
     await chat.ends(turn)
 
 
@@ -253,7 +253,7 @@ async def cancels(chat: Conversation) -> Any:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     outcome = yield turn.head, chat.canceled(turn.head)
-    assert outcome == Ended(await chat.head("t-m-1"), waiting=True)
+    assert outcome == TurnFinished(await chat.head("t-m-1"), waiting=True)
     assert outcome.head.generation == 3
     await chat.ends(await chat.begins())
 
@@ -262,7 +262,7 @@ async def cancels(chat: Conversation) -> Any:
 async def begins(chat: Conversation) -> Any:
     await chat.waits("m-1")
     outcome = yield "holder-1"
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     assert (outcome.lease.turn.tries, outcome.lease.fence) == (1, 1)
     assert outcome.head == await chat.head("t-m-1")
     await chat.ends(outcome)
@@ -274,7 +274,7 @@ async def begins_what_was_asked_of_a_task_at_work(chat: Conversation) -> Any:
     await chat.queues("t-m-1", "m-2")
     await chat.ends(turn, WORKING)
     outcome = yield "holder-2"
-    assert (outcome.lease.turn.tries, outcome.lease.turn.asked) == (1, 4)
+    assert (outcome.lease.turn.tries, outcome.lease.turn.message_generation) == (1, 4)
     await chat.ends(outcome)
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
@@ -370,22 +370,22 @@ async def test_what_aws_refuses_for_good_is_no_passing_fault(chat: Conversation,
 async def test_a_claim_that_goes_unheard_is_nobodys_and_due_again(chat: Conversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
-    overdue = Overdue(chat.context, chat.clock.now())
+    expired_timers = ExpiredTimer(chat.context, chat.clock.now())
     faults.lose_answers(UPDATE, times=1)
     with pytest.raises(StoreUnavailable):
-        await chat.store.claim(overdue)
-    assert not await chat.store.claim(overdue), "it may be another's"
+        await chat.store.claim(expired_timers)
+    assert not await chat.store.claim(expired_timers), "it may be another's"
     await chat.comes_to_rest()
 
 
 async def test_a_claim_that_is_throttled_says_so(chat: Conversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
-    overdue = Overdue(chat.context, chat.clock.now())
+    expired_timers = ExpiredTimer(chat.context, chat.clock.now())
     faults.refuse(UPDATE, code="ThrottlingException", times=1)
     with pytest.raises(StoreUnavailable):
-        await chat.store.claim(overdue)
-    assert await chat.store.claim(overdue)
+        await chat.store.claim(expired_timers)
+    assert await chat.store.claim(expired_timers)
 
 
 async def test_a_lease_is_kept_though_its_renewal_met_another_write(chat: Conversation, faults: Faults) -> None:
@@ -426,7 +426,7 @@ async def test_the_same_message_from_two_processes_is_one(
     chat: Conversation, there: Conversation, faults: Faults
 ) -> None:
     faults.meanwhile(lambda: there.starts("m-1", task_id="t-there"))
-    assert await chat.store.create(chat.message("m-1"), holder="holder-1") == Repeated("t-there")
+    assert await chat.store.create(chat.message("m-1"), holder="holder-1") == Duplicate("t-there")
     assert await chat.store.head(chat.key("t-m-1")) is None
     await chat.comes_to_rest()
 
@@ -438,7 +438,7 @@ async def test_a_turn_that_is_taken_over_as_it_pauses_is_anothers(
     chat.clock.move(LEASE_SECONDS + 1)
     heirs = faults.meanwhile(lambda: there.begins("holder-2"), operation=UPDATE)
     with pytest.raises(LeaseLost):
-        await chat.store.pause(turn.lease, got_on=True)
+        await chat.store.pause(turn.lease, made_progress=True)
     await chat.ends(heirs[0])
     await chat.comes_to_rest()
 
@@ -450,7 +450,7 @@ async def test_the_next_that_waits_is_canceled_as_a_turn_goes_on(
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
     faults.meanwhile(lambda: there.cancels("t-m-2"), nth=2)
-    following = (await chat.ends(turn, go_on=True)).next
+    following = (await chat.ends(turn, run_next=True)).next
     assert following is not None
     assert following.lease.turn.id == "turn-m-3"
     await chat.comes_to_rest()

@@ -4,18 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import IllegalMove, LeaseLost, MoreAsked
-from aion_core.ports import Begun, Held, Numbered
+from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
+from aion_core.ports import LeaseHeld, Numbered, TurnStarted
 from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKING, Conversation
 
 # ── Finished ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_a_turn_behind_which_nobody_waits_ends_and_the_context_is_free(chat: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_a_turn_behind_which_nobody_waits_ends_and_the_context_is_free(
+    chat: Conversation, run_next: bool
+) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head, COMPLETED)
-    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=go_on)
+    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=run_next)
     assert (ended.next, ended.waiting) == (None, False)
     assert (ended.head.generation, ended.head.state, ended.head.fence) == (3, COMPLETED, 1)
     log = await chat.store.log(turn.head.key)
@@ -39,7 +41,7 @@ async def test_to_go_on_is_to_begin_the_next_turn_in_the_same_step(chat: Convers
     turn = await chat.starts("m-1", holder="holder-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
-    ended = await chat.ends(turn, FAILED, go_on=True)
+    ended = await chat.ends(turn, FAILED, run_next=True)
     following = ended.next
     assert following is not None
     assert not ended.waiting
@@ -47,14 +49,14 @@ async def test_to_go_on_is_to_begin_the_next_turn_in_the_same_step(chat: Convers
     assert (following.lease.holder, following.lease.fence) == ("holder-1", 2)
     assert following.head == await chat.head("t-m-2")
     assert following.head.fence == 2
-    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), LeaseHeld)
     assert chat.store.renew(following.lease)
     assert chat.store.holds(following.lease)
     assert not chat.store.renew(turn.lease)
-    last = (await chat.ends(following, go_on=True)).next
+    last = (await chat.ends(following, run_next=True)).next
     assert last is not None
     assert last.lease.turn.id == "turn-m-3"
-    await chat.ends(last, go_on=True)
+    await chat.ends(last, run_next=True)
     await chat.comes_to_rest()
 
 
@@ -62,10 +64,10 @@ async def test_a_task_for_which_a_message_waits_is_not_ended(chat: Conversation)
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
-    for go_on in (False, True):
+    for run_next in (False, True):
         for state in (COMPLETED, FAILED):
-            with pytest.raises(MoreAsked):
-                await chat.ends(turn, state, go_on=go_on)
+            with pytest.raises(PendingInput):
+                await chat.ends(turn, state, run_next=run_next)
     assert await chat.head("t-m-1") == turn.head
     assert chat.store.renew(turn.lease)
     assert (await chat.ends(turn, WORKING)).waiting
@@ -76,18 +78,18 @@ async def test_a_task_goes_on_with_the_message_that_waits_for_it_in_one_step(cha
     turn = await chat.starts("m-1")
     follow_up = await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
-    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=True)
+    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=True)
     following = ended.next
     assert following is not None
     assert (ended.head.generation, ended.head.state) == (3, WORKING)
     assert (following.head.generation, following.head.fence, following.lease.fence) == (4, 2, 2)
-    assert following.lease.turn == replace(follow_up.turn, asked=4, tries=1)
+    assert following.lease.turn == replace(follow_up.turn, message_generation=4, tries=1)
     log = await chat.store.log(turn.head.key)
     assert log is not None
     assert log.head == following.head
     assert [entry.generation for entry in log.events] == [1, 2, 3, 4]
     assert log.events[2] == Numbered(3, said)
-    assert (log.events[3].asked, log.events[3].request) == (follow_up.asked, follow_up.request)
+    assert (log.events[3].message, log.events[3].request) == (follow_up.message, follow_up.request)
     assert (await chat.ends(following)).next is None
     await chat.comes_to_rest()
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
@@ -99,7 +101,7 @@ async def test_a_snapshot_of_a_task_that_goes_on_is_of_the_turn_that_ended(chat:
     said = chat.says(turn.head, WORKING, "the first answer")
     task = await chat.task("t-m-1")
     task.status.CopyFrom(said.status)
-    ended = await chat.store.finish(turn.lease, turn.head, said, go_on=True, snapshot=task)
+    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=True, snapshot=task)
     assert ended.next is not None
     log = await chat.store.log(turn.head.key)
     assert log is not None
@@ -108,46 +110,46 @@ async def test_a_snapshot_of_a_task_that_goes_on_is_of_the_turn_that_ended(chat:
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("other_waits", [False, True])
 async def test_a_task_for_which_nothing_waits_is_not_left_at_work(
-    chat: Conversation, go_on: bool, other_waits: bool
+    chat: Conversation, run_next: bool, other_waits: bool
 ) -> None:
     turn = await chat.starts("m-1")
     if other_waits:
         await chat.waits("m-2")
-    with pytest.raises(IllegalMove):
-        await chat.ends(turn, WORKING, go_on=go_on)
+    with pytest.raises(InvalidTransition):
+        await chat.ends(turn, WORKING, run_next=run_next)
     assert await chat.head("t-m-1") == turn.head
     assert chat.store.renew(turn.lease)
     await chat.comes_to_rest()
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_after_a_question_no_other_turn_begins_before_the_answer(chat: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_after_a_question_no_other_turn_begins_before_the_answer(chat: Conversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
-    ended = await chat.ends(turn, INPUT_REQUIRED, go_on=go_on)
+    ended = await chat.ends(turn, INPUT_REQUIRED, run_next=run_next)
     assert (ended.next, ended.waiting) == (None, False)
     assert not chat.store.renew(turn.lease)
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     answered = await chat.store.follow_up(await chat.more(ended.head, "m-4"), holder="holder-2")
-    assert isinstance(answered, Begun)
-    with pytest.raises(MoreAsked):
+    assert isinstance(answered, TurnStarted)
+    with pytest.raises(PendingInput):
         await chat.ends(answered)
     await chat.comes_to_rest()
     assert await chat.said("t-m-1") == ["m-1", "m-4", "m-3"]
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_a_turn_that_was_ended_does_not_end_again(chat: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_a_turn_that_was_ended_does_not_end_again(chat: Conversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
     for lost in (
-        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, COMPLETED), go_on=go_on),
-        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, INPUT_REQUIRED), go_on=go_on),
+        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, COMPLETED), run_next=run_next),
+        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, INPUT_REQUIRED), run_next=run_next),
     ):
         with pytest.raises(LeaseLost):
             await lost
@@ -163,9 +165,9 @@ async def test_whose_turn_was_taken_over_cannot_end_it(chat: Conversation, other
     chat.clock.move(31)
     heir = await chat.begins("holder-2")
     for state in (COMPLETED, INPUT_REQUIRED, WORKING):
-        for go_on in (False, True):
+        for run_next in (False, True):
             with pytest.raises(LeaseLost):
-                await chat.ends(turn, state, go_on=go_on)
+                await chat.ends(turn, state, run_next=run_next)
     assert chat.store.renew(heir.lease)
     assert await chat.head("t-m-1") == heir.head
 
@@ -178,31 +180,31 @@ async def test_a_turn_that_is_paused_at_a_boundary_begins_its_tries_anew(chat: C
     await chat.waits("m-2")
     chat.clock.move(31)
     turn = await chat.begins("holder-2")
-    assert (turn.lease.turn.tries, turn.lease.turn.hops) == (2, 0)
-    for hops in (1, 2):
-        await chat.store.pause(turn.lease, got_on=True)
+    assert (turn.lease.turn.tries, turn.lease.turn.handoffs) == (2, 0)
+    for handoffs in (1, 2):
+        await chat.store.pause(turn.lease, made_progress=True)
         turn = await chat.begins("holder-3")
-        assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.hops) == ("turn-m-1", 1, hops)
+        assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.handoffs) == ("turn-m-1", 1, handoffs)
     assert (await chat.ends(turn)).waiting
 
 
 async def test_a_turn_that_is_paused_within_a_step_has_been_tried(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
-    await chat.store.pause(turn.lease, got_on=False)
+    await chat.store.pause(turn.lease, made_progress=False)
     again = await chat.begins("holder-2")
-    assert (again.lease.turn.tries, again.lease.turn.hops) == (2, 0)
+    assert (again.lease.turn.tries, again.lease.turn.handoffs) == (2, 0)
     assert (again.lease.fence, again.head.fence) == (2, 2)
     assert again.head.generation == turn.head.generation
 
 
 async def test_who_has_paused_holds_nothing_any_more(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
-    await chat.store.pause(turn.lease, got_on=True)
+    await chat.store.pause(turn.lease, made_progress=True)
     assert not chat.store.renew(turn.lease)
     again = await chat.begins("holder-2")
     assert not chat.store.holds(turn.lease)
     for refused in (
-        chat.store.pause(turn.lease, got_on=True),
+        chat.store.pause(turn.lease, made_progress=True),
         chat.ends(turn),
         chat.store.append(turn.lease, turn.head, chat.says(turn.head)),
     ):
@@ -214,7 +216,7 @@ async def test_who_has_paused_holds_nothing_any_more(chat: Conversation) -> None
 async def test_a_paused_turn_comes_before_what_waits(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
-    await chat.store.pause(turn.lease, got_on=True)
+    await chat.store.pause(turn.lease, made_progress=True)
     waiting = await chat.waits("m-3", holder="holder-2")
     assert waiting.until is None, "it waits for nobody"
     assert (await chat.begins()).lease.turn.id == "turn-m-1"
@@ -229,5 +231,5 @@ async def test_a_turn_that_never_ran_or_is_anothers_is_not_paused(chat: Conversa
         replace(turn.lease, context=replace(chat.context, context_id="c-2")),
     ):
         with pytest.raises(LeaseLost):
-            await chat.store.pause(lease, got_on=True)
+            await chat.store.pause(lease, made_progress=True)
     assert chat.store.renew(turn.lease)

@@ -22,13 +22,13 @@ from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.aws.object_versions import S3ObjectVersions
 from aion_core.bootstrap.operator import owner_of_key
 from aion_core.clock import SystemClock
-from aion_core.memory.queues import MemoryBells
+from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports.table import Put
 from aion_core.stores import keys
 from aion_core.stores.erasure import Erasure
 from aion_core.stores.owned import STORES
 from aion_core.stores.survey import LEFTOVERS
-from aion_core.tasks.run import Run
+from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.runner import TaskRunner, Worker
 from tests.contract.test_late_worker import frozen
 from tests.support import operating
@@ -210,12 +210,12 @@ async def test_late_worker_writes_nothing_that_stays(stack: Stack, erasure: Maki
         graph,
         savers.saver,
     )
-    bells = MemoryBells(clock)
-    runner = TaskRunner(savers.tasks, {"echo": agent}.__getitem__, clock, bells, keep_lease=frozen)
+    work_queue = MemoryWorkQueue(clock)
+    runner = TaskRunner(savers.tasks, {"echo": agent}.__getitem__, clock, work_queue, keep_lease=frozen)
     begun = await chat.starts()
     log = await savers.tasks.log(begun.head.key)
     assert log is not None
-    turn = asyncio.create_task(Worker(savers.tasks, runner, bells, clock).run(begun, Run(log.events)))
+    turn = asyncio.create_task(Worker(savers.tasks, runner, work_queue, clock).run(begun, EventBroadcast(log.events)))
     await running.wait()
 
     owner, work = chat.context.owner, erasure()

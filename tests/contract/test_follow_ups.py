@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused, MoreAsked
-from aion_core.ports import MAX_WAITING, Begun, Busy, Held, Numbered, Repeated, Waiting, WhenBusy
+from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused, PendingInput
+from aion_core.ports import MAX_WAITING, ContextInUse, Duplicate, LeaseHeld, Numbered, TurnQueued, TurnStarted, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -21,14 +21,14 @@ async def test_an_answer_is_recorded_with_what_it_sets_to_work_and_its_lease(
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2")
     turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
-    assert isinstance(turn, Begun)
-    assert turn.lease.turn == replace(follow_up.turn, tries=1, asked=4)
+    assert isinstance(turn, TurnStarted)
+    assert turn.lease.turn == replace(follow_up.turn, tries=1, message_generation=4)
     assert (turn.lease.fence, turn.lease.holder) == (2, "holder-2")
     assert (turn.head.generation, turn.head.state, turn.head.fence) == (4, WORKING, 2)
     log = await chat.store.log(head.key)
     assert log is not None
     assert log.head == turn.head
-    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.asked, request=follow_up.request)
+    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.message, request=follow_up.request)
     assert (await chat.ends(turn)).head.generation == 5
     await chat.starts("m-3")
 
@@ -39,15 +39,15 @@ async def test_an_answer_without_a_holder_is_recorded_and_is_the_first_that_wait
     head = (await chat.ends(first, INPUT_REQUIRED)).head
     follow_up = await chat.more(head, "m-3")
     waiting = await chat.store.follow_up(follow_up, holder=None)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, TurnQueued)
     assert waiting.until is None
     assert (waiting.head.generation, waiting.head.state) == (4, WORKING)
     assert waiting.head == await chat.head("t-m-1")
     log = await chat.store.log(head.key)
     assert log is not None
-    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.asked, request=follow_up.request)
+    assert log.events[-1] == Numbered(4, follow_up.event, follow_up.message, request=follow_up.request)
     turn = await chat.begins()
-    assert (turn.lease.turn.id, turn.lease.turn.asked, turn.lease.turn.tries) == ("turn-m-3", 4, 1)
+    assert (turn.lease.turn.id, turn.lease.turn.message_generation, turn.lease.turn.tries) == ("turn-m-3", 4, 1)
     assert (await chat.ends(turn)).waiting
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
@@ -60,7 +60,7 @@ async def test_what_waits_is_held_until_the_question_is_answered(chat: Conversat
     assert not ended.waiting, "nobody is to begin it"
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     answered = await chat.store.follow_up(await chat.more(ended.head, "m-3"), holder="holder-3")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     assert (await chat.ends(answered)).waiting
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
@@ -70,7 +70,7 @@ async def test_an_answer_can_be_given_however_many_wait(chat: Conversation) -> N
     for number in range(MAX_WAITING):
         await chat.waits(f"m-{number + 1}")
     head = (await chat.ends(turn, INPUT_REQUIRED)).head
-    assert isinstance(await chat.store.follow_up(await chat.more(head, "answer"), holder=None), Waiting)
+    assert isinstance(await chat.store.follow_up(await chat.more(head, "answer"), holder=None), TurnQueued)
     assert (await chat.begins()).lease.turn.id == "turn-answer"
 
 
@@ -80,8 +80,8 @@ async def test_an_answer_that_comes_twice_is_taken_once(chat: Conversation, hold
     head = await chat.asks("m-1")
     follow_ups = [await chat.more(head, "m-2", turn_id=f"turn-{n}") for n in range(6)]
     outcomes = await asyncio.gather(*(chat.store.follow_up(each, holder=holder) for each in follow_ups))
-    assert sum(isinstance(outcome, Begun | Waiting) for outcome in outcomes) == 1
-    assert outcomes.count(Repeated(head.key.task_id)) == 5
+    assert sum(isinstance(outcome, TurnStarted | TurnQueued) for outcome in outcomes) == 1
+    assert outcomes.count(Duplicate(head.key.task_id)) == 5
     assert (await chat.head("t-m-1")).generation == 4
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
@@ -96,7 +96,7 @@ async def test_a_message_with_other_content_is_refused_in_every_state_of_its_tas
 
     head = await chat.asks("m-1")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-1")
-    assert isinstance(turn, Begun)
+    assert isinstance(turn, TurnStarted)
     for when_busy in WhenBusy:
         await refused(when_busy)
     await chat.ends(turn, INPUT_REQUIRED)
@@ -106,7 +106,7 @@ async def test_a_message_with_other_content_is_refused_in_every_state_of_its_tas
 async def test_of_two_answers_the_second_is_told_that_the_task_has_gone_on(chat: Conversation) -> None:
     head = await chat.asks("m-1")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
-    assert isinstance(turn, Begun)
+    assert isinstance(turn, TurnStarted)
     late = await chat.more(head, "m-3")
     with pytest.raises(ContextBusy):
         await chat.store.follow_up(late, holder="holder-3")
@@ -122,11 +122,11 @@ async def test_an_answer_to_a_question_that_was_asked_again_is_told_so(chat: Con
     head = await chat.asks("m-1")
     late = await chat.more(head, "m-3")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
-    assert isinstance(turn, Begun)
+    assert isinstance(turn, TurnStarted)
     again = (await chat.ends(turn, INPUT_REQUIRED)).head
     with pytest.raises(LeaseLost):
         await chat.store.follow_up(late, holder="holder-3")
-    assert isinstance(await chat.store.follow_up(replace(late, head=again), holder="holder-3"), Begun)
+    assert isinstance(await chat.store.follow_up(replace(late, head=again), holder="holder-3"), TurnStarted)
 
 
 async def test_a_large_answer_comes_back_whole(chat: Conversation) -> None:
@@ -135,7 +135,7 @@ async def test_a_large_answer_comes_back_whole(chat: Conversation) -> None:
     await chat.store.follow_up(follow_up, holder="holder-2")
     log = await chat.store.log(head.key)
     assert log is not None
-    assert log.events[-1].asked == follow_up.asked
+    assert log.events[-1].message == follow_up.message
 
 
 # ── To a task at work ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -148,7 +148,7 @@ async def test_a_message_to_a_running_task_is_recorded_when_its_turn_begins_and_
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2", "large " * 10_000)
     waiting = await chat.store.follow_up(follow_up, holder=holder)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, TurnQueued)
     assert waiting.until is not None
     assert waiting.head == turn.head == await chat.head("t-m-1")
     assert await chat.said("t-m-1") == ["m-1"]
@@ -156,18 +156,18 @@ async def test_a_message_to_a_running_task_is_recorded_when_its_turn_begins_and_
 
     assert (await chat.ends(replace(turn, head=head), WORKING)).waiting
     begun = await chat.begins("holder-3")
-    assert begun.lease.turn == replace(follow_up.turn, asked=5, tries=1)
+    assert begun.lease.turn == replace(follow_up.turn, message_generation=5, tries=1)
     assert (begun.head.generation, begun.head.state, begun.head.fence) == (5, WORKING, 2)
     log = await chat.store.log(begun.head.key)
     assert log is not None
     assert log.head == begun.head
     assert [entry.generation for entry in log.events] == [1, 2, 3, 4, 5]
     last = log.events[-1]
-    assert (last.asked, last.request) == (follow_up.asked, follow_up.request)
+    assert (last.message, last.request) == (follow_up.message, follow_up.request)
 
     chat.clock.move(31)
     again = await chat.begins("holder-4")
-    assert (again.lease.turn.asked, again.lease.turn.tries, again.head.generation) == (5, 2, 5)
+    assert (again.lease.turn.message_generation, again.lease.turn.tries, again.head.generation) == (5, 2, 5)
     await chat.ends(again)
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
@@ -177,12 +177,12 @@ async def test_a_message_to_a_task_that_waits_is_answered_in_its_turn(chat: Conv
     await chat.waits("m-2")
     await chat.queues("t-m-2", "m-3")
     await chat.waits("m-4")
-    ended = await chat.ends(first, go_on=True)
+    ended = await chat.ends(first, run_next=True)
     assert ended.next is not None
-    assert (ended.next.lease.turn.id, ended.next.lease.turn.asked) == ("turn-m-2", 1)
-    with pytest.raises(MoreAsked):
+    assert (ended.next.lease.turn.id, ended.next.lease.turn.message_generation) == ("turn-m-2", 1)
+    with pytest.raises(PendingInput):
         await chat.ends(ended.next)
-    ended = await chat.ends(ended.next, WORKING, go_on=True)
+    ended = await chat.ends(ended.next, WORKING, run_next=True)
     assert ended.next is not None
     assert ended.next.lease.turn.id == "turn-m-3"
     await chat.ends(ended.next)
@@ -194,11 +194,11 @@ async def test_a_task_that_waits_takes_several_messages_each_in_its_turn(chat: C
     await chat.waits("m-1")
     for message_id in ("m-2", "m-3"):
         await chat.queues("t-m-1", message_id)
-    turn: Begun | None = await chat.begins()
+    turn: TurnStarted | None = await chat.begins()
     for asked in (1, 4, 6):
         assert turn is not None
-        assert turn.lease.turn.asked == asked
-        turn = (await chat.ends(turn, WORKING if asked < 6 else COMPLETED, go_on=True)).next
+        assert turn.lease.turn.message_generation == asked
+        turn = (await chat.ends(turn, WORKING if asked < 6 else COMPLETED, run_next=True)).next
     assert turn is None
     assert await chat.said("t-m-1") == ["m-1", "m-2", "m-3"]
 
@@ -209,7 +209,7 @@ async def test_a_message_to_a_task_at_work_that_was_read_before_its_last_event_i
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2")
     await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
-    assert isinstance(await chat.store.follow_up(follow_up, holder="holder-2"), Waiting)
+    assert isinstance(await chat.store.follow_up(follow_up, holder="holder-2"), TurnQueued)
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
@@ -240,11 +240,11 @@ async def test_a_message_that_does_not_queue_leaves_nothing(chat: Conversation, 
     head = await chat.head("t-m-1")
     follow_up = await chat.more(head, "m-2")
     refused = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=WhenBusy.REJECT)
-    assert refused == Busy("t-m-1")
+    assert refused == ContextInUse("t-m-1")
     assert await chat.store.known(chat.context, "m-2", follow_up.content_hash) is None
     assert await chat.head("t-m-1") == head
     again = await chat.more(head, "m-2", "with other content")
-    assert isinstance(await chat.store.follow_up(again, holder="holder-2"), Waiting), "nothing was known of it"
+    assert isinstance(await chat.store.follow_up(again, holder="holder-2"), TurnQueued), "nothing was known of it"
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
@@ -259,9 +259,9 @@ async def test_a_known_message_to_a_task_at_work_is_a_repeat(chat: Conversation,
                 await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
         else:
             outcome = await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
-            assert outcome == Repeated("t-m-1")
+            assert outcome == Duplicate("t-m-1")
     assert chat.store.holds(turn.lease)
-    begun = (await chat.ends(turn, WORKING, go_on=True)).next
+    begun = (await chat.ends(turn, WORKING, run_next=True)).next
     assert begun is not None
     assert (await chat.ends(begun)).next is None
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
@@ -276,7 +276,7 @@ async def test_one_message_too_many_to_a_task_at_work_is_refused_and_leaves_noth
         await chat.store.follow_up(follow_up, holder="holder-2")
     assert await chat.store.known(chat.context, "late", follow_up.content_hash) is None
     outcome = await chat.store.follow_up(await chat.more(turn.head, "more-3", turn_id="again"), holder=None)
-    assert outcome == Repeated("t-m-1")
+    assert outcome == Duplicate("t-m-1")
 
 
 async def test_a_message_to_a_task_that_waits_behind_a_question_waits_for_the_answer(chat: Conversation) -> None:
@@ -286,9 +286,9 @@ async def test_a_message_to_a_task_that_waits_behind_a_question_waits_for_the_an
     await chat.queues("t-m-2", "m-3")
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     chat.clock.move(100)
-    assert not await chat.is_overdue(), "the client has to act"
+    assert not await chat.is_expired(), "the client has to act"
     answered = await chat.store.follow_up(await chat.more(head, "m-4"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     await chat.comes_to_rest()
     assert await chat.said("t-m-2") == ["m-2", "m-3"]
 
@@ -301,13 +301,13 @@ async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(
     await chat.waits("m-2")
     follow_up = await chat.more(old.head, "m-3")
     new = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=WhenBusy.INTERRUPT)
-    assert isinstance(new, Begun)
-    assert new.lease.turn == replace(follow_up.turn, asked=3, tries=1)
+    assert isinstance(new, TurnStarted)
+    assert new.lease.turn == replace(follow_up.turn, message_generation=3, tries=1)
     assert (new.lease.fence, new.head.fence, new.head.generation, new.head.state) == (2, 2, 3, WORKING)
     log = await chat.store.log(new.head.key)
     assert log is not None
     assert log.head == new.head
-    assert log.events[-1] == Numbered(3, follow_up.event, follow_up.asked, request=follow_up.request)
+    assert log.events[-1] == Numbered(3, follow_up.event, follow_up.message, request=follow_up.request)
 
     assert not chat.store.holds(old.lease)
     assert not chat.store.renew(old.lease)
@@ -315,15 +315,15 @@ async def test_by_interrupt_a_message_takes_the_place_of_the_tasks_running_turn(
         chat.store.append(old.lease, old.head, chat.says(old.head)),
         chat.store.append(old.lease, new.head, chat.says(old.head)),
         chat.ends(old),
-        chat.store.pause(old.lease, got_on=True),
+        chat.store.pause(old.lease, made_progress=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
     assert chat.store.holds(new.lease)
     held = await chat.store.begin(chat.context, holder="holder-3")
-    assert isinstance(held, Held)
+    assert isinstance(held, LeaseHeld)
     assert held.fence == new.lease.fence
-    ended = await chat.ends(new, go_on=True)
+    ended = await chat.ends(new, run_next=True)
     assert ended.next is not None
     assert ended.next.lease.turn.id == "turn-m-2", "those that waited wait on; the turn that ran is no more"
     await chat.comes_to_rest()
@@ -335,7 +335,7 @@ async def test_by_interrupt_without_a_holder_the_message_is_recorded_and_its_tur
     old = await chat.starts("m-1")
     await chat.waits("m-2")
     waiting = await chat.store.follow_up(await chat.more(old.head, "m-3"), holder=None, when_busy=WhenBusy.INTERRUPT)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, TurnQueued)
     assert waiting.until is None, "it waits for nobody"
     assert waiting.head.generation == 3
     assert not chat.store.holds(old.lease)
@@ -343,7 +343,7 @@ async def test_by_interrupt_without_a_holder_the_message_is_recorded_and_its_tur
     with pytest.raises(LeaseLost):
         await chat.ends(old)
     new = await chat.begins("holder-2")
-    assert (new.lease.turn.id, new.lease.turn.asked) == ("turn-m-3", 3)
+    assert (new.lease.turn.id, new.lease.turn.message_generation) == ("turn-m-3", 3)
     await chat.comes_to_rest()
     assert await chat.said("t-m-1") == ["m-1", "m-3"]
 
@@ -354,7 +354,7 @@ async def test_by_interrupt_a_turn_of_another_task_is_not_disturbed(chat: Conver
     outcome = await chat.store.follow_up(
         await chat.more(waiting.head, "m-3"), holder="holder-2", when_busy=WhenBusy.INTERRUPT
     )
-    assert isinstance(outcome, Waiting), "the task's own turn does not run"
+    assert isinstance(outcome, TurnQueued), "the task's own turn does not run"
     assert chat.store.holds(running.lease)
     assert chat.store.renew(running.lease)
     assert await chat.said("t-m-2") == ["m-2"]
@@ -362,9 +362,9 @@ async def test_by_interrupt_a_turn_of_another_task_is_not_disturbed(chat: Conver
 
 async def test_by_interrupt_a_paused_turn_gives_way_too(chat: Conversation) -> None:
     old = await chat.starts("m-1")
-    await chat.store.pause(old.lease, got_on=True)
+    await chat.store.pause(old.lease, made_progress=True)
     new = await chat.store.follow_up(await chat.more(old.head, "m-2"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
-    assert isinstance(new, Begun)
+    assert isinstance(new, TurnStarted)
     assert new.lease.turn.id == "turn-m-2"
     await chat.ends(new)
     assert await chat.store.begin(chat.context, holder="holder-2") is None
@@ -386,10 +386,10 @@ async def test_by_interrupt_what_waits_for_the_task_is_answered_after_it(chat: C
     old = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     new = await chat.store.follow_up(await chat.more(old.head, "m-3"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)
-    assert isinstance(new, Begun)
-    with pytest.raises(MoreAsked):
+    assert isinstance(new, TurnStarted)
+    with pytest.raises(PendingInput):
         await chat.ends(new)
-    after = (await chat.ends(new, WORKING, go_on=True)).next
+    after = (await chat.ends(new, WORKING, run_next=True)).next
     assert after is not None
     await chat.ends(after)
     assert await chat.said("t-m-1") == ["m-1", "m-3", "m-2"]

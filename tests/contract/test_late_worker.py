@@ -15,13 +15,13 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.memory.queues import MemoryBells
-from aion_core.ports import Begun, Bell, ContextKey, TaskKey
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import ContextKey, TaskKey, TurnStarted, WakeUp
 from aion_core.protocol.types import TaskState
 from aion_core.stores.keys import thread_id
 from aion_core.tasks import projection
-from aion_core.tasks.call import Call
-from aion_core.tasks.run import Run
+from aion_core.tasks.broadcast import EventBroadcast
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
 from tests.support.clock import ManualClock
@@ -77,7 +77,7 @@ async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> N
     clock = ManualClock()
     savers = DynamoDBSavers(stack, clock)
     graphs = Frozen()
-    bells = MemoryBells(clock)
+    work_queue = MemoryWorkQueue(clock)
     context = ContextKey(new_owner(), "test", "c")
 
     def agent(worker: str) -> LangGraphAgent:
@@ -88,27 +88,27 @@ async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> N
 
     def worker(name: str) -> Worker:
         agents = {"test": agent(name)}
-        runner = TaskRunner(savers.tasks, agents.__getitem__, clock, bells, keep_lease=frozen)
-        return Worker(savers.tasks, runner, bells, clock)
+        runner = TaskRunner(savers.tasks, agents.__getitem__, clock, work_queue, keep_lease=frozen)
+        return Worker(savers.tasks, runner, work_queue, clock)
 
     late, heir = worker("late"), worker("heir")
-    service = TaskService(savers.tasks, late, bells, clock)
-    call = Call(context.owner, "test")
+    service = TaskService(savers.tasks, late, work_queue, clock)
+    call = CallContext(context.owner, "test")
     sending = asyncio.create_task(service.send(call, request("go")))
     await asyncio.wait_for(graphs.stands.wait(), 20)
 
     clock.move(31)
     begun = await savers.tasks.begin(context, holder="heir")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     log = await savers.tasks.log(begun.head.key)
     assert log is not None
-    await heir.run(begun, Run(log.events))
+    await heir.run(begun, EventBroadcast(log.events))
     ended = await savers.tasks.log(begun.head.key)
     assert ended is not None
     assert ended.head.state == TaskState.TASK_STATE_COMPLETED
 
     graphs.go.set()
-    await asyncio.wait(call.work)
+    await asyncio.wait(call.background)
     assert await savers.tasks.log(begun.head.key) == ended, "nothing was added"
     task = projection.fold(ended.events)
     said = [message.parts[0].text for message in task.history]
@@ -122,7 +122,7 @@ async def test_a_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> N
     assert [text for text in kept if text in ("heir: two", "heir: three")] == ["heir: two", "heir: three"]
     assert not [text for text in kept if text.startswith("late: two")]
     sending.cancel()
-    await bells.ring(Bell(context))
+    await work_queue.enqueue(WakeUp(context))
     head = await savers.tasks.head(TaskKey(context.owner, task.id))
     assert head is not None
     assert head.generation == ended.head.generation

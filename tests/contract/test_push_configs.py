@@ -9,12 +9,12 @@ import pytest
 from aion_core.errors import ClaimLost, TaskNotFound, TooManyPushConfigs
 from aion_core.ports import (
     MAX_PUSH_CONFIGS,
-    Begun,
-    OverduePush,
+    ExpiredPushTimer,
     PushConfig,
     PushEvents,
     PushVersion,
-    Waiting,
+    TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
@@ -33,11 +33,11 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
     return pushes.on_table(adapter, clock)
 
 
-async def starts(push: Pushes, config: PushConfig | None = None) -> Begun:
+async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
     """A task that runs, with the config that comes with its message."""
     new = replace(push.chat.message("m-1"), push=config)
     begun = await push.chat.store.create(new, holder="holder-1")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     return begun
 
 
@@ -129,7 +129,7 @@ async def test_a_config_that_comes_with_an_answer_hears_of_what_follows(push: Pu
     head = await push.chat.asks("m-1")
     more = replace(await push.chat.more(head, "m-2"), push=a_config())
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     assert (await push.delivery()).after == head.generation
     assert await push.due_events() == {head.generation + 1}
     await push.chat.ends(outcome)
@@ -141,7 +141,7 @@ async def test_a_config_that_comes_with_a_message_to_a_task_at_work_hears_of_wha
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
     # The task has gone on since its client has read it.
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
-    assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), Waiting)
+    assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), TurnQueued)
     await push.chat.ends(replace(begun, head=head), push.chat.says(head).status.state)
     assert (await push.delivery()).after == 3
     assert await push.due_events() == {4}
@@ -215,7 +215,7 @@ async def test_where_the_last_config_is_gone_nothing_is_due_any_more(push: Pushe
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
     for _ in range(2):
-        await push.configs.nobody_listens(before)
+        await push.configs.clear_subscribers(before)
     for generation in (1, 2):
         await push.configs.clear(push.key(), generation)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
@@ -234,7 +234,7 @@ async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) 
     before = await push.chat.head("t-m-1")
     await push.configs.clear(push.key(), 2)
     await push.configs.put(push.key(), a_config("p-2"))
-    await push.configs.nobody_listens(before)
+    await push.configs.clear_subscribers(before)
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert await push.due_events() == {3}
 
@@ -242,7 +242,7 @@ async def test_who_has_begun_to_listen_meanwhile_is_not_forgotten(push: Pushes) 
 async def test_that_nobody_listens_to_a_task_that_is_not_there_leaves_nothing(push: Pushes) -> None:
     head = (await starts(push)).head
     gone = replace(head, key=push.key("t-never"), push_epoch=1)
-    await push.configs.nobody_listens(gone)
+    await push.configs.clear_subscribers(gone)
     assert await push.chat.store.head(gone.key) is None
 
 
@@ -307,9 +307,9 @@ async def test_a_claim_that_is_heard_of_no_more_is_overdue_at_its_end(push: Push
     await push.configs.clear(push.key(), 2)
     await push.claimed(seconds=60)
     push.clock.move(59)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
     push.clock.move(2)
-    assert [(each.config_id, each.generation) for each in await push.overdue()] == [("p-1", 0)]
+    assert [(each.config_id, each.generation) for each in await push.expired_timers()] == [("p-1", 0)]
 
 
 async def test_what_is_settled_is_due_no_more_unless_more_is_to_come(push: Pushes) -> None:
@@ -317,12 +317,12 @@ async def test_what_is_settled_is_due_no_more_unless_more_is_to_come(push: Pushe
     await push.configs.clear(push.key(), 2)
     await push.configs.settle(await push.claimed(), cursor=1, due_at=push.clock.now() + timedelta(seconds=5))
     push.clock.move(6)
-    assert [each.config_id for each in await push.overdue()] == ["p-1"]
+    assert [each.config_id for each in await push.expired_timers()] == ["p-1"]
     await push.configs.settle(await push.claimed(), cursor=2)
     after = await push.delivery()
     assert (after.cursor, after.claimed_until, after.due_at) == (2, None, None)
     push.clock.move(1000)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
 
 
 async def test_a_try_that_failed_is_counted_until_one_succeeds(push: Pushes) -> None:
@@ -335,7 +335,7 @@ async def test_a_try_that_failed_is_counted_until_one_succeeds(push: Pushes) -> 
         assert (after.tries, after.next_at, after.due_at, after.failure) == (tries, next_at, next_at, "HTTP 500")
         assert after.claimed_until is None
     push.clock.move(2 * 3600 + 1)
-    assert [each.config_id for each in await push.overdue()] == ["p-1"]
+    assert [each.config_id for each in await push.expired_timers()] == ["p-1"]
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     await push.configs.advance(await push.claimed(), cursor=2, until=push.clock.now())
     after = await push.delivery()
@@ -365,7 +365,7 @@ async def test_what_is_given_up_is_counted_and_may_be_driven_again(push: Pushes)
     assert again == await push.delivery()
     assert again is not None
     assert (again.cursor, again.dead, again.dead_from, again.tries, again.failure) == (1, 0, 0, 0, "")
-    assert [each.config_id for each in await push.overdue()] == ["p-1"]
+    assert [each.config_id for each in await push.expired_timers()] == ["p-1"]
     assert await push.configs.redrive(push.key(), "p-2") is None
 
 
@@ -389,7 +389,7 @@ async def test_who_is_gone_is_disabled_until_an_operator_says_otherwise(push: Pu
     await push.configs.disable(await push.claimed(), failure="HTTP 410")
     after = await push.delivery()
     assert (after.disabled, after.failure, after.due_at) == (True, "HTTP 410", None)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
     again = await push.configs.redrive(push.key(), "p-1")
     assert again is not None
     assert (again.disabled, again.cursor) == (False, 0)
@@ -401,9 +401,9 @@ async def test_who_is_gone_is_disabled_until_an_operator_says_otherwise(push: Pu
 async def test_a_config_is_due_soon_after_it_is_registered_whatever_becomes_of_its_bell(push: Pushes) -> None:
     await starts(push)
     await push.configs.put(push.key(), a_config())
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
     push.clock.move(SOON)
-    assert [each.config_id for each in await push.overdue()] == ["p-1"]
+    assert [each.config_id for each in await push.expired_timers()] == ["p-1"]
 
 
 @pytest.mark.exact_times
@@ -412,24 +412,26 @@ async def test_what_is_overdue_is_claimed_once_and_due_again_later(push: Pushes,
     await starts(push, a_config() if what == "an event" else None)
     if what == "a config":
         await push.configs.put(push.key(), a_config())
-    early = OverduePush(push.key(), push.clock.now(), *((2, "") if what == "an event" else (0, "p-1")))
-    assert not await push.configs.claim_overdue(early)
+    early = ExpiredPushTimer(push.key(), push.clock.now(), *((2, "") if what == "an event" else (0, "p-1")))
+    assert not await push.configs.claim_expired(early)
     push.clock.move(SOON)
-    (overdue,) = await push.overdue()
-    assert await push.configs.claim_overdue(overdue)
-    assert not await push.configs.claim_overdue(overdue)
-    assert await push.overdue() == []
+    (expired_timers,) = await push.expired_timers()
+    assert await push.configs.claim_expired(expired_timers)
+    assert not await push.configs.claim_expired(expired_timers)
+    assert await push.expired_timers() == []
     push.clock.move(2 * LEASE_SECONDS + 1)
-    assert await push.overdue() == [replace(overdue, at=overdue.at + timedelta(seconds=LEASE_SECONDS * 2 + 1))]
+    assert await push.expired_timers() == [
+        replace(expired_timers, at=expired_timers.at + timedelta(seconds=LEASE_SECONDS * 2 + 1))
+    ]
 
 
 async def test_what_was_settled_meanwhile_is_not_claimed(push: Pushes) -> None:
     await starts(push, a_config())
     push.clock.move(SOON)
-    (overdue,) = await push.overdue()
+    (expired_timers,) = await push.expired_timers()
     await push.configs.clear(push.key(), 2)
-    assert not await push.configs.claim_overdue(overdue)
-    assert not await push.configs.claim_overdue(OverduePush(push.key(), push.clock.now(), config_id="never"))
+    assert not await push.configs.claim_expired(expired_timers)
+    assert not await push.configs.claim_expired(ExpiredPushTimer(push.key(), push.clock.now(), config_id="never"))
 
 
 async def test_a_sweep_takes_no_claim_from_who_delivers(push: Pushes) -> None:
@@ -437,8 +439,8 @@ async def test_a_sweep_takes_no_claim_from_who_delivers(push: Pushes) -> None:
     await push.configs.clear(push.key(), 2)
     claim = await push.claimed(seconds=1)
     push.clock.move(2)
-    (overdue,) = await push.overdue()
-    assert await push.configs.claim_overdue(overdue)
+    (expired_timers,) = await push.expired_timers()
+    assert await push.configs.claim_expired(expired_timers)
     await push.configs.settle(claim, cursor=2)
     assert (await push.delivery()).due_at is None
 
@@ -453,9 +455,9 @@ async def test_one_owner_who_has_much_that_is_overdue_does_not_hold_up_the_other
         clock.move(1)
     other = replace(push.chat.context, owner=f"{push.chat.context.owner}-other")
     new = replace(push.chat.message("m-1"), context=other, key=replace(begun.head.key, owner=other.owner))
-    assert isinstance(await push.chat.store.create(new, holder="holder-1"), Begun)
+    assert isinstance(await push.chat.store.create(new, holder="holder-1"), TurnStarted)
     await push.configs.put(new.key, a_config("late"))
     clock.move(SOON)
     ours = {push.chat.context.owner, other.owner}
-    found = [each.config_id for each in await push.configs.overdue(limit=MANY) if each.task.owner in ours]
+    found = [each.config_id for each in await push.configs.expired_timers(limit=MANY) if each.task.owner in ours]
     assert found == ["p-0", "late", "p-1", "p-2", "p-3", "p-4"]

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.memory.queues import MemoryPushBells
+from aion_core.memory.queues import MemoryPushQueue
 from aion_core.memory.table import Call, Faults, MemoryTable
-from aion_core.ports import POST_SECONDS, Delivered, Outcome, PushBell
+from aion_core.ports import POST_SECONDS, Delivered, Outcome, PushWakeUp
 from aion_core.ports.table import Delete
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render
@@ -39,10 +39,10 @@ async def test_what_has_expired_stands_in_the_way_of_no_sweep(push: Pushes) -> N
     """DynamoDB deletes what has expired days later: until then it would be the longest overdue, each time."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
-    assert {each.generation for each in await push.overdue()} == {2}
-    for overdue in await push.overdue():
-        assert not await push.configs.claim_overdue(overdue)
-    assert await push.overdue() == []
+    assert {each.generation for each in await push.expired_timers()} == {2}
+    for expired_timers in await push.expired_timers():
+        assert not await push.configs.claim_expired(expired_timers)
+    assert await push.expired_timers() == []
 
 
 async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -> None:
@@ -52,12 +52,12 @@ async def test_what_is_due_of_a_task_that_is_gone_is_due_no_more(push: Pushes) -
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=until, due_at=until)
     await push.table.write(Delete(keys.head_key(push.key())))
     push.clock.move(LEASE_SECONDS + 1)
-    assert len(await push.overdue()) == 2
-    bells = MemoryPushBells(push.clock)
-    delivery = PushDelivery(push.chat.store, push.configs, bells, Fine(), render, push.clock)
-    await delivery.answer(PushBell(push.key(), 2))
+    assert len(await push.expired_timers()) == 2
+    work_queue = MemoryPushQueue(push.clock)
+    delivery = PushDelivery(push.chat.store, push.configs, work_queue, Fine(), render, push.clock)
+    await delivery.answer(PushWakeUp(push.key(), 2))
     push.clock.move(10 * LEASE_SECONDS)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
 
 
 class SlowLog(Faults):
@@ -89,8 +89,10 @@ class SlowWebhook:
 
 
 async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
-    bells = MemoryPushBells(push.clock)
-    await PushDelivery(push.chat.store, push.configs, bells, webhook, render, push.clock).answer(PushBell(push.key()))
+    work_queue = MemoryPushQueue(push.clock)
+    await PushDelivery(push.chat.store, push.configs, work_queue, webhook, render, push.clock).answer(
+        PushWakeUp(push.key())
+    )
 
 
 async def test_claim_outlasts_a_post_after_a_slow_read_of_the_log(clock: ManualClock) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import LeaseLost, StoreCorrupt, TaskNotFound, TooManyPushConfigs
-from aion_core.ports import MAX_PUSH_CONFIGS, Begun
+from aion_core.ports import MAX_PUSH_CONFIGS, TurnStarted
 from aion_core.ports.table import PARTITION, SORT, Change, Delete, Put, Update
 from aion_core.stores import keys
 from tests.support import pushes
@@ -51,17 +51,17 @@ def listens(there: Pushes) -> Callable[[], Awaitable[Any]]:
 # ── Somebody begins to listen as an event is recorded ─────────────────────────────────────────────────────────────────
 
 
-async def says(here: Pushes, turn: Begun) -> set[int]:
+async def says(here: Pushes, turn: TurnStarted) -> set[int]:
     head = await here.chat.store.append(turn.lease, turn.head, here.chat.says(turn.head))
     assert head.push_epoch == 1
     return {head.generation}
 
 
-async def ends(here: Pushes, turn: Begun) -> set[int]:
+async def ends(here: Pushes, turn: TurnStarted) -> set[int]:
     return {(await here.chat.ends(turn)).head.generation}
 
 
-async def asks(here: Pushes, turn: Begun) -> set[int]:
+async def asks(here: Pushes, turn: TurnStarted) -> set[int]:
     return {(await here.chat.ends(turn, INPUT_REQUIRED)).head.generation}
 
 
@@ -74,14 +74,14 @@ async def test_whoever_records_tells_who_begins_to_listen_just_now(
     assert await act(here, turn) == await here.due_events()
 
 
-@pytest.mark.parametrize("go_on", [True, False])
+@pytest.mark.parametrize("run_next", [True, False])
 async def test_whoever_ends_a_turn_before_others_tells_who_begins_to_listen_just_now(
-    here: Pushes, there: Pushes, tasks: Faults, go_on: bool
+    here: Pushes, there: Pushes, tasks: Faults, run_next: bool
 ) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.waits("m-2")
     tasks.meanwhile(listens(there), nth=2)
-    await here.chat.ends(turn, COMPLETED, go_on=go_on)
+    await here.chat.ends(turn, COMPLETED, run_next=run_next)
     assert await here.due_events() == {3}
 
 
@@ -91,7 +91,7 @@ async def test_whoever_goes_on_with_the_same_task_tells_who_begins_to_listen_jus
     turn = await here.chat.starts("m-1")
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
-    await here.chat.ends(turn, WORKING, go_on=True)
+    await here.chat.ends(turn, WORKING, run_next=True)
     assert await here.due_events() == {3, 4}
 
 
@@ -145,7 +145,7 @@ async def test_whoever_records_as_it_is_found_that_nobody_listens_any_more_hears
     await here.configs.put(here.key(), a_config())
     await here.configs.delete(here.key(), "p-1")
     known = await here.chat.head("t-m-1")
-    tasks.meanwhile(lambda: there.configs.nobody_listens(known))
+    tasks.meanwhile(lambda: there.configs.clear_subscribers(known))
     head = await here.chat.store.append(turn.lease, known, here.chat.says(known))
     assert (head.generation, head.push_events) == (3, None)
     assert await here.due_events() == set()
@@ -179,9 +179,9 @@ async def test_what_another_sweep_claims_meanwhile_is_not_claimed_again(
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
-    (overdue,) = await here.overdue()
-    configs.meanwhile(lambda: there.configs.claim_overdue(overdue), operation=UPDATE)
-    assert not await here.configs.claim_overdue(overdue)
+    (expired_timers,) = await here.expired_timers()
+    configs.meanwhile(lambda: there.configs.claim_expired(expired_timers), operation=UPDATE)
+    assert not await here.configs.claim_expired(expired_timers)
 
 
 async def test_what_is_registered_anew_as_a_sweep_finds_the_old_one_expired_stays_due(
@@ -190,10 +190,10 @@ async def test_what_is_registered_anew_as_a_sweep_finds_the_old_one_expired_stay
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
-    (overdue,) = await here.overdue()
+    (expired_timers,) = await here.expired_timers()
     await there.table.write(Update(keys.push_key(here.key(), "p-1"), Change({"expires": 1})))
     configs.meanwhile(lambda: there.configs.put(here.key(), a_config()), operation=UPDATE)
-    assert not await here.configs.claim_overdue(overdue)
+    assert not await here.configs.claim_expired(expired_timers)
     assert (await here.delivery()).due_at is not None
 
 

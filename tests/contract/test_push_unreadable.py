@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
-from aion_core.memory.queues import MemoryPushBells
-from aion_core.ports import Begun, Delivered, Delivery, Outcome, PushBell, PushVersion
+from aion_core.memory.queues import MemoryPushQueue
+from aion_core.ports import Delivered, Delivery, Outcome, PushVersion, PushWakeUp, TurnStarted
 from aion_core.ports.table import Change, Key, Update
 from aion_core.push import schedule
 from aion_core.push.configs import PushRegistry
@@ -19,7 +19,7 @@ from aion_core.push.guard import Allowed
 from aion_core.push.posts import render
 from aion_core.stores import keys
 from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED
@@ -59,15 +59,15 @@ def heard() -> Heard:
 
 @pytest.fixture
 def delivery(push: Pushes, heard: Heard) -> PushDelivery:
-    bells = MemoryPushBells(push.clock)
-    return PushDelivery(push.chat.store, push.configs, bells, heard, render, push.clock, chance=lambda: 0.0)
+    work_queue = MemoryPushQueue(push.clock)
+    return PushDelivery(push.chat.store, push.configs, work_queue, heard, render, push.clock, chance=lambda: 0.0)
 
 
 async def told_of_a_task(push: Pushes, **said: Any) -> None:
     """A task that has ended, to which two configs listen: events 2 and 3 are due."""
     new = replace(push.chat.message("m-1"), push=a_config("bad", **said))
     begun = await push.chat.store.create(new, holder="holder-1")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     await push.configs.put(push.key(), a_config("good"))
     await push.chat.ends(begun, COMPLETED)
 
@@ -88,7 +88,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     """Answer a bell at each time at which a try is due, until none is: how the bad config stood after each."""
     states = []
     for _ in range(TRIES + 2):
-        await delivery.answer(PushBell(push.key(), 2))
+        await delivery.answer(PushWakeUp(push.key(), 2))
         states.append(await push.delivery("bad"))
         if states[-1].next_at is None:
             return states
@@ -128,11 +128,11 @@ async def test_a_config_whose_key_is_gone_goes_through_the_schedule_and_ends_dea
     given_up = [record for record in caplog.records if re.match("A notification is given up", record.message)]
     assert len(given_up) == 2, "the alarm counts them"
     push.clock.move(100_000)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
     # Once its key is there again, an operator has it posted.
     await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
     await push.configs.redrive(push.key(), "bad")
-    await delivery.answer(PushBell(push.key()))
+    await delivery.answer(PushWakeUp(push.key()))
     assert heard.by("bad") == [2, 3]
 
 
@@ -151,7 +151,7 @@ async def test_what_cannot_be_read_of_a_log_is_given_up_and_what_follows_is_told
     assert (last.cursor, last.tries, last.failure, last.due_at) == (3, 0, "", None)
     assert last.dead == 2, "the event before it was not told either"
     push.clock.move(100_000)
-    assert await push.overdue() == []
+    assert await push.expired_timers() == []
 
 
 async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
@@ -165,8 +165,8 @@ async def test_a_log_of_which_nothing_can_be_read_keeps_nobody_at_work_for_ever(
     assert heard.ids == []
     assert (last.cursor, last.dead, last.due_at) == (3, 3, None)
     push.clock.move(100_000)
-    for overdue in await push.overdue():
-        await delivery.answer(PushBell(overdue.task, overdue.generation))
+    for expired_timers in await push.expired_timers():
+        await delivery.answer(PushWakeUp(expired_timers.task, expired_timers.generation))
     assert (await push.delivery("bad")).dead == 3
 
 
@@ -177,7 +177,7 @@ async def test_a_task_that_cannot_be_read_for_a_receiver_of_v03_is_counted_too(
     await told_of_a_task(push, version=PushVersion.V03)
     await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
     await spoil(push, keys.event_key(push.key(), 1), "event")
-    await delivery.answer(PushBell(push.key()))
+    await delivery.answer(PushWakeUp(push.key()))
     state = await push.delivery("bad")
     assert (state.tries, state.failure, state.claimed_until) == (1, "it cannot be made", None)
     assert heard.by("good") == [3]
@@ -188,12 +188,12 @@ async def test_a_client_that_creates_an_unreadable_config_again_mends_it(
 ) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
-    await delivery.answer(PushBell(push.key()))
+    await delivery.answer(PushWakeUp(push.key()))
     lists = TableTaskList(push.table, push.clock)
     allowed = Allowed.beside("https://agents.example.com")
-    registry = PushRegistry(push.configs, MemoryPushBells(push.clock), push.chat.store, lists, allowed, push.clock)
-    call = Call(push.key().owner, push.chat.context.agent)
+    registry = PushRegistry(push.configs, MemoryPushQueue(push.clock), push.chat.store, lists, allowed, push.clock)
+    call = CallContext(push.key().owner, push.chat.context.agent)
     anew = TaskPushNotificationConfig(task_id=push.key().task_id, id="bad", url="https://hooks.example.org/")
     assert (await registry.create(call, anew, PushVersion.V1)).token.startswith("whsec_")
-    await delivery.answer(PushBell(push.key()))
+    await delivery.answer(PushWakeUp(push.key()))
     assert heard.by("bad") == [2, 3]

@@ -5,8 +5,17 @@ import asyncio
 import pytest
 
 from aion_core.aws.expressions import encoded_key
-from aion_core.errors import ContextBusy, LeaseLost, MoreAsked
-from aion_core.ports import MAX_WAITING, Begun, Busy, Held, Interrupted, Overdue, Waiting, WhenBusy
+from aion_core.errors import ContextBusy, LeaseLost, PendingInput
+from aion_core.ports import (
+    MAX_WAITING,
+    ContextInUse,
+    ExpiredTimer,
+    Interrupted,
+    LeaseHeld,
+    TurnQueued,
+    TurnStarted,
+    WhenBusy,
+)
 from aion_core.stores import keys
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Conversation
@@ -45,7 +54,7 @@ async def test_a_context_that_is_taken_meanwhile_is_waited_for(
 ) -> None:
     others = faults.meanwhile(lambda: there.starts("m-2"))
     outcome = await here.store.create(here.message("m-1"), holder="holder-1")
-    assert isinstance(outcome, Waiting)
+    assert isinstance(outcome, TurnQueued)
     assert (await here.head("t-m-1")).fence == 0
     assert here.store.holds(others[0].lease)
 
@@ -88,7 +97,7 @@ async def test_a_message_that_meets_a_question_waits_for_nobody(
     faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
     assert await here.store.create(here.message("m-3"), holder=holder) == Interrupted("t-m-1")
     here.clock.move(DAY)
-    assert not await here.is_overdue()
+    assert not await here.is_expired()
 
 
 @pytest.mark.parametrize("by", ["one that runs", "one that waits", "a question"])
@@ -107,7 +116,7 @@ async def test_a_message_that_is_not_to_queue_does_not_though_the_context_was_fr
     }
     faults.meanwhile(acts[by])  # type: ignore[arg-type]
     outcome = await here.store.create(here.message("m-3"), holder=None, when_busy=WhenBusy.REJECT)
-    assert outcome == (Interrupted("t-m-2") if by == "a question" else Busy("t-m-2"))
+    assert outcome == (Interrupted("t-m-2") if by == "a question" else ContextInUse("t-m-2"))
     assert await here.store.head(here.key("t-m-3")) is None
 
 
@@ -166,7 +175,7 @@ async def test_an_answer_takes_the_fence_after_that_of_who_was_canceled_meanwhil
     answer = await here.more((await here.ends(turn, INPUT_REQUIRED)).head, "answer")
     faults.meanwhile(lambda: there.cancels("t-m-2"))
     outcome = await here.store.follow_up(answer, holder="holder-2")
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     assert outcome.lease.fence == 3, "no fence is given out twice"
 
 
@@ -192,7 +201,7 @@ async def test_a_message_to_what_waits_that_meets_a_question_wakes_nobody(
     faults.meanwhile(lambda: there.ends(turn, INPUT_REQUIRED))
     await here.queues("t-m-2", "m-3")
     here.clock.move(DAY)
-    assert not await here.is_overdue()
+    assert not await here.is_expired()
 
 
 async def test_one_message_too_many_behind_a_question_is_refused(here: Conversation) -> None:
@@ -214,7 +223,7 @@ async def test_a_turn_is_not_begun_twice_when_two_read_the_same_context(
     await here.waits("m-1")
     await here.waits("m-2")
     others = faults.meanwhile(lambda: there.begins("holder-2"))
-    assert isinstance(await here.store.begin(here.context, holder="holder-1"), Held)
+    assert isinstance(await here.store.begin(here.context, holder="holder-1"), LeaseHeld)
     assert here.store.holds(others[0].lease)
     await here.comes_to_rest()
 
@@ -225,7 +234,7 @@ async def test_a_lease_that_is_renewed_meanwhile_is_not_taken_over(
     turn = await here.starts("m-1")
     here.clock.move(LEASE_SECONDS + 1)
     renewed = faults.meanwhile(lambda: asyncio.to_thread(there.store.renew, turn.lease))
-    assert isinstance(await here.store.begin(here.context, holder="holder-2"), Held)
+    assert isinstance(await here.store.begin(here.context, holder="holder-2"), LeaseHeld)
     assert renewed == [True]
     assert (await here.ends(turn)).head.generation == 3
 
@@ -260,7 +269,7 @@ async def test_a_message_that_is_taken_in_finds_the_next_number_whatever_its_tas
     begun = await here.begins()
     log = await here.store.log(begun.head.key)
     assert log is not None
-    assert (log.events[3].event, begun.lease.turn.asked) == (late, 5)
+    assert (log.events[3].event, begun.lease.turn.message_generation) == (late, 5)
     await here.comes_to_rest()
 
 
@@ -276,26 +285,26 @@ async def test_a_message_that_comes_as_a_turn_ends_is_not_forgotten(
     await here.comes_to_rest()
 
 
-@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("run_next", [False, True])
 async def test_a_message_that_comes_as_a_task_ends_before_others_keeps_it_from_ending(
-    here: Conversation, there: Conversation, faults: Faults, go_on: bool
+    here: Conversation, there: Conversation, faults: Faults, run_next: bool
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     # The first write finds that others wait; the second knows who.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
-    with pytest.raises(MoreAsked):
-        await here.ends(turn, COMPLETED, go_on=go_on)
+    with pytest.raises(PendingInput):
+        await here.ends(turn, COMPLETED, run_next=run_next)
     assert await here.state("t-m-1") == "working"
 
 
-@pytest.mark.parametrize("go_on", [False, True])
-async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, go_on: bool) -> None:
+@pytest.mark.parametrize("run_next", [False, True])
+async def test_whose_head_is_not_the_newest_does_not_go_on(here: Conversation, run_next: bool) -> None:
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
     with pytest.raises(LeaseLost):
-        await here.ends(turn, WORKING, go_on=go_on)
+        await here.ends(turn, WORKING, run_next=run_next)
     assert await here.head("t-m-1") == head
     assert here.store.renew(turn.lease)
 
@@ -342,7 +351,7 @@ async def test_what_is_claimed_meanwhile_is_not_claimed_again(
 ) -> None:
     await here.waits("m-1")
     here.clock.move(LEASE_SECONDS + 1)
-    overdue = Overdue(here.context, here.clock.now())
-    others = faults.meanwhile(lambda: there.store.claim(overdue), operation=UPDATE)
-    assert not await here.store.claim(overdue)
+    expired_timers = ExpiredTimer(here.context, here.clock.now())
+    others = faults.meanwhile(lambda: there.store.claim(expired_timers), operation=UPDATE)
+    assert not await here.store.claim(expired_timers)
     assert others == [True]

@@ -8,7 +8,17 @@ import pytest
 
 from aion_core.aws.expressions import encoded_key
 from aion_core.errors import LeaseLost
-from aion_core.ports import Begun, Cursor, Delta, DeltaBatch, Held, Interrupted, Numbered, Repeated, Waiting
+from aion_core.ports import (
+    Cursor,
+    Delta,
+    DeltaBatch,
+    Duplicate,
+    Interrupted,
+    LeaseHeld,
+    Numbered,
+    TurnQueued,
+    TurnStarted,
+)
 from aion_core.ports.table import Key
 from aion_core.stores import keys
 from tests.support.clock import ManualClock
@@ -74,19 +84,19 @@ async def test_every_item_says_when_it_expires_and_which_shape_it_has(chat: Conv
 async def test_what_has_expired_is_not_there_though_dynamodb_has_yet_to_delete_it(chat: Conversation) -> None:
     new = chat.message("m-1", idempotency_key="key-1")
     begun = await chat.store.create(new, holder="holder-1")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     await chat.store.append_deltas(new.key, DeltaBatch(2, 1, 0, (Delta("a", append=False),)))
     await chat.ends(begun)
     chat.clock.move(2 * 3600)
     assert list(await chat.store.deltas(new.key, since=Cursor())) == [], "chunks live for an hour"
-    assert await chat.store.known(chat.context, "m-1", new.content_hash) == Repeated("t-m-1")
+    assert await chat.store.known(chat.context, "m-1", new.content_hash) == Duplicate("t-m-1")
     chat.clock.move(31 * DAY)
     assert await chat.store.head(new.key) is None
     assert await chat.store.log(new.key) is None
     assert await chat.store.log(new.key, after=1) is None
     assert await chat.store.known(chat.context, "m-1", new.content_hash) is None
     again = chat.message("m-1", task_id="again", idempotency_key="key-1")
-    assert isinstance(await chat.store.create(again, holder="holder-1"), Begun), "the message is as good as new"
+    assert isinstance(await chat.store.create(again, holder="holder-1"), TurnStarted), "the message is as good as new"
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
@@ -117,9 +127,9 @@ async def test_a_conversation_begins_anew_where_the_old_one_has_expired(
 async def test_what_has_expired_is_not_claimed(chat: Conversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(31 * DAY)
-    for overdue in await chat.store.overdue(limit=1000):
-        if overdue.context == chat.context:
-            assert not await chat.store.claim(overdue)
+    for expired_timers in await chat.store.expired_timers(limit=1000):
+        if expired_timers.context == chat.context:
+            assert not await chat.store.claim(expired_timers)
 
 
 async def test_a_message_near_the_end_of_a_tasks_life_keeps_it_for_as_long_again(
@@ -131,7 +141,7 @@ async def test_a_message_near_the_end_of_a_tasks_life_keeps_it_for_as_long_again
     born = rows.expires(keys.head_key(head.key))
     chat.clock.move(29 * DAY)
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
-    assert isinstance(turn, Begun)
+    assert isinstance(turn, TurnStarted)
     for key in (keys.head_key(head.key), first_message, keys.snapshot_key(head.key, 3)):
         assert rows.expires(key) == pytest.approx(born + 29 * DAY, abs=2)
     ended = await chat.ends(turn, COMPLETED)
@@ -148,7 +158,7 @@ async def test_a_message_near_the_end_of_a_tasks_life_keeps_it_for_as_long_again
             log = await chat.store.log(head.key, after=after)
             assert log is not None
             assert [entry.generation for entry in log.events] == generations
-        assert await chat.store.known(chat.context, "m-1", chat.message("m-1").content_hash) == Repeated("t-m-1")
+        assert await chat.store.known(chat.context, "m-1", chat.message("m-1").content_hash) == Duplicate("t-m-1")
         rows.delete_expired(chat)
     chat.clock.move(25 * DAY)
     assert await chat.store.log(head.key) is None
@@ -165,7 +175,7 @@ async def test_where_tasks_live_shortly_their_end_moves_all_the_same(stack: Stac
     chat = Conversation(dynamodb_store(stack, clock, retention=timedelta(hours=2)), clock)
     head = await chat.asks("m-1")
     clock.move(1.5 * 3600)
-    assert isinstance(await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2"), Begun)
+    assert isinstance(await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2"), TurnStarted)
     clock.move(3600)
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
@@ -176,7 +186,7 @@ async def test_what_waits_for_a_task_is_kept_for_as_long_as_the_task(chat: Conve
     head = (await chat.ends(turn, INPUT_REQUIRED)).head
     chat.clock.move(29 * DAY)
     answered = await chat.store.follow_up(await chat.more(head, "m-3"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     chat.clock.move(2 * DAY)
     rows.delete_expired(chat)
     assert await chat.store.begin(chat.context, holder="holder-3") is not None
@@ -184,17 +194,17 @@ async def test_what_waits_for_a_task_is_kept_for_as_long_as_the_task(chat: Conve
     assert await chat.said("t-m-1") == ["m-1", "m-3", "m-2"]
 
 
-@pytest.mark.parametrize("go_on", [False, True])
+@pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_a_task_that_expires_as_it_waits_does_not_keep_the_others(
-    chat: Conversation, rows: Rows, go_on: bool, is_deleted: bool
+    chat: Conversation, rows: Rows, run_next: bool, is_deleted: bool
 ) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(turn, INPUT_REQUIRED)).head
     chat.clock.move(29 * DAY)
     answered = await chat.store.follow_up(await chat.more(head, "m-3"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     await chat.waits("m-4")
     chat.clock.move(2 * DAY)
     if is_deleted:
@@ -202,7 +212,7 @@ async def test_a_task_that_expires_as_it_waits_does_not_keep_the_others(
     chat.tasks.remove("t-m-2")
     again = await chat.begins("holder-3")
     assert again.lease.turn.id == "turn-m-3"
-    assert (await chat.ends(again, go_on=go_on)).waiting
+    assert (await chat.ends(again, run_next=run_next)).waiting
     assert (await chat.begins()).lease.turn.id == "turn-m-4"
     await chat.comes_to_rest()
 
@@ -226,7 +236,7 @@ async def test_a_gap_before_a_snapshot_is_none_and_one_behind_it_is(chat: Conver
     head = (await chat.store.finish(turn.lease, turn.head, asked, snapshot=await chat.task("t-m-1"))).head
     rows.delete(keys.event_key(head.key, 1))
     answered = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     log = await chat.store.log(head.key, after=2)
     assert log is not None
     assert [entry.generation for entry in log.events] == [3, 4], "nothing that was asked for is gone"
@@ -253,7 +263,7 @@ async def test_a_long_log_is_read_from_its_newest_snapshot_in_pages(chat: Conver
 
 async def test_a_waiting_message_is_there_when_its_turn_begins_again(chat: Conversation) -> None:
     waiting = await chat.waits("m-1")
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, TurnQueued)
     chat.clock.move(29 * DAY)
     begun = await chat.begins()
     assert begun.head == replace(waiting.head, fence=1)
@@ -272,7 +282,7 @@ async def test_a_holder_whose_context_has_expired_under_it_does_not_free_the_nex
     with pytest.raises(LeaseLost):
         await chat.ends(old, state)
     assert chat.store.renew(new.lease)
-    assert isinstance(await chat.store.begin(chat.context, holder="holder-3"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-3"), LeaseHeld)
     await chat.ends(new)
     await chat.comes_to_rest()
 
@@ -282,9 +292,9 @@ async def test_a_turn_keeps_its_context_for_as_long_as_it_is_renewed(chat: Conve
     for _ in range(40):
         chat.clock.move(DAY)
         assert chat.store.renew(turn.lease)
-    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), LeaseHeld)
     outcome = await chat.store.create(chat.message("m-2"), holder="holder-2")
-    assert isinstance(outcome, Waiting), "nobody runs beside it"
+    assert isinstance(outcome, TurnQueued), "nobody runs beside it"
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
@@ -296,7 +306,7 @@ async def test_a_question_that_has_outlived_its_time_frees_its_context(
     asking = await chat.asks("m-1")
     clock.move(11 * 3600)
     answered = await chat.store.follow_up(await chat.more(asking, "m-2"), holder="holder-1")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     asked = await chat.ends(answered, INPUT_REQUIRED, "and which?")
     clock.move(12 * 3600)
     assert isinstance(await chat.store.create(chat.message("m-3"), holder=holder), Interrupted), "it still asks"

@@ -19,7 +19,7 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 from aion_core.errors import AgentFailed, LeaseLost
-from aion_core.ports import Begun
+from aion_core.ports import TurnStarted
 from aion_core.sessions.service import StoredSessions
 from aion_core.stores.retries import Fence
 from tests.support.clock import ManualClock
@@ -110,7 +110,7 @@ async def test_a_late_workers_write_is_refused(place: SessionPlace, clock: Manua
     await late.append_event(session, said("one"))
     clock.move(LEASE_SECONDS + 1)
     taken = await place.tasks.begin(begun.lease.context, holder="holder-2")
-    assert isinstance(taken, Begun)
+    assert isinstance(taken, TurnStarted)
     with pytest.raises(LeaseLost):
         await late.append_event(session, said("late"))
     with pytest.raises(LeaseLost):

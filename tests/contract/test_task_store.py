@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from aion_core.errors import ContextBusy, IllegalMove, LeaseLost, MessageIdReused
+from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
 from aion_core.ports import (
     MAX_WAITING,
-    Begun,
-    Busy,
+    ContextInUse,
     Cursor,
     Delta,
     DeltaBatch,
-    Held,
+    Duplicate,
     Interrupted,
+    LeaseHeld,
     Numbered,
-    Repeated,
     TaskKey,
-    Waiting,
+    TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from aion_core.protocol.types import Event, Task, TaskState
@@ -37,7 +37,7 @@ NOT_QUEUED = [WhenBusy.REJECT, WhenBusy.INTERRUPT]
 async def test_a_new_task_is_kept_with_its_first_events_and_its_lease(chat: Conversation) -> None:
     new = chat.message("m-1", request={"network": "n", "deep": {"er": [1, None]}})
     outcome = await chat.store.create(new, holder="holder-1")
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     lease = outcome.lease
     assert (lease.fence, lease.holder, lease.context, lease.turn) == (
         1,
@@ -77,10 +77,10 @@ async def test_a_repeated_message_gets_the_first_task_back(chat: Conversation) -
     first = await chat.starts("m-1", task_id="t-1")
     again = chat.message("m-1", task_id="t-2")
     for holder in ("holder-2", None):
-        assert await chat.store.create(again, holder=holder) == Repeated("t-1")
+        assert await chat.store.create(again, holder=holder) == Duplicate("t-1")
     assert await chat.store.log(again.key) is None
     await chat.ends(first)
-    assert await chat.store.create(again, holder="holder-2") == Repeated("t-1")
+    assert await chat.store.create(again, holder="holder-2") == Duplicate("t-1")
     assert await chat.store.begin(chat.context, holder="holder-2") is None
 
 
@@ -97,10 +97,10 @@ async def test_an_idempotency_key_tells_a_repeat_where_the_context_is_another(ch
     await chat.starts("m-1", idempotency_key="key-1", context_is_new=True)
     other = of(chat, context_id="c-2")
     again = other.message("m-1", task_id="t-2", idempotency_key="key-1", context_is_new=True)
-    assert await chat.store.create(again, holder="holder-2") == Repeated("t-m-1")
-    assert await chat.store.create(replace(again, context_is_new=False), holder=None) == Repeated("t-m-1")
+    assert await chat.store.create(again, holder="holder-2") == Duplicate("t-m-1")
+    assert await chat.store.create(replace(again, context_is_new=False), holder=None) == Duplicate("t-m-1")
     assert await chat.store.head(again.key) is None
-    assert isinstance(await chat.store.create(replace(again, idempotency_key="key-2"), holder="holder-2"), Begun)
+    assert isinstance(await chat.store.create(replace(again, idempotency_key="key-2"), holder="holder-2"), TurnStarted)
 
 
 async def test_an_idempotency_key_with_other_content_is_refused(chat: Conversation) -> None:
@@ -115,9 +115,9 @@ async def test_an_idempotency_key_and_a_message_id_are_each_known(chat: Conversa
     await chat.starts("m-1", idempotency_key="key-1")
     for options in ({}, {"idempotency_key": "key-1"}, {"idempotency_key": "key-2"}):
         again = chat.message("m-1", task_id="t-2", **options)
-        assert await chat.store.create(again, holder=None) == Repeated("t-m-1")
+        assert await chat.store.create(again, holder=None) == Duplicate("t-m-1")
     with_the_key_alone = chat.message("m-2", idempotency_key="key-1")
-    assert await chat.store.create(with_the_key_alone, holder=None) == Repeated("t-m-1")
+    assert await chat.store.create(with_the_key_alone, holder=None) == Duplicate("t-m-1")
     # What was no message of its own has not made its messageId known.
     assert await chat.store.known(chat.context, "m-2", b"") is None
 
@@ -151,17 +151,17 @@ async def test_of_many_at_the_same_instant_one_is_the_first(chat: Conversation) 
     outcomes = await asyncio.gather(
         *(chat.store.create(chat.message("m-1", task_id=f"t-{n}"), holder=f"holder-{n}") for n in range(16))
     )
-    first = [outcome for outcome in outcomes if isinstance(outcome, Begun)]
+    first = [outcome for outcome in outcomes if isinstance(outcome, TurnStarted)]
     assert len(first) == 1
-    assert outcomes.count(Repeated(first[0].head.key.task_id)) == 15
+    assert outcomes.count(Duplicate(first[0].head.key.task_id)) == 15
 
 
 async def test_what_is_known_of_a_message(chat: Conversation) -> None:
     new = chat.message("m-1")
     await chat.starts("m-1", idempotency_key="k-2")
-    assert await chat.store.known(new.context, "m-1", new.content_hash) == Repeated("t-m-1")
+    assert await chat.store.known(new.context, "m-1", new.content_hash) == Duplicate("t-m-1")
     elsewhere = replace(new.context, context_id="another")
-    assert await chat.store.known(elsewhere, "m-1", new.content_hash, idempotency_key="k-2") == Repeated("t-m-1")
+    assert await chat.store.known(elsewhere, "m-1", new.content_hash, idempotency_key="k-2") == Duplicate("t-m-1")
     assert await chat.store.known(elsewhere, "m-1", new.content_hash) is None
     assert await chat.store.known(new.context, "m-2", new.content_hash) is None
     assert await chat.store.known(new.context, "m-2", new.content_hash, idempotency_key="k-1") is None
@@ -204,12 +204,12 @@ async def test_a_busy_context_keeps_nothing_of_what_does_not_queue(
 ) -> None:
     first = await chat.starts("m-1")
     new = chat.message("m-2", idempotency_key="key-2")
-    assert await chat.store.create(new, holder=holder, when_busy=when_busy) == Busy("t-m-1")
+    assert await chat.store.create(new, holder=holder, when_busy=when_busy) == ContextInUse("t-m-1")
     assert await chat.store.head(new.key) is None
     assert await chat.store.known(chat.context, "m-2", new.content_hash) is None
     assert (await chat.ends(first)).waiting is False
     other_content = chat.message("m-2", "another", idempotency_key="key-2")
-    assert isinstance(await chat.store.create(other_content, holder="holder-1", when_busy=when_busy), Begun)
+    assert isinstance(await chat.store.create(other_content, holder="holder-1", when_busy=when_busy), TurnStarted)
 
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
@@ -217,7 +217,7 @@ async def test_a_context_where_a_turn_only_waits_is_busy_too(chat: Conversation,
     await chat.waits("m-1")
     await chat.waits("m-2")
     outcome = await chat.store.create(chat.message("m-3"), holder="holder-1", when_busy=when_busy)
-    assert outcome == Busy("t-m-1"), "it is the one to be run first"
+    assert outcome == ContextInUse("t-m-1"), "it is the one to be run first"
 
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
@@ -227,9 +227,9 @@ async def test_a_known_message_is_a_repeat_before_the_context_is_busy(
 ) -> None:
     await chat.starts("m-1", idempotency_key="key-1")
     again = chat.message("m-1", task_id="again")
-    assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Repeated("t-m-1")
+    assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
     by_key = chat.message("m-2", idempotency_key="key-1")
-    assert await chat.store.create(by_key, holder=holder, when_busy=when_busy) == Repeated("t-m-1")
+    assert await chat.store.create(by_key, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
     with pytest.raises(MessageIdReused):
         await chat.store.create(chat.message("m-1", "other", task_id="o"), holder=holder, when_busy=when_busy)
 
@@ -239,10 +239,10 @@ async def test_a_free_context_is_free_whatever_would_be_done_in_a_busy_one(
     chat: Conversation, when_busy: WhenBusy
 ) -> None:
     begun = await chat.store.create(chat.message("m-1"), holder="holder-1", when_busy=when_busy)
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     await chat.ends(begun)
     waiting = await chat.store.create(chat.message("m-2"), holder=None, when_busy=when_busy)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, TurnQueued)
 
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
@@ -253,9 +253,9 @@ async def test_of_many_that_do_not_queue_one_is_taken(
     outcomes = await asyncio.gather(
         *(chat.store.create(chat.message(f"m-{n}"), holder=holder, when_busy=when_busy) for n in range(8))
     )
-    taken = [outcome for outcome in outcomes if isinstance(outcome, Begun | Waiting)]
+    taken = [outcome for outcome in outcomes if isinstance(outcome, TurnStarted | TurnQueued)]
     assert len(taken) == 1
-    assert outcomes.count(Busy(taken[0].head.key.task_id)) == 7
+    assert outcomes.count(ContextInUse(taken[0].head.key.task_id)) == 7
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
@@ -266,7 +266,7 @@ async def test_one_turn_too_many_is_refused_and_leaves_nothing(chat: Conversatio
     with pytest.raises(ContextBusy):
         await chat.store.create(chat.message("late"), holder=holder)
     assert await chat.store.log(chat.key("t-late")) is None
-    assert isinstance(await chat.store.create(chat.message("m-1", task_id="again"), holder=holder), Repeated)
+    assert isinstance(await chat.store.create(chat.message("m-1", task_id="again"), holder=holder), Duplicate)
     await chat.ends(first)
     await chat.begins()
     await chat.waits("late", holder=holder)
@@ -278,22 +278,22 @@ async def test_one_turn_too_many_is_refused_and_leaves_nothing(chat: Conversatio
 async def test_only_one_of_many_begins_a_turn(chat: Conversation) -> None:
     await chat.waits("m-1")
     outcomes = await asyncio.gather(*(chat.store.begin(chat.context, holder=f"holder-{n}") for n in range(8)))
-    begun = [outcome for outcome in outcomes if isinstance(outcome, Begun)]
+    begun = [outcome for outcome in outcomes if isinstance(outcome, TurnStarted)]
     assert len(begun) == 1
     assert begun[0].lease.turn.tries == 1
-    assert all(isinstance(outcome, Begun | Held) for outcome in outcomes)
+    assert all(isinstance(outcome, TurnStarted | LeaseHeld) for outcome in outcomes)
 
 
 async def test_a_turn_that_is_held_says_which_and_until_when(chat: Conversation) -> None:
     begun = await chat.starts("m-1")
     held = await chat.store.begin(chat.context, holder="holder-2")
-    assert isinstance(held, Held)
+    assert isinstance(held, LeaseHeld)
     assert held.fence == begun.lease.fence
     assert abs((held.until - chat.clock.now()).total_seconds() - LEASE_SECONDS) < 0.01
     chat.clock.move(10)
     assert await asyncio.to_thread(chat.store.renew, begun.lease)
     again = await chat.store.begin(chat.context, holder="holder-2")
-    assert isinstance(again, Held)
+    assert isinstance(again, LeaseHeld)
     assert abs((again.until - held.until).total_seconds() - 10) < 0.01
 
 
@@ -301,7 +301,7 @@ async def test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused(chat
     dead = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(LEASE_SECONDS - 1)
-    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), LeaseHeld)
     assert chat.store.holds(dead.lease)
     chat.clock.move(2)
     heir = await chat.begins()
@@ -315,7 +315,7 @@ async def test_a_dead_holders_turn_is_taken_over_and_its_writes_are_refused(chat
         chat.store.append(dead.lease, dead.head, chat.says(dead.head)),
         chat.store.append(dead.lease, heir.head, chat.says(dead.head)),
         chat.ends(dead),
-        chat.store.pause(dead.lease, got_on=True),
+        chat.store.pause(dead.lease, made_progress=True),
     ):
         with pytest.raises(LeaseLost):
             await refused
@@ -332,7 +332,7 @@ async def test_a_renewed_lease_lives_on(chat: Conversation) -> None:
     for _ in range(3):
         chat.clock.move(LEASE_SECONDS - 1)
         assert await asyncio.to_thread(chat.store.renew, turn.lease)
-        assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), Held)
+        assert isinstance(await chat.store.begin(chat.context, holder="holder-2"), LeaseHeld)
     assert not await asyncio.to_thread(chat.store.renew, replace(turn.lease, holder="somebody else"))
     assert not await asyncio.to_thread(chat.store.renew, replace(turn.lease, fence=0))
 
@@ -342,7 +342,7 @@ async def test_a_lease_that_was_given_back_is_not_renewed(chat: Conversation) ->
     await chat.ends(turn)
     assert not await asyncio.to_thread(chat.store.renew, turn.lease)
     with pytest.raises(LeaseLost):
-        await chat.store.pause(turn.lease, got_on=False)
+        await chat.store.pause(turn.lease, made_progress=False)
 
 
 async def test_a_context_is_free_again_after_its_turn(chat: Conversation) -> None:
@@ -402,9 +402,9 @@ async def test_an_event_keeps_its_key(chat: Conversation) -> None:
 async def test_an_event_that_may_not_follow_is_not_recorded(chat: Conversation) -> None:
     turn = await chat.starts("m-1")
     submitted = chat.says(turn.head, TaskState.TASK_STATE_SUBMITTED)
-    with pytest.raises(IllegalMove):
+    with pytest.raises(InvalidTransition):
         await chat.store.append(turn.lease, turn.head, submitted)
-    with pytest.raises(IllegalMove):
+    with pytest.raises(InvalidTransition):
         await chat.store.finish(turn.lease, turn.head, submitted)
     assert await chat.head("t-m-1") == turn.head
 
@@ -471,7 +471,7 @@ async def test_a_reader_may_begin_at_a_snapshot_and_has_the_same_task(chat: Conv
     assert log is not None
     assert log.events == (Numbered(4, whole),)
     answered = await chat.store.follow_up(await chat.more(asked, "m-2"), holder="holder-2")
-    assert isinstance(answered, Begun)
+    assert isinstance(answered, TurnStarted)
     ended = await chat.ends(answered, COMPLETED)
     log = await chat.store.log(asked.key)
     assert log is not None
@@ -502,11 +502,11 @@ async def test_a_message_to_a_context_that_waits_for_an_answer_is_for_the_task_t
             assert await chat.store.head(new.key) is None
             assert await chat.store.known(chat.context, "m-2", new.content_hash) is None
             again = chat.message("m-1", task_id="again")
-            assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Repeated("t-m-1")
+            assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
 
 
 async def test_a_known_idempotency_key_is_a_repeat_before_it_is_an_answer(chat: Conversation) -> None:
     first = await chat.starts("m-1", idempotency_key="key-1")
     await chat.ends(first, INPUT_REQUIRED)
     by_key = chat.message("m-2", idempotency_key="key-1")
-    assert await chat.store.create(by_key, holder="holder-2") == Repeated("t-m-1")
+    assert await chat.store.create(by_key, holder="holder-2") == Duplicate("t-m-1")

@@ -12,7 +12,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
-from aion_core.ports import Begun, Reply
+from aion_core.ports import Reply, TurnStarted
 from aion_core.ports.table import SingleWrite, Table, Write
 from aion_core.stores import keys
 from aion_core.stores.keys import thread_id
@@ -153,7 +153,7 @@ async def test_a_turn_that_is_cut_off_before_any_of_its_writes_ends_right(
     """R52, R79, D7."""
     others, writes = memory_savers(clock), Writes()
 
-    def cost(begun: Begun) -> Any:
+    def cost(begun: TurnStarted) -> Any:
         async def record() -> None:
             writes.request()
 
@@ -175,7 +175,7 @@ async def test_a_turn_on_dynamodb_that_is_cut_off_before_any_of_its_writes_ends_
     """R52, R79, D7."""
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
 
-    def cost(begun: Begun) -> Any:
+    def cost(begun: TurnStarted) -> Any:
         async def record() -> None:
             await savers.table.get(keys.message_key(begun.lease.context, "log"))
 

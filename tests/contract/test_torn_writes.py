@@ -24,7 +24,7 @@ from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
-from aion_core.ports import Begun, ContextKey
+from aion_core.ports import ContextKey, TurnStarted
 from aion_core.stores import keys
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.retries import Fence
@@ -195,7 +195,7 @@ async def test_a_process_that_dies_leaves_a_turn_that_ends_right(stack: Stack, c
         assert await run(Work().graph(savers.saver(fence=fence_of(taken))), config) == right
 
 
-async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int) -> tuple[Begun, Any]:
+async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int) -> tuple[TurnStarted, Any]:
     """Begin a turn in a process that dies before request number `at`."""
     begun = await begin(savers.tasks, clock)
     thread_id = str(uuid4())

@@ -14,16 +14,16 @@ import pytest
 from aion_core.errors import ContextBusy, LeaseLost
 from aion_core.ports import (
     MAX_WAITING,
-    Begun,
-    Busy,
+    ContextInUse,
     ContextKey,
-    Held,
+    Duplicate,
+    ExpiredTimer,
     Interrupted,
     Lease,
-    Overdue,
-    Repeated,
+    LeaseHeld,
     Turn,
-    Waiting,
+    TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from tests.support.clock import ManualClock
@@ -78,11 +78,11 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
     return Yesterday(stack, clock)
 
 
-async def lease_of(chat: Conversation) -> Begun:
+async def lease_of(chat: Conversation) -> TurnStarted:
     """The lease that the version before has given out."""
     task_id = chat.tasks[0]
-    turn = Turn(task_id.replace("t-", "turn-"), task_id, asked=1, tries=1)
-    return Begun(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
+    turn = Turn(task_id.replace("t-", "turn-"), task_id, message_generation=1, tries=1)
+    return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
 
 
 async def test_its_logs_are_read(yesterday: Yesterday) -> None:
@@ -103,16 +103,16 @@ async def test_its_messages_are_known(yesterday: Yesterday, name: str, message_i
     chat = yesterday.chat(name)
     again = chat.message(message_id, task_id="again")
     for holder in ("holder-1", None):
-        assert await chat.store.create(again, holder=holder) == Repeated(f"t-{message_id}")
-    assert await chat.store.known(chat.context, message_id, again.content_hash) == Repeated(f"t-{message_id}")
+        assert await chat.store.create(again, holder=holder) == Duplicate(f"t-{message_id}")
+    assert await chat.store.known(chat.context, message_id, again.content_hash) == Duplicate(f"t-{message_id}")
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
 async def test_a_task_is_added_to_its_contexts(yesterday: Yesterday, holder: str | None) -> None:
-    for name, kind in (("free", Begun), ("running", Waiting), ("busy", Waiting), ("waiting", Waiting)):
+    for name, kind in (("free", TurnStarted), ("running", TurnQueued), ("busy", TurnQueued), ("waiting", TurnQueued)):
         chat = yesterday.chat(name)
         outcome = await chat.store.create(chat.message("new"), holder=holder)
-        assert isinstance(outcome, kind if holder else Waiting), name
+        assert isinstance(outcome, kind if holder else TurnQueued), name
         chat.tasks.append("t-new")
         await chat.comes_to_rest()
     chat = yesterday.chat("asking")
@@ -123,7 +123,7 @@ async def test_its_contexts_are_as_busy_as_they_are(yesterday: Yesterday) -> Non
     for name, task_id in (("running", "t-m-1x"), ("busy", "t-m-1y"), ("waiting", "t-m-2z")):
         chat = yesterday.chat(name)
         outcome = await chat.store.create(chat.message("new"), holder=None, when_busy=WhenBusy.REJECT)
-        assert outcome == Busy(task_id)
+        assert outcome == ContextInUse(task_id)
     chat = yesterday.chat("busy")
     for number in range(MAX_WAITING - 2):
         await chat.waits(f"new-{number}")
@@ -134,9 +134,9 @@ async def test_its_contexts_are_as_busy_as_they_are(yesterday: Yesterday) -> Non
 async def test_its_turns_begin_one_after_another(yesterday: Yesterday) -> None:
     chat = yesterday.chat("waiting")
     turn = await chat.begins()
-    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", asked=1, tries=1, hops=0)
+    assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", message_generation=1, tries=1, handoffs=0)
     assert turn.lease.fence == 2
-    following = (await chat.ends(turn, go_on=True)).next
+    following = (await chat.ends(turn, run_next=True)).next
     assert following is not None
     assert following.lease.turn.id == "turn-m-3z"
     await chat.comes_to_rest()
@@ -146,7 +146,7 @@ async def test_its_turns_are_taken_over(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
     old = await lease_of(chat)
     held = await chat.store.begin(chat.context, holder="holder-2")
-    assert isinstance(held, Held)
+    assert isinstance(held, LeaseHeld)
     assert held.fence == old.lease.fence
     chat.clock.move(LEASE_SECONDS + 1)
     turn = await chat.begins()
@@ -164,7 +164,7 @@ async def test_its_leases_are_in_force(yesterday: Yesterday) -> None:
         assert chat.store.renew(turn.lease)
         assert chat.store.holds(turn.lease)
         head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
-        following = (await chat.ends(replace(turn, head=head), go_on=True)).next
+        following = (await chat.ends(replace(turn, head=head), run_next=True)).next
         assert (following is not None) is (name == "busy")
         await chat.comes_to_rest()
 
@@ -180,9 +180,9 @@ async def test_its_turns_end(yesterday: Yesterday, name: str, state: Any) -> Non
 
 async def test_its_turns_are_paused(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
-    await chat.store.pause((await lease_of(chat)).lease, got_on=True)
+    await chat.store.pause((await lease_of(chat)).lease, made_progress=True)
     turn = await chat.begins()
-    assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.hops) == ("turn-m-1y", 1, 1)
+    assert (turn.lease.turn.id, turn.lease.turn.tries, turn.lease.turn.handoffs) == ("turn-m-1y", 1, 1)
     await chat.comes_to_rest()
 
 
@@ -190,7 +190,7 @@ async def test_its_turns_are_paused(yesterday: Yesterday) -> None:
 async def test_its_questions_are_answered(yesterday: Yesterday, holder: str | None) -> None:
     chat = yesterday.chat("asking")
     outcome = await chat.store.follow_up(await chat.more(await chat.head("t-m-1q"), "answer"), holder=holder)
-    assert isinstance(outcome, Begun if holder else Waiting)
+    assert isinstance(outcome, TurnStarted if holder else TurnQueued)
     await chat.comes_to_rest()
     assert await chat.said("t-m-1q") == ["m-1q", "answer"]
     assert await chat.state("t-m-2q") == "completed"
@@ -200,7 +200,7 @@ async def test_its_questions_are_answered_near_the_end_of_their_life(yesterday: 
     chat = yesterday.chat("asking")
     chat.clock.move(29 * 24 * 3600)
     turn = await chat.store.follow_up(await chat.more(await chat.head("t-m-1q"), "answer"), holder="holder-2")
-    assert isinstance(turn, Begun)
+    assert isinstance(turn, TurnStarted)
     await chat.ends(turn)
     chat.clock.move(5 * 24 * 3600)
     assert await chat.said("t-m-1q") == ["m-1q", "answer"]
@@ -224,7 +224,7 @@ async def test_its_turns_are_interrupted(yesterday: Yesterday, holder: str | Non
         turn = await lease_of(chat)
         more = await chat.more(turn.head, "more")
         outcome = await chat.store.follow_up(more, holder=holder, when_busy=WhenBusy.INTERRUPT)
-        assert isinstance(outcome, Begun if holder else Waiting)
+        assert isinstance(outcome, TurnStarted if holder else TurnQueued)
         assert not chat.store.holds(turn.lease)
         await chat.comes_to_rest()
 
@@ -239,7 +239,7 @@ async def test_its_tasks_are_canceled(yesterday: Yesterday, name: str, task_id: 
     assert ended.waiting is (task_id in ("t-m-1y", "t-m-2z", "t-m-3z", "t-m-1q"))
     if name == "busy" and task_id != "t-m-1y":
         assert chat.store.renew((await lease_of(chat)).lease)
-        await chat.store.pause((await lease_of(chat)).lease, got_on=True)
+        await chat.store.pause((await lease_of(chat)).lease, made_progress=True)
     await chat.comes_to_rest()
 
 
@@ -247,5 +247,5 @@ async def test_nobody_claims_what_is_not_known_to_be_due(yesterday: Yesterday) -
     for name in TASKS:
         chat = yesterday.chat(name)
         chat.clock.move(LEASE_SECONDS + 1)
-        assert not await chat.store.claim(Overdue(chat.context, chat.clock.now()))
-        assert not await chat.is_overdue()
+        assert not await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
+        assert not await chat.is_expired()

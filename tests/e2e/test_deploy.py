@@ -72,9 +72,9 @@ def outputs(project: SamProject, name: str) -> dict[str, str]:
 def test_deploy_ends_with_a_streamed_reply(tmp_path: Path, endpoint: str) -> None:
     project = SamProject.made(tmp_path / "project", endpoint, agent=AGENT, makefile=BUILDS)
     project.environ["AION_PYTHON"] = lambda_python()[1]
-    with rest_api() as front:
+    with rest_api() as entrypoint_url:
         chosen = {
-            "BaseUrl": front.url,
+            "BaseUrl": entrypoint_url.url,
             "Architecture": machine_architecture(),
             "AwsEndpointUrl": endpoint,
             "LeaseSeconds": "5",
@@ -85,12 +85,12 @@ def test_deploy_ends_with_a_streamed_reply(tmp_path: Path, endpoint: str) -> Non
         assert "counting (agent.py:graph)" in first.stdout
         assert "ok       deploy: the stack aion-dev is there" in first.stdout
 
-        with running(unpacked(project, front, tmp_path / "unpacked")):
+        with running(unpacked(project, entrypoint_url, tmp_path / "unpacked")):
             again = project.run("deploy", "--yes", *words)
             assert again.returncode == 0, again.stdout + again.stderr
             assert "one two three four five\n" in again.stdout
             assert "ok       first reply: Counting answered, streamed, after " in again.stdout
-            assert f"  URL   {front.url}\n" in again.stdout
+            assert f"  URL   {entrypoint_url.url}\n" in again.stdout
             price = json.loads((shipped() / "aion_core" / "deploy" / "idle_price.json").read_text())
             assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
 
@@ -105,7 +105,7 @@ def test_deploy_ends_with_a_streamed_reply(tmp_path: Path, endpoint: str) -> Non
             assert "is deployed." in refused.stdout
 
 
-def unpacked(project: SamProject, front: object, folder: Path) -> DeployedStack:
+def unpacked(project: SamProject, entrypoint_url: object, folder: Path) -> DeployedStack:
     """The functions of the stack, with the packages that `sam build` has left in the project's folder."""
     found = project.client("cloudformation").describe_stack_resources(StackName="aion-dev")["StackResources"]
     ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
@@ -113,7 +113,7 @@ def unpacked(project: SamProject, front: object, folder: Path) -> DeployedStack:
     configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}
     for name in FUNCTIONS:
         shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
-    return DeployedStack(project.endpoint, front, folder, ids, configurations)  # type: ignore[arg-type]
+    return DeployedStack(project.endpoint, entrypoint_url, folder, ids, configurations)  # type: ignore[arg-type]
 
 
 # --- Questions ---

@@ -21,8 +21,8 @@ from click.testing import CliRunner
 
 from aion_core.cli.smoke import smoke
 from aion_core.clock import SystemClock
-from aion_core.ports import Bell, ContextKey, PushBell, TaskKey
-from aion_core.ports.bells import body_of, push_body_of
+from aion_core.ports import ContextKey, PushWakeUp, TaskKey, WakeUp
+from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.types import TaskState
 from aion_core.smoke.credentials import Credentials, Signer
 from aion_core.smoke.report import CHECKS
@@ -62,7 +62,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
 def whole(stack: DeployedStack) -> Iterator[DeployedStack]:
     """The stack, in which something may be broken until the test ends."""
     yield stack
-    stack.front.faults.clear()
+    stack.entrypoint_url.faults.clear()
     stack.idle.clear()
 
 
@@ -78,7 +78,7 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
     def checked(agent: str = "slow", **variables: str) -> dict[str, tuple[str, str]]:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        done = CliRunner().invoke(smoke, [stack.front.url, *(["--agent", agent] if agent else [])])
+        done = CliRunner().invoke(smoke, [stack.entrypoint_url.url, *(["--agent", agent] if agent else [])])
         lines = done.stdout.splitlines()[1:]
         said = {line.split()[1]: (line.split()[0], line) for line in lines if line[0] not in "0123456789"}
         return {**said, "exit": (str(done.exit_code), lines[-1])}
@@ -93,7 +93,7 @@ def test_make_smoke_finds_nothing_wrong(stack: DeployedStack) -> None:
     """R112, R113, R114: every check, a signature on each request, and a webhook that is told; the packages are the built ones."""
     port = str(free_port())
     told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "PATIENCE": PATIENCE}
-    command = ["make", "--silent", "smoke", f"URL={stack.front.url}/", f"VENV={sys.prefix}"]
+    command = ["make", "--silent", "smoke", f"URL={stack.entrypoint_url.url}/", f"VENV={sys.prefix}"]
     environ = {**os.environ, **CALLER, **told, "SIGN": REGION}
     before = len(stack.handed)
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
@@ -111,8 +111,8 @@ async def test_an_agent_that_was_told_nothing_is_found_by_its_card_and_answers(s
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
     async with httpx.AsyncClient(auth=Credentials(signer=signs), timeout=60) as http:
-        card = await A2ACardResolver(http, stack.front.url).get_agent_card()
-        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {stack.front.url}
+        card = await A2ACardResolver(http, stack.entrypoint_url.url).get_agent_card()
+        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {stack.entrypoint_url.url}
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
         request = SendMessageRequest(
             message=Message(message_id="m-told", role=Role.ROLE_USER, parts=[Part(text="who?")])
@@ -148,10 +148,10 @@ def test_of_the_example_agent_nothing_fails(checked: Checked) -> None:
 )
 def test_what_is_broken_is_found(whole: DeployedStack, checked: Checked, fault: str, check: str, told: str) -> None:
     """R114: the check is known to fail."""
-    whole.front.faults.add(fault)
+    whole.entrypoint_url.faults.add(fault)
     said = checked(ONLY=f"{check},send")
     assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
-    assert told.format(url=whole.front.url) in said[check][1]
+    assert told.format(url=whole.entrypoint_url.url) in said[check][1]
 
 
 def test_a_push_that_never_comes_is_found(whole: DeployedStack, checked: Checked) -> None:
@@ -202,8 +202,8 @@ def test_the_api_answers_buffered_where_nothing_can_stream(stack: DeployedStack)
 @pytest.mark.parametrize(
     ("function", "body"),
     [
-        ("TaskFunction", body_of(Bell(ContextKey("nobody", "echo", "c-0")))),
-        ("PushFunction", push_body_of(PushBell(TaskKey("nobody", "t-0")))),
+        ("TaskFunction", body_of(WakeUp(ContextKey("nobody", "echo", "c-0")))),
+        ("PushFunction", push_body_of(PushWakeUp(TaskKey("nobody", "t-0")))),
     ],
 )
 def test_a_worker_answers_for_each_message_by_itself(stack: DeployedStack, function: str, body: str) -> None:

@@ -14,23 +14,23 @@ import pytest
 
 import handlers
 from aion_core.aws.client import Calls
-from aion_core.aws.queues import SQSBells
+from aion_core.aws.queues import SQSWorkQueue
 from aion_core.clock import SystemClock
 from aion_core.dev.worker import task_function_on
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
-from aion_core.ports import Bell, ContextKey, Head
-from aion_core.ports.bells import body_of
+from aion_core.ports import ContextKey, Head, WakeUp
+from aion_core.ports.queues import body_of
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import projection
-from aion_core.tasks.call import TimeUp
+from aion_core.tasks.call import Deadline
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
 PATIENCE = 60
 AGENTS = Path(__file__).parents[1] / "support" / "agents"
-NOTHING_TO_DO = Bell(ContextKey("nobody", "echo", "c-0"))
+NOTHING_TO_DO = WakeUp(ContextKey("nobody", "echo", "c-0"))
 
 
 @pytest.fixture
@@ -47,10 +47,12 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStack]:
         yield stack
 
 
-async def ring(stack: LocalStack, bell: Bell) -> None:
+async def enqueue(stack: LocalStack, wake_up: WakeUp) -> None:
     with ThreadPoolExecutor(1) as executor:
-        bells = SQSBells(Calls("sqs", executor, client=stack.client("sqs")), queue_url=stack.physical_id("TaskQueue"))
-        await bells.ring(bell)
+        work_queue = SQSWorkQueue(
+            Calls("sqs", executor, client=stack.client("sqs")), queue_url=stack.physical_id("TaskQueue")
+        )
+        await work_queue.enqueue(wake_up)
 
 
 async def answer_of(stack: LocalStack, head: Head) -> str:
@@ -69,7 +71,7 @@ async def answer_of(stack: LocalStack, head: Head) -> str:
 async def test_a_turn_whose_worker_is_gone_is_run_by_whoever_hears_its_bell(stack: LocalStack) -> None:
     stack.poll()
     head = await orphan(stack, "who is there?")
-    await ring(stack, Bell(head.context))
+    await enqueue(stack, WakeUp(head.context))
     assert "who is there?" in await answer_of(stack, head)
     await asyncio.to_thread(stack.stop_polling)
     assert messages_in(stack, "TaskQueue") == 0
@@ -78,7 +80,7 @@ async def test_a_turn_whose_worker_is_gone_is_run_by_whoever_hears_its_bell(stac
 async def test_several_turns_are_run_at_once_and_each_by_itself(stack: LocalStack) -> None:
     stack.poll()
     heads = [await orphan(stack, f"this is {n}") for n in range(4)]
-    await asyncio.gather(*(ring(stack, Bell(head.context)) for head in heads))
+    await asyncio.gather(*(enqueue(stack, WakeUp(head.context)) for head in heads))
     for n, head in enumerate(heads):
         assert f"this is {n}" in await answer_of(stack, head)
 
@@ -88,10 +90,10 @@ async def test_aion_dev_runs_every_turn_on_the_servers_event_loop(
 ) -> None:
     """A client that an agent's module keeps belongs to the event loop that has used it first."""
     monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
-    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), TimeUp())})
+    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), Deadline())})
     for _ in range(2):
         head = await orphan(stack, "where do you run?", agent="where")
-        await ring(stack, Bell(head.context))
+        await enqueue(stack, WakeUp(head.context))
         assert await answer_of(stack, head) == f"on {id(asyncio.get_running_loop())}"
 
 
@@ -103,7 +105,7 @@ async def test_the_sweep_rings_for_a_turn_that_everybody_has_forgotten(
     with caplog.at_level(logging.INFO, "handlers.sweep"):
         while not (swept := [record for record in caplog.records if getattr(record, "rung", 0)]):
             await asyncio.to_thread(stack.call_schedules, "SweepFunction")
-    assert (swept[0].message, swept[0].found, swept[0].rung) == ("swept", 1, 1)  # type: ignore[attr-defined]
+    assert (swept[0].message, swept[0].found, swept[0].enqueued) == ("swept", 1, 1)  # type: ignore[attr-defined]
     assert "hello?" in await answer_of(stack, head)
 
 
@@ -120,7 +122,7 @@ async def test_a_message_that_is_no_bell_ends_in_the_dead_letter_queue(
     assert messages_in(stack, "TaskQueue") == 0
     told = [record for record in caplog.records if record.name == "handlers.run_task"]
     assert len(told) == 5
-    assert "UnreadableBell: The message is not JSON" in caplog.text
+    assert "UnreadableWakeUp: The message is not JSON" in caplog.text
 
 
 def test_of_a_batch_only_what_failed_goes_back(stack: LocalStack) -> None:

@@ -153,7 +153,7 @@ def test_bare_install_has_help_and_version(bare: Installed, tmp_path: Path) -> N
         "key list",
         "logs",
         "data delete --owner somebody --yes",
-        "tasks list --overdue",
+        "tasks list --expired",
         "doctor",
         "destroy",
         "card verify https://example.com",

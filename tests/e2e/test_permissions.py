@@ -160,7 +160,9 @@ async def everything(stack: LocalStack, running: ExitStack, secrets: dict[str, s
     named = {"AION_BASIC_USERS_SECRET": secrets["BasicUsersSecret"], "AION_CARD_KEY_SECRET": secrets["CardKeySecret"]}
     api = await asyncio.to_thread(
         running.enter_context,
-        api_process(stack, CONFIG, AION_AUTH="on", AION_FRONTS="NONE", **HERE, **named, **signed_by("ApiFunction")),
+        api_process(
+            stack, CONFIG, AION_AUTH="on", AION_HTTP_ENTRYPOINTS="NONE", **HERE, **named, **signed_by("ApiFunction")
+        ),
     )
     async with (
         receiving(answers(500), answers(200)) as receiver,

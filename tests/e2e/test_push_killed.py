@@ -8,8 +8,8 @@ from dataclasses import replace
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import Calls
 from aion_core.local.stack import LocalStack
-from aion_core.memory.queues import MemoryPushBells
-from aion_core.ports import Begun, PushBell
+from aion_core.memory.queues import MemoryPushQueue
+from aion_core.ports import PushWakeUp, TurnStarted
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.posts import render
@@ -26,9 +26,9 @@ from tests.unit.push.pushing import LOOPBACK
 PUSH_FUNCTION = """
 import asyncio, sys
 from aion_core.bootstrap import build_push
-from aion_core.ports import PushBell, TaskKey
+from aion_core.ports import PushWakeUp, TaskKey
 from aion_core.settings import Settings
-asyncio.run(build_push(Settings.from_environ()).answer(PushBell(TaskKey(sys.argv[1], sys.argv[2]), 2)))
+asyncio.run(build_push(Settings.from_environ()).answer(PushWakeUp(TaskKey(sys.argv[1], sys.argv[2]), 2)))
 """
 
 
@@ -47,7 +47,7 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
     async with receiving(answers(200), holds(never), answers(200)) as receiver:
         config = a_config("p", url=receiver.url(), token="t", secrets=("t",))
         begun = await store.create(replace(chat.message("m-1"), push=config), holder="holder-1")
-        assert isinstance(begun, Begun)
+        assert isinstance(begun, TurnStarted)
         await chat.ends(begun, COMPLETED)
         task = chat.key("t-m-1")
         killed = await asyncio.create_subprocess_exec(
@@ -59,18 +59,18 @@ async def test_what_a_killed_process_was_saying_is_said_again_by_another_one(
         (before,) = await configs.deliveries(task)
         assert before.cursor == 2
         webhooks = PinnedWebhookClient(LOOPBACK, clock)
-        delivery = PushDelivery(store, configs, MemoryPushBells(clock), webhooks, render, clock)
-        await delivery.answer(PushBell(task, 3))
+        delivery = PushDelivery(store, configs, MemoryPushQueue(clock), webhooks, render, clock)
+        await delivery.answer(PushWakeUp(task, 3))
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
         clock.move(CLAIM_SECONDS + 10)
-        overdue = [each for each in await configs.overdue(limit=1000) if each.task == task]
-        assert "p" in {each.config_id for each in overdue}
-        for each in overdue:
+        expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
+        assert "p" in {each.config_id for each in expired_timers}
+        for each in expired_timers:
             # The first of them has settled the others.
-            if await configs.claim_overdue(each):
-                await delivery.answer(PushBell(task, each.generation))
+            if await configs.claim_expired(each):
+                await delivery.answer(PushWakeUp(task, each.generation))
         clock.move(86_400)
-        assert [each for each in await configs.overdue(limit=1000) if each.task == task] == []
+        assert [each for each in await configs.expired_timers(limit=1000) if each.task == task] == []
         never.set()
     assert receiver.ids == [f"{task.task_id}_{generation}_p" for generation in (2, 3, 3)]
     assert receiver.posts[1].body == receiver.posts[2].body

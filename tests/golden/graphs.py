@@ -22,7 +22,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import RetryPolicy, StreamWriter, interrupt
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
-Spoken = str | AIMessageChunk | Exception
+StreamItem = str | AIMessageChunk | Exception
 
 
 class State(TypedDict):
@@ -61,7 +61,7 @@ class ScriptedModel(BaseChatModel):
             yield AIMessageChunk(content=spoken) if isinstance(spoken, str) else spoken
 
 
-def model_saying(*scripts: list[Spoken]) -> ScriptedModel:
+def model_saying(*scripts: list[StreamItem]) -> ScriptedModel:
     return ScriptedModel(scripts=[list(script) for script in scripts])
 
 

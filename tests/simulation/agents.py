@@ -5,7 +5,19 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aion_core.ports import Asked, Asks, Chunk, ContextKey, Emission, Emitted, Noted, Paused, Reply, Said, Stepped
+from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    Chunk,
+    ContextKey,
+    Emission,
+    InputRequired,
+    Paused,
+    Reply,
+    StepCompleted,
+    TurnRequest,
+)
 from aion_core.ports.table import Key, Put
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.stores import keys
@@ -104,12 +116,12 @@ class ScriptedAgent:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         self._did(asked, "given", 0)
         state = await self._state(asked)
         if state.turn != asked.turn.id:
-            if state.asking and state.task_id == asked.task.id and asked.turn.asked > 1:
+            if state.asking and state.task_id == asked.task.id and asked.turn.message_generation > 1:
                 state = replace(state, turn=asked.turn.id, asking="", answered=state.answered + 1)
             else:
                 name = text_of(asked.message)
@@ -132,21 +144,23 @@ class ScriptedAgent:
             finished = replace(state, position=state.position + 1, asking=asks)
             await self._checkpoint(asked, finished)
             state = finished
-            yield Stepped()
+            yield StepCompleted()
         if state.asking:
             question = Message(message_id=f"{state.turn}.{state.position}.ask", parts=[Part(text="Which one?")])
             auth = state.asking == "auth"
-            yield Asks(question, TaskState.TASK_STATE_AUTH_REQUIRED if auth else TaskState.TASK_STATE_INPUT_REQUIRED)
+            yield InputRequired(
+                question, TaskState.TASK_STATE_AUTH_REQUIRED if auth else TaskState.TASK_STATE_INPUT_REQUIRED
+            )
             return
         self._did(asked, "ended", state.position)
         if program.ending != "nothing":
             yield Reply(Message(message_id=f"{asked.turn.id}.reply", parts=[Part(text=answer_to(state.program))]))
         if program.ending == "after":
-            yield Said(Message(message_id=f"{asked.turn.id}.after", parts=[Part(text="and another thing")]))
+            yield AgentMessage(Message(message_id=f"{asked.turn.id}.after", parts=[Part(text="and another thing")]))
         if program.ending == "twice":
             yield Reply(Message(message_id=f"{asked.turn.id}.again", parts=[Part(text="or rather")]))
 
-    async def _perform(self, asked: Asked, op: Op, key: str, state: State) -> AsyncGenerator[Emission, None]:
+    async def _perform(self, asked: TurnRequest, op: Op, key: str, state: State) -> AsyncGenerator[Emission, None]:
         match op:
             case ("chunks", count, *characters):
                 for number in range(count):
@@ -158,13 +172,13 @@ class ScriptedAgent:
                         await asyncio.sleep(0.02)
             case ("say", *characters):
                 text = f"word {key}".ljust(sum(characters), ".")
-                yield Said(Message(message_id=key, parts=[Part(text=text)]), key=key)
+                yield AgentMessage(Message(message_id=key, parts=[Part(text=text)]), key=key)
                 self._did(asked, f"recorded {key}", state.position)
             case ("note",):
-                yield Noted({"noted": key}, key=key)
+                yield AgentMetadata({"noted": key}, key=key)
                 self._did(asked, f"recorded {key}", state.position)
             case ("emit",):
-                yield Emitted(Artifact(artifact_id=key, name="thing", parts=[Part(text="thing")]), key=key)
+                yield AgentArtifact(Artifact(artifact_id=key, name="thing", parts=[Part(text="thing")]), key=key)
                 self._did(asked, f"recorded {key}", state.position)
             case ("recall",):
                 assert asked.history is not None
@@ -194,19 +208,19 @@ class ScriptedAgent:
                 except asyncio.CancelledError:
                     raise RuntimeError("the model's client does not like to be cancelled") from None
 
-    async def _state(self, asked: Asked) -> State:
+    async def _state(self, asked: TurnRequest) -> State:
         """Return the newest checkpoint of the context."""
         with operation("thread", "read"):
             item = await self._process.table.get(_thread_key(asked.context))
         return State(**item["state"]) if item is not None else State()
 
-    async def _checkpoint(self, asked: Asked, state: State) -> None:
+    async def _checkpoint(self, asked: TurnRequest, state: State) -> None:
         """Store the checkpoint, under the fence."""
         with operation("thread", "checkpoint", asked, state):
             fenced = FencedWrites(self._process.table, Fence(asked.context, asked.fence))
             await fenced.commit(Put(_thread_key(asked.context), {"state": asdict(state)}))
 
-    def _did(self, asked: Asked, what: str, step: int) -> None:
+    def _did(self, asked: TurnRequest, what: str, step: int) -> None:
         self._world.agent_did(self._process, asked, what, step)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.ports import Bell, Notification, PushBell, PushConfig, TaskKey, WebhookRequest
+from aion_core.ports import Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.tries import SPARED as SPARED
 from aion_core.stores import keys, push_configs, timers
@@ -19,8 +19,8 @@ from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import turn
-from aion_core.tasks.call import Call, TimeUp
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.call import CallContext, Deadline
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.quotas import OpenTasks
@@ -44,8 +44,8 @@ PUSH_OPERATIONS = {
     "delete": "register",
     "claim": "push_claim",
     "clear": "push_clear",
-    "nobody_listens": "push_clear",
-    "claim_overdue": "push_sweep",
+    "clear_subscribers": "push_clear",
+    "claim_expired": "push_sweep",
     "overdue": "push_overdue",
     "deliveries": "push_read",
     **dict.fromkeys(("advance", "settle", "fail", "bury", "disable"), "push_move"),
@@ -67,7 +67,7 @@ class Parts:
 
 def assemble(process: "Process") -> Parts:
     """Put the engine together as `bootstrap` does, with this process's view of the world."""
-    world, clock, bells = process.world, process.clock, process.bells
+    world, clock, work_queue = process.world, process.clock, process.work_queue
     settings = world.deployment
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
     store: Any = Operations(
@@ -78,7 +78,7 @@ def assemble(process: "Process") -> Parts:
             clock,
             retention=settings.retention,
             cipher=world.cipher,
-            notifier=CommitNotifier(bells),
+            notifier=CommitNotifier(work_queue),
         ),
         names={"every_event": "log"},
     )
@@ -95,29 +95,29 @@ def assemble(process: "Process") -> Parts:
         store,
         lambda _: agent,
         clock,
-        bells,
+        work_queue,
         keep_lease=partial(SimHeartbeat, process),
-        history=ContextHistory(store, tasks),
+        conversations=Conversations(store, tasks),
         replies={AGENT: settings.reply},
         answers={AGENT: settings.answer},
         metrics=metrics,
     )
-    worker = Worker(store, runner, bells, clock)
+    worker = Worker(store, runner, work_queue, clock)
     most = settings.open_tasks
     service = TaskService(
         store,
         worker,
-        bells,
+        work_queue,
         clock,
         double_texting={AGENT: settings.when_busy},
         replies={AGENT: settings.reply},
         open_tasks=OpenTasks(limits, store, clock, most=most) if most else None,
     )
-    sweep = Sweep(store, bells, configs, bells, metrics=metrics)
+    sweep = Sweep(store, work_queue, configs, work_queue, metrics=metrics)
     delivery = PushDelivery(
         store,
         configs,
-        bells,
+        work_queue,
         process.webhooks,
         render,
         clock,
@@ -125,7 +125,7 @@ def assemble(process: "Process") -> Parts:
         retry_seconds=RETRY_SECONDS,
         metrics=metrics,
     )
-    return Parts(service, worker, sweep, delivery, Registry(configs, bells), TaskLister(store, tasks))
+    return Parts(service, worker, sweep, delivery, Registry(configs, work_queue), TaskLister(store, tasks))
 
 
 RETRY_SECONDS = (5.0, 60.0, 1000.0)
@@ -142,37 +142,37 @@ def render(config: PushConfig, notification: Notification, *, at: datetime) -> W
 class Registry:
     """Registers and deletes push configs, as the HTTP entry points do."""
 
-    def __init__(self, configs: Any, bells: Any) -> None:
-        self._configs, self._bells = configs, bells
+    def __init__(self, configs: Any, work_queue: Any) -> None:
+        self._configs, self._work_queue = configs, work_queue
 
-    async def put(self, call: Call, task_id: str, config: PushConfig) -> Any:
+    async def put(self, call: CallContext, task_id: str, config: PushConfig) -> Any:
         """Store the config, and wake push delivery."""
         key = TaskKey(call.owner, task_id)
         delivery = await self._configs.put(key, config)
-        await self._bells.ring(PushBell(key))
+        await self._work_queue.enqueue(PushWakeUp(key))
         return delivery
 
-    async def delete(self, call: Call, task_id: str, config_id: str) -> Any:
+    async def delete(self, call: CallContext, task_id: str, config_id: str) -> Any:
         """Delete the config."""
         await self._configs.delete(TaskKey(call.owner, task_id), config_id)
         return "deleted"
 
 
-def call(process: "Process", owner: str) -> Call:
+def call(process: "Process", owner: str) -> CallContext:
     """Return a call of the owner, which this process can serve until its deadline."""
-    return Call(owner, AGENT, time_up=TimeUp(process.deadline), caller=owner)
+    return CallContext(owner, AGENT, deadline=Deadline(process.deadline), caller=owner)
 
 
-def back(call: Call, last_heard: str) -> Call:
+def back(call: CallContext, last_event_id: str) -> CallContext:
     """Return the call of a client that comes back to a stream."""
-    return replace(call, last_heard=last_heard)
+    return replace(call, last_event_id=last_event_id)
 
 
-def hear(process: "Process", bell: Bell | PushBell) -> Awaitable[Any]:
+def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
     """Do as the function does that a wake-up message has started."""
-    if isinstance(bell, PushBell):
-        return process.parts.delivery.answer(bell, until=process.deadline)
-    return process.parts.worker.answer(bell, until=process.deadline)
+    if isinstance(wake_up, PushWakeUp):
+        return process.parts.delivery.answer(wake_up, until=process.deadline)
+    return process.parts.worker.handle(wake_up, until=process.deadline)
 
 
 def sweep(process: "Process") -> Awaitable[Any]:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from aion_core.tasks.run import Spoken
+from aion_core.tasks.broadcast import StreamItem
 
 
 class Broken(Exception):
@@ -15,7 +15,7 @@ class Connection:
 
     def __init__(self, process: str) -> None:
         self.process = process
-        self.heard: list[tuple[float, Spoken]] = []
+        self.heard: list[tuple[float, StreamItem]] = []
         self.slow = 0.0
         self.gone = False
         self.ended: Any = None
@@ -32,7 +32,7 @@ class Connection:
             self.answer = answer
             self.ends(answer if isinstance(answer, Exception) else None)
 
-    def write(self, now: float, batch: list[Spoken]) -> None:
+    def write(self, now: float, batch: list[StreamItem]) -> None:
         """Send a batch; raises ConnectionError where nobody is there any more."""
         if self.gone:
             raise ConnectionError
@@ -62,7 +62,7 @@ class Connection:
         self.gone = True
         self.ends(Broken("the client left"))
 
-    async def read(self) -> list[tuple[float, Spoken]]:
+    async def read(self) -> list[tuple[float, StreamItem]]:
         """Return what has come since the last read, [] at the end."""
         while self._read == len(self.heard) and self.ended is None:
             self._news.clear()

@@ -14,7 +14,7 @@ TRANSACTIONS = ("transact",)
 INDEX = ("query_index",)
 BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
 TO_CLIENT = ("sse.write", "answer.write")
-QUEUE = ("bell.ring", "queue.receive", "queue.delete")
+QUEUE = ("queue.send", "queue.receive", "queue.delete")
 NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
 """Writes of items that no transaction writes, so that nothing conflicts with them."""
 WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke")
@@ -64,24 +64,24 @@ def applies(fault: Fault, kind: str) -> bool:
             return kind not in ("invoke", "queue.receive")
         case Fault.CRASH_AFTER:
             return writes or kind in (
-                *BLOB_WRITES, "bell.ring", "queue.delete", *TO_CLIENT, "agent.effect", "webhook.post"
+                *BLOB_WRITES, "queue.send", "queue.delete", *TO_CLIENT, "agent.effect", "webhook.post"
             )  # fmt: skip
         case Fault.CRASH_IN_FLIGHT:
-            return writes or kind in (*BLOB_WRITES, "bell.ring", "webhook.post")
+            return writes or kind in (*BLOB_WRITES, "queue.send", "webhook.post")
         case Fault.KILLED_SOON | Fault.TIME_IS_SHORT:
             return kind == "invoke"
         case Fault.DOUBLED:
-            return writes or kind in (*BLOB_WRITES, "bell.ring", "queue.receive")
+            return writes or kind in (*BLOB_WRITES, "queue.send", "queue.receive")
         case Fault.LATE:
-            return kind in ("bell.ring", "queue.receive")
+            return kind in ("queue.send", "queue.receive")
         case Fault.SEEN_AGAIN | Fault.POISONED | Fault.HANDLER_FAILS | Fault.REDRIVEN:
             return kind == "queue.receive"
         case Fault.PURGED:
-            return kind in ("queue.receive", "bell.ring")
+            return kind in ("queue.receive", "queue.send")
         case Fault.LOST:
-            return kind == "bell.ring"
+            return kind == "queue.send"
         case Fault.THROTTLED:
-            return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, "bell.ring")
+            return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, "queue.send")
         case Fault.HALF_MADE | Fault.THROTTLED_REASON:
             return method in TRANSACTIONS
         case Fault.BURST | Fault.SKEWED:
@@ -89,13 +89,13 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.CONFLICT:
             return writes and kind not in NOT_IN_TRANSACTIONS
         case Fault.ANSWER_LOST | Fault.ARRIVES_LATE:
-            return writes or kind in (*BLOB_WRITES, "bell.ring")
+            return writes or kind in (*BLOB_WRITES, "queue.send")
         case Fault.STALE:
             return method in INDEX
         case Fault.BLOB_GONE:
             return kind in BLOB_READS
         case Fault.SLOW:
-            return reads or writes or kind in ("bell.ring", "webhook.post")
+            return reads or writes or kind in ("queue.send", "webhook.post")
         case Fault.CLIENT_LEAVES:
             return kind in TO_CLIENT
         case Fault.CLIENT_SLOW:

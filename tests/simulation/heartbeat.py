@@ -17,11 +17,23 @@ class SimHeartbeat:
     """`tasks.heartbeat.Heartbeat`; a blocked event loop does not stop it, a frozen process does."""
 
     def __init__(
-        self, process: "Process", store: Any, bells: Any, lease: Lease, *, renew_seconds: float, bell_seconds: float
+        self,
+        process: "Process",
+        store: Any,
+        work_queue: Any,
+        lease: Lease,
+        *,
+        renew_seconds: float,
+        wake_up_seconds: float,
     ) -> None:
         self._process, watch_seconds = process, heartbeat.WATCH_SECONDS * process.world.deployment.watch_seconds
         self._renewal = heartbeat.LeaseRenewal(
-            store, bells, lease, renew_seconds=renew_seconds, bell_seconds=bell_seconds, watch=lambda: watch_seconds
+            store,
+            work_queue,
+            lease,
+            renew_seconds=renew_seconds,
+            wake_up_seconds=wake_up_seconds,
+            watch=lambda: watch_seconds,
         )
         self.lost = asyncio.Event()
         self._stopped = False

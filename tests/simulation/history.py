@@ -151,6 +151,8 @@ class History:
         """The processes that a fault has met."""
         self.deaths: dict[str, float] = {}
         """Time of each process's death."""
+        self.blocked: list[tuple[str, float, float]] = []
+        """(process, begin, end) of each time that an agent's code has blocked the event loop."""
         self.unheard = False
         """True if an invocation was over before it knew that a turn was its own: as good as a death, for that turn."""
         self.claimed: list[ContextKey] = []
@@ -175,7 +177,7 @@ class History:
         """Number of tries noted for a push config without a post, as its host had kept others waiting."""
         self.claimed_pushes: list[TaskKey] = []
         """Tasks whose notifications sweeps have claimed and not woken yet."""
-        self.bells = 0
+        self.work_queue = 0
         self.surprises: list[str] = []
         """Exceptions that nobody expected."""
 

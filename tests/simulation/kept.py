@@ -16,7 +16,7 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
     # Lists in pages, while a status goes back in time by a clock that is behind.
     ("many tasks", 70530, (Aim(Fault.CRASH_BEFORE, "list.query_index", 2),)),
     # A process stood still while it stored a blob, and acquired a lease that was nearly over.
-    ("many tasks", 70098, (Aim(Fault.LOST, "bell.ring", 3), Aim(Fault.OVERTAKEN, "blob.put", 3, 0.02))),
+    ("many tasks", 70098, (Aim(Fault.LOST, "queue.send", 3), Aim(Fault.OVERTAKEN, "blob.put", 3, 0.02))),
     # A lease check was throttled under an agent that hangs, and that is begun again for another reason.
     ("an agent that hangs", 20254, (Aim(Fault.THROTTLED, "renew.write_blocking", 51),)),
 )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Bell, Outcome, PushBell
+from aion_core.ports import Outcome, PushWakeUp, WakeUp
 from tests.simulation.faults import Aim, Fault, is_request
 from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
 from tests.simulation.table import SimBlobs, SimTable, blocking
@@ -37,10 +37,10 @@ class Process:
         self.serving = 0
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
         self.release = world.release
-        self.table, self.blobs, self.bells, self.webhooks = (
+        self.table, self.blobs, self.work_queue, self.webhooks = (
             SimTable(self),
             SimBlobs(self),
-            SimBells(self),
+            SimWorkQueue(self),
             Webhooks(self),
         )
         self._at_death: list[Callable[[], None]] = []
@@ -125,6 +125,8 @@ class Process:
 
     async def block(self, seconds: float) -> None:
         """Keep the event loop busy for so long, as a node that computes does; other threads go on."""
+        now = self.world.loop.time()
+        self.world.history.blocked.append((self.name, now, now + seconds))
         self.world.loop.hold(self.life)
         self.world.outside(seconds, self._thaw, [self.life])
         await asyncio.sleep(0)
@@ -189,7 +191,7 @@ class Process:
             # The table makes it to the end, whatever becomes of the process.
             return await asyncio.shield(self.world.beside(act(), seconds=aim.amount))
         result = self.acts(kind, act, aim)
-        if aim.fault is Fault.DOUBLED and not kind.startswith(("bell", "queue")):
+        if aim.fault is Fault.DOUBLED and not kind.startswith("queue"):
             for _ in range(int(aim.amount)):
                 await asyncio.sleep(0.1)
                 result = self.acts(kind, act)
@@ -241,20 +243,20 @@ class Process:
         await asyncio.get_running_loop().create_future()
 
 
-class SimBells:
-    """`ports.Bells` and `ports.PushBells`: the one queue of the world, as one process reaches it."""
+class SimWorkQueue:
+    """`ports.WorkQueue` and `ports.PushQueue`: the one queue of the world, as one process reaches it."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    async def ring(self, bell: Bell | PushBell, *, delay: float = 0.0) -> None:
-        """See `ports.Bells.ring`."""
+    async def enqueue(self, wake_up: WakeUp | PushWakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue`."""
         world = self._process.world
-        await self._process.effect("bell.ring", lambda: world.rings(self._process, bell, delay))
+        await self._process.effect("queue.send", lambda: world.rings(self._process, wake_up, delay))
 
-    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
-        """See `ports.Bells.ring_from_thread`."""
-        blocking(lambda: self.ring(bell, delay=delay))
+    def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.WorkQueue.enqueue_from_thread`."""
+        blocking(lambda: self.enqueue(wake_up, delay=delay))
 
 
 class Webhooks:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from aion_core.ports import Bell, PushBell
+from aion_core.ports import PushWakeUp, WakeUp
 
 VISIBILITY_SECONDS = 960.0
 MAX_RECEIVES = 5
@@ -17,12 +17,12 @@ class Letter:
     """A message: a bell on its way."""
 
     number: int
-    bell: Bell | PushBell
+    wake_up: WakeUp | PushWakeUp
     received: int = 0
     gone: bool = False
 
 
-class BellQueue:
+class WakeUpQueue:
     """Delivers each bell until it is deleted, or has been received too often."""
 
     def __init__(self, later: Callable[..., Any], random: Random, deliver: Callable[[Letter], None]) -> None:
@@ -31,10 +31,10 @@ class BellQueue:
         self.letters: list[Letter] = []
         self.dead: list[Letter] = []
 
-    def put(self, bell: Bell | PushBell, delay: float = 0.0) -> None:
+    def put(self, wake_up: WakeUp | PushWakeUp, delay: float = 0.0) -> None:
         """Take a bell that is heard after the delay, or a little later."""
         assert 0 <= delay <= MAX_DELAY, f"SQS takes no delay of {delay} s"
-        letter = Letter(len(self.letters), bell)
+        letter = Letter(len(self.letters), wake_up)
         self.letters.append(letter)
         self.show(letter, delay + self._random.choice((0.01, 0.05, 0.3)))
 

@@ -66,7 +66,7 @@ def _reached(name: str) -> dict[str, int]:
 AFTER_FAULTS = (
     "queue.receive",
     "queue.delete",
-    "bell.ring",
+    "queue.send",
     "begin.transact",
     "claim.write",
     "append.get",

@@ -11,22 +11,22 @@ from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.cipher import MemoryCipher
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import Asked, Bell, ContextKey, PushBell, TaskKey
+from aion_core.ports import ContextKey, PushWakeUp, TaskKey, TurnRequest, WakeUp
 from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
 from aion_core.stores.task_log import TaskLog
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
-from tests.simulation.front import Front
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
-from tests.simulation.queue import BellQueue, Letter
+from tests.simulation.queue import Letter, WakeUpQueue
 from tests.simulation.receivers import Answer, Receiver, fine
+from tests.simulation.server import Entrypoint
 from tests.simulation.table import HALF_MADE, Operation, SimFaults
 from tests.simulation.watch import Watch
 
@@ -60,8 +60,8 @@ class World:
         self.watch = Watch(self)
         self.receiver: Receiver = fine
         """The webhook of the clients."""
-        self.queue = BellQueue(self.outside, self.random, self._deliver)
-        self.front = Front(self)
+        self.queue = WakeUpQueue(self.outside, self.random, self._deliver)
+        self.entrypoint_url = Entrypoint(self)
         self.processes: list[Process] = []
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []
@@ -236,7 +236,7 @@ class World:
         return process
 
     def begin(
-        self, process: Process, work: Callable[[Call], Coroutine[Any, Any, Any]], owner: str = "nobody"
+        self, process: Process, work: Callable[[CallContext], Coroutine[Any, Any, Any]], owner: str = "nobody"
     ) -> SimTask:
         """Begin an invocation of the process, which does this."""
         aim = self.plan.at("invoke")
@@ -252,7 +252,7 @@ class World:
         call = assembly.call(process, owner)
         return process.start(self._invocation(process, work(call), call))
 
-    async def _invocation(self, process: Process, work: Coroutine[Any, Any, Any], call: Call) -> None:
+    async def _invocation(self, process: Process, work: Coroutine[Any, Any, Any], call: CallContext) -> None:
         """Do as the runtime loop does: see the app through, with what it set going, or stop it near its deadline."""
         serving = asyncio.ensure_future(self._with_its_work(work, call))
         margin = min(MARGIN_SECONDS, max(0.0, process.remaining() / 2))
@@ -262,13 +262,13 @@ class World:
             await asyncio.wait({serving}, timeout=MARGIN_SECONDS / 3)
         process.rests()
 
-    async def _with_its_work(self, work: Coroutine[Any, Any, Any], call: Call) -> None:
+    async def _with_its_work(self, work: Coroutine[Any, Any, Any], call: CallContext) -> None:
         try:
             await work
-            while call.work:
-                await asyncio.wait(set(call.work))
+            while call.background:
+                await asyncio.wait(set(call.background))
         finally:
-            for task in call.work:
+            for task in call.background:
                 task.cancel()
 
     async def _sweep_each_minute(self) -> None:
@@ -289,19 +289,19 @@ class World:
 
     # ── Bells ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def rings(self, process: Process, bell: Bell | PushBell, delay: float) -> None:
+    def rings(self, process: Process, wake_up: WakeUp | PushWakeUp, delay: float) -> None:
         """Put a bell into the queue, as the schedule will have it."""
         history = self.history
-        history.bells += 1
-        if process.name.startswith("sweep") and isinstance(bell, PushBell):
-            if bell.task in history.claimed_pushes:
-                history.claimed_pushes.remove(bell.task)
+        history.work_queue += 1
+        if process.name.startswith("sweep") and isinstance(wake_up, PushWakeUp):
+            if wake_up.task in history.claimed_pushes:
+                history.claimed_pushes.remove(wake_up.task)
             else:
                 history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
         elif process.name.startswith("sweep"):
-            assert isinstance(bell, Bell)
-            if bell.context in history.claimed:
-                history.claimed.remove(bell.context)
+            assert isinstance(wake_up, WakeUp)
+            if wake_up.context in history.claimed:
+                history.claimed.remove(wake_up.context)
             else:
                 history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
         aim = self.aim
@@ -313,7 +313,9 @@ class World:
             return
         assert aim is not None or fault is None
         for _ in range(1 + int(aim.amount) if aim is not None and fault is Fault.DOUBLED else 1):
-            self.queue.put(bell, min(900.0, delay + aim.amount) if aim is not None and fault is Fault.LATE else delay)
+            self.queue.put(
+                wake_up, min(900.0, delay + aim.amount) if aim is not None and fault is Fault.LATE else delay
+            )
 
     def _purge(self) -> None:
         self.purged = True
@@ -322,7 +324,7 @@ class World:
     def _deliver(self, letter: Letter) -> None:
         aim = self.plan.at("queue.receive")
         fault = aim.fault if aim is not None else None
-        process = self.process("push" if isinstance(letter.bell, PushBell) else "task")
+        process = self.process("push" if isinstance(letter.wake_up, PushWakeUp) else "task")
         if aim is not None:
             self.befalls(aim, "queue.receive", process)
             if fault is Fault.LATE:
@@ -338,10 +340,10 @@ class World:
                 for _ in range(int(aim.amount)):
                     self.queue.show(letter, self.random.choice((0.0, 0.05, 1.0)))
             if fault is Fault.POISONED:
-                self.queue.put(Bell(ContextKey("nobody", "nothing", "nowhere")))
+                self.queue.put(WakeUp(ContextKey("nobody", "nothing", "nowhere")))
             if fault is Fault.REDRIVEN:
-                self.outside(aim.amount, self.queue.put, letter.bell)
-        self.trace("queue", f"delivers {letter.bell} to {process.name}")
+                self.outside(aim.amount, self.queue.put, letter.wake_up)
+        self.trace("queue", f"delivers {letter.wake_up} to {process.name}")
         fails = fault is Fault.HANDLER_FAILS
         self.begin(process, lambda _: self._hear(process, letter, fails=fails))
 
@@ -349,7 +351,7 @@ class World:
         try:
             if fails:
                 raise StoreUnavailable("The handler failed at once.")
-            await assembly.hear(process, letter.bell)
+            await assembly.hear(process, letter.wake_up)
         except StoreUnavailable:
             return  # the message becomes visible again
         except Exception as error:
@@ -381,7 +383,7 @@ class World:
             harmless = all(fault in HARMLESS for _, fault, _, _ in history.faults)
             if harmless and not history.deaths and not history.unheard:
                 history.surprises.append(f"I16: {process.name} had to wake a context, and no process had died.")
-        elif made.method == "claim_overdue" and result:
+        elif made.method == "claim_expired" and result:
             history.claimed_pushes.append(first.task)
             if not history.faults and not history.deaths and self.receiver is fine:
                 history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")
@@ -414,7 +416,7 @@ class World:
         """Call `thaw` so many seconds after another process has been given a lease."""
         self._overtaken.append((process, thaw, seconds))
 
-    def agent_did(self, process: Process, asked: Asked, what: str, step: int) -> None:
+    def agent_did(self, process: Process, asked: TurnRequest, what: str, step: int) -> None:
         """Note what an agent does, and whether it still had the right to."""
         current = self.history.holds_still(asked.context, asked.fence)
         self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")
@@ -432,7 +434,7 @@ class World:
             text_of(message)
             for entry in self.history.log[key]
             for message in (
-                *((entry.numbered.asked,) if entry.numbered.asked else ()),
+                *((entry.numbered.message,) if entry.numbered.message else ()),
                 *(getattr(entry.numbered.event, "history", ())),
             )
             if message.message_id in names

@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from aion_core.errors import MoreAsked
+from aion_core.errors import PendingInput
 from aion_core.ports import (
-    Begun,
     ContextKey,
-    Ended,
+    ExpiredTimer,
     FollowUp,
     Head,
     Interrupted,
     NewTask,
-    Overdue,
     TaskKey,
     TaskStore,
-    Waiting,
+    TurnFinished,
+    TurnQueued,
+    TurnStarted,
 )
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, projection
@@ -70,17 +70,17 @@ class Conversation:
             idempotency_key=idempotency_key,
         )
 
-    async def starts(self, message_id: str = "m-1", *, holder: str = "holder-1", **options: Any) -> Begun:
+    async def starts(self, message_id: str = "m-1", *, holder: str = "holder-1", **options: Any) -> TurnStarted:
         """A task is started and runs at once."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
-        assert isinstance(outcome, Begun), outcome
+        assert isinstance(outcome, TurnStarted), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
-    async def waits(self, message_id: str, *, holder: str | None = None, **options: Any) -> Waiting:
+    async def waits(self, message_id: str, *, holder: str | None = None, **options: Any) -> TurnQueued:
         """A task is started, and its turn waits."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
-        assert isinstance(outcome, Waiting), outcome
+        assert isinstance(outcome, TurnQueued), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
@@ -105,10 +105,10 @@ class Conversation:
         """A message to a task at work, which waits."""
         follow_up = await self.more(await self.head(task_id), message_id)
         outcome = await self.store.follow_up(follow_up, holder="holder-2")
-        assert isinstance(outcome, Waiting), outcome
+        assert isinstance(outcome, TurnQueued), outcome
         return follow_up
 
-    async def cancels(self, task_id: str) -> Ended:
+    async def cancels(self, task_id: str) -> TurnFinished:
         """A task is canceled."""
         head = await self.head(task_id)
         return await self.store.cancel(head, self.canceled(head))
@@ -127,17 +127,17 @@ class Conversation:
         """The event by which a task is canceled."""
         return admission.canceled(head, self.clock.now(), "No longer wanted.")
 
-    async def begins(self, holder: str = "holder-2") -> Begun:
+    async def begins(self, holder: str = "holder-2") -> TurnStarted:
         """The turn begins whose time has come."""
         outcome = await self.store.begin(self.context, holder=holder)
-        assert isinstance(outcome, Begun), outcome
+        assert isinstance(outcome, TurnStarted), outcome
         return outcome
 
     async def ends(
-        self, begun: Begun, state: TaskState = COMPLETED, text: str = "done", *, go_on: bool = False
-    ) -> Ended:
+        self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, run_next: bool = False
+    ) -> TurnFinished:
         """The turn ends, and its task is in the state."""
-        return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), go_on=go_on)
+        return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), run_next=run_next)
 
     # ── What can be seen ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,9 +165,11 @@ class Conversation:
         """The task's state, as people write it."""
         return lifecycle.state_name((await self.head(task_id)).state)
 
-    async def is_overdue(self) -> bool:
+    async def is_expired(self) -> bool:
         """Whether the index tells of the context."""
-        return any(overdue.context == self.context for overdue in await self.store.overdue(limit=MANY))
+        return any(
+            expired_timers.context == self.context for expired_timers in await self.store.expired_timers(limit=MANY)
+        )
 
     # ── What has to hold ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -179,14 +181,14 @@ class Conversation:
         for step in range(60):
             self.clock.move(LEASE_SECONDS * 2 + 1)
             heads = [await self.head(task_id) for task_id in self.tasks]
-            at_work = [head.key.task_id for head in heads if head.state not in lifecycle.RESTING]
+            at_work = [head.key.task_id for head in heads if head.state not in lifecycle.TERMINAL_OR_INTERRUPTED]
             asking = [head for head in heads if head.state in lifecycle.INTERRUPTED]
             # The index is asked once; it says no more than the claim does.
-            in_index = await self.is_overdue() if not step else None
-            overdue = await self.store.claim(Overdue(self.context, self.clock.now()))
-            assert in_index in (None, overdue)
+            in_index = await self.is_expired() if not step else None
+            expired_timers = await self.store.claim(ExpiredTimer(self.context, self.clock.now()))
+            assert in_index in (None, expired_timers)
             if asking:
-                assert not overdue, "a context that waits for its client is settled"
+                assert not expired_timers, "a context that waits for its client is settled"
                 assert len(asking) == 1, "only one task of a context asks"
                 probe = self.message(f"probe-{random.getrandbits(64)}")
                 outcome = await self.store.create(probe, holder="holder-9")
@@ -194,15 +196,15 @@ class Conversation:
                 await self.store.cancel(asking[0], self.canceled(asking[0]))
                 continue
             if not at_work:
-                assert not overdue, "nothing is left to do"
+                assert not expired_timers, "nothing is left to do"
                 break
-            assert overdue, f"{at_work} would never go on"
+            assert expired_timers, f"{at_work} would never go on"
             begun = await self.begins("holder-of-rest")
             assert begun.head.key.task_id in at_work
-            assert begun.lease.turn.asked, "the message is recorded"
+            assert begun.lease.turn.message_generation, "the message is recorded"
             try:
                 await self.ends(begun)
-            except MoreAsked:
+            except PendingInput:
                 await self.ends(begun, WORKING)
         else:
             raise AssertionError("It does not come to rest.")
@@ -218,7 +220,7 @@ class Conversation:
     async def _is_free(self) -> None:
         message_id = f"last-{random.getrandbits(64)}"
         begun = await self.store.create(self.message(message_id), holder="holder-9")
-        assert isinstance(begun, Begun), "the context is free"
+        assert isinstance(begun, TurnStarted), "the context is free"
         await self.ends(begun)
 
 

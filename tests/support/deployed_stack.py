@@ -44,7 +44,7 @@ class DeployedStack:
     """What CloudFormation has made, what runs it, and where clients reach it."""
 
     endpoint: str
-    front: RestApi
+    entrypoint_url: RestApi
     code: Path
     physical_ids: dict[str, str]
     configurations: dict[str, dict[str, Any]]
@@ -104,14 +104,14 @@ def _name_in(arn: str) -> str:
 def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> Iterator[DeployedStack]:
     """Deploy the built packages with this aion.yaml and these files beside it, until the block ends."""
     with ExitStack() as until_the_end:
-        front = until_the_end.enter_context(rest_api())
+        entrypoint_url = until_the_end.enter_context(rest_api())
         endpoint = until_the_end.enter_context(ministack.serving(SERVICES))
         physical_ids = created(ROOT / "template.yaml", endpoint, {"AwsEndpointUrl": endpoint, "LeaseSeconds": "5"})
         functions = client_of("lambda", endpoint)
         configurations = {
             name: functions.get_function_configuration(FunctionName=physical_ids[name]) for name in FUNCTIONS
         }
-        stack = DeployedStack(endpoint, front, folder, physical_ids, configurations)
+        stack = DeployedStack(endpoint, entrypoint_url, folder, physical_ids, configurations)
         for name in FUNCTIONS:
             _unpacked(name, folder / name, aion_yaml, agents)
         until_the_end.enter_context(running(stack))
@@ -209,7 +209,7 @@ def _streaming_api(stack: DeployedStack) -> Iterator[None]:
             **environ,
             "PATH": os.environ["PATH"],
             "PYTHONDONTWRITEBYTECODE": "1",
-            "AWS_LAMBDA_RUNTIME_API": stack.front.runtime,
+            "AWS_LAMBDA_RUNTIME_API": stack.entrypoint_url.runtime,
             "AWS_LAMBDA_FUNCTION_NAME": stack.physical_ids["ApiFunction"],
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
         },

@@ -35,7 +35,12 @@ ISSUER = "https://login.example.com"
 def environment(stack: Stack) -> dict[str, str]:
     """The environment of a process of the deployment."""
     there = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", "AION_CONFIG": str(AION_YAML)}
-    return {**stack.environment("ApiFunction"), **there, "AION_BASE_URL": "http://test", "AION_FRONTS": "NONE"}
+    return {
+        **stack.environment("ApiFunction"),
+        **there,
+        "AION_BASE_URL": "http://test",
+        "AION_HTTP_ENTRYPOINTS": "NONE",
+    }
 
 
 @dataclass

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from aion_core.ports import Claim, Delivery, OverduePush, PushConfig, PushConfigs, TaskKey
+from aion_core.ports import Claim, Delivery, ExpiredPushTimer, PushConfig, PushConfigs, TaskKey
 from aion_core.ports.table import Table
 from aion_core.stores.push_configs import TablePushConfigs
 from tests.support.clock import ManualClock
@@ -58,15 +58,15 @@ class Pushes:
         assert claim is not None
         return claim
 
-    async def overdue(self) -> list[OverduePush]:
+    async def expired_timers(self) -> list[ExpiredPushTimer]:
         """What is overdue of this owner's tasks."""
-        found = await self.configs.overdue(limit=MANY)
+        found = await self.configs.expired_timers(limit=MANY)
         return [each for each in found if each.task.owner == self.chat.context.owner]
 
     async def due_events(self) -> set[int]:
         """The events that are due, by their generations, once a bell has had its time."""
         self.clock.move(LEASE_SECONDS + 1)
-        return {each.generation for each in await self.overdue() if each.generation}
+        return {each.generation for each in await self.expired_timers() if each.generation}
 
 
 def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None) -> Pushes:

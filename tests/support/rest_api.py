@@ -44,34 +44,34 @@ class RestApi:
 @contextmanager
 def rest_api() -> Iterator[RestApi]:
     """Serve it, without a function yet, until the block ends."""
-    front = RestApi()
+    entrypoint_url = RestApi()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with FakeRuntimeApi() as api:
-            front.runtime = api.address
+            entrypoint_url.runtime = api.address
             app.state.api = api
             yield
 
     async def serve(request: Request) -> Response:
-        front.requests.append(f"{request.method} {request.url.path}")
+        entrypoint_url.requests.append(f"{request.method} {request.url.path}")
         body = await request.body()
-        identity = _signer(request, body) if front.signed else {}
+        identity = _signer(request, body) if entrypoint_url.signed else {}
         if identity is None:
             return JSONResponse({"message": "Missing Authentication Token"}, 403)
-        body = _asked(front, body)
+        body = _asked(entrypoint_url, body)
         # Where it listens, as API Gateway knows its own name; not what the client's Host says.
         domain = ":".join(map(str, request.scope["server"]))
         event = rest_api_event(request, body, domain=domain, stage=STAGE, identity=identity)
         invocation = request.app.state.api.invoke(event, deadline_in=DEADLINE)
-        if "buffers" in front.faults:
+        if "buffers" in entrypoint_url.faults:
             await invocation.answered()
-        return await _answer(front, request, invocation)
+        return await _answer(entrypoint_url, request, invocation)
 
     app = Starlette(lifespan=lifespan, routes=[Route("/{path:path}", serve, methods=["GET", "POST", "PUT", "DELETE"])])
     with listening(app) as address:
-        front.url = f"{address}/{STAGE}"
-        yield front
+        entrypoint_url.url = f"{address}/{STAGE}"
+        yield entrypoint_url
 
 
 def _signer(request: Request, body: bytes) -> dict[str, Any] | None:
@@ -88,7 +88,7 @@ def _signer(request: Request, body: bytes) -> dict[str, Any] | None:
     return {"userArn": ARN, "caller": "AROACALLER:me", "accountId": "123456789012", "accessKey": "AKIACALLER"}
 
 
-async def _answer(front: RestApi, request: Request, invocation: FakeInvocation) -> Response:
+async def _answer(entrypoint_url: RestApi, request: Request, invocation: FakeInvocation) -> Response:
     pieces = _pieces(invocation)
     head = b""
     while DELIMITER not in head:
@@ -97,9 +97,9 @@ async def _answer(front: RestApi, request: Request, invocation: FakeInvocation) 
     said = json.loads(prelude)
 
     async def body() -> AsyncIterator[bytes]:
-        yield _told(front, request, first)
+        yield _told(entrypoint_url, request, first)
         async for piece in pieces:
-            yield _told(front, request, piece)
+            yield _told(entrypoint_url, request, piece)
 
     # Rewritten bodies have another length, and a streamed answer has none.
     headers = {name: value for name, value in said["headers"].items() if name.lower() != "content-length"}
@@ -126,11 +126,11 @@ async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
 # --- What a broken deployment does ---
 
 
-def _asked(front: RestApi, body: bytes) -> bytes:
-    return body.replace(b'"CancelTask"', b'"GetTask"') if "cancels nothing" in front.faults else body
+def _asked(entrypoint_url: RestApi, body: bytes) -> bytes:
+    return body.replace(b'"CancelTask"', b'"GetTask"') if "cancels nothing" in entrypoint_url.faults else body
 
 
-def _told(front: RestApi, request: Request, piece: bytes) -> bytes:
-    if "leads elsewhere" in front.faults and request.url.path.endswith("/agent-card.json"):
-        return piece.replace(front.url.encode(), b"http://127.0.0.1:9/elsewhere")
+def _told(entrypoint_url: RestApi, request: Request, piece: bytes) -> bytes:
+    if "leads elsewhere" in entrypoint_url.faults and request.url.path.endswith("/agent-card.json"):
+        return piece.replace(entrypoint_url.url.encode(), b"http://127.0.0.1:9/elsewhere")
     return piece

@@ -11,7 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 from aion_core.aws.client import Calls
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.memory.blobs import MemoryBlobs
-from aion_core.ports import Begun, Blobs, Clock, ContextKey, TaskStore
+from aion_core.ports import Blobs, Clock, ContextKey, TaskStore, TurnStarted
 from aion_core.ports.table import Table
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.stores.checkpoints import TableSaver
@@ -47,7 +47,7 @@ class DynamoDBSavers(Savers):
         super().__init__(dynamodb_store(stack, clock), table, stack_blobs(stack), clock)
 
 
-async def begin(tasks: TaskStore, clock: ManualClock) -> Begun:
+async def begin(tasks: TaskStore, clock: ManualClock) -> TurnStarted:
     """A context of its own, whose lease `holder-1` has taken."""
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
     new = admission.new_task(
@@ -59,11 +59,11 @@ async def begin(tasks: TaskStore, clock: ManualClock) -> Begun:
         context_is_new=False,
     )
     outcome = await tasks.create(new, holder="holder-1")
-    assert isinstance(outcome, Begun)
+    assert isinstance(outcome, TurnStarted)
     return outcome
 
 
-async def taken_over(savers: Savers, clock: ManualClock, begun: Begun) -> Begun:
+async def taken_over(savers: Savers, clock: ManualClock, begun: TurnStarted) -> TurnStarted:
     """The lease has run out, and `holder-2` has the context."""
     clock.move(LEASE_SECONDS + 1)
     taken = await savers.tasks.begin(begun.lease.context, holder="holder-2")
@@ -71,7 +71,7 @@ async def taken_over(savers: Savers, clock: ManualClock, begun: Begun) -> Begun:
     return taken
 
 
-def fence_of(begun: Begun) -> Fence:
+def fence_of(begun: TurnStarted) -> Fence:
     return Fence(begun.lease.context, begun.lease.fence)
 
 

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
 from aion_core.memory.blobs import MemoryBlobs
-from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import (
     Agent,
     AnswerAs,
@@ -33,7 +33,6 @@ from aion_core.push.posts import render
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.history import ContextHistory
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner, Worker
@@ -50,7 +49,7 @@ class Parts:
     lister: TaskLister
     agent: Agent
     worker: Worker
-    bells: MemoryBells
+    work_queue: MemoryWorkQueue
     store: TaskStore
     conversations: Conversations
     streaming: bool = True
@@ -87,7 +86,7 @@ class Push:
     """What tells webhooks."""
 
     configs: PushConfigs
-    bells: MemoryPushBells
+    queue: MemoryPushQueue
     delivery: PushDelivery
     registry: PushRegistry
 
@@ -112,8 +111,8 @@ def parts(
     With `webhooks`, which post, and what is `allowed` of their URLs, it sends push notifications.
     """
     clock = clock or SystemClock()
-    push_bells = MemoryPushBells(clock)
-    tasks = MemoryTaskStore(clock, notifier=CommitNotifier(push_bells if webhooks is not None else None))
+    push_queue = MemoryPushQueue(clock)
+    tasks = MemoryTaskStore(clock, notifier=CommitNotifier(push_queue if webhooks is not None else None))
     blobs = MemoryBlobs()
     fenced = store is None
     agent = (
@@ -128,36 +127,36 @@ def parts(
         )
     )
     store = store or tasks
-    bells = MemoryBells(clock)
+    work_queue = MemoryWorkQueue(clock)
     task_list = task_list or MemoryTaskList(store if isinstance(store, MemoryTaskStore) else tasks)
     push = None
     if webhooks is not None:
         configs = MemoryPushConfigs(tasks, clock)
-        delivery = PushDelivery(store, configs, push_bells, webhooks, render, clock, chance=lambda: 0.0)
-        push_bells.answered_by(delivery.answer)
+        delivery = PushDelivery(store, configs, push_queue, webhooks, render, clock, chance=lambda: 0.0)
+        push_queue.answered_by(delivery.answer)
         events = {"test": push_events}
-        registry = PushRegistry(configs, push_bells, store, task_list, allowed or Allowed(), clock, events=events)
-        push = Push(configs, push_bells, delivery, registry)
-    history = ContextHistory(store, task_list)
+        registry = PushRegistry(configs, push_queue, store, task_list, allowed or Allowed(), clock, events=events)
+        push = Push(configs, push_queue, delivery, registry)
+    conversations = Conversations(store, task_list)
     replies = {"test": reply}
     runner = TaskRunner(
         store,
         {"test": agent}.__getitem__,
         clock,
-        bells,
-        history=history,
+        work_queue,
+        conversations=conversations,
         replies=replies,
         answers={"test": answer},
         **options,
     )
-    worker = Worker(store, runner, bells, clock)
-    bells.answered_by(worker.answer)
+    worker = Worker(store, runner, work_queue, clock)
+    work_queue.answered_by(worker.handle)
     policies = {"test": double_texting}
     service = TaskService(
-        store, worker, bells, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
+        store, worker, work_queue, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
     )
     lister = TaskLister(store, task_list)
-    return Parts(service, lister, agent, worker, bells, store, Conversations(store, task_list), push=push)
+    return Parts(service, lister, agent, worker, work_queue, store, conversations, push=push)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from aion_core.ports import Delta
-from aion_core.tasks.run import cursor_of
+from aion_core.tasks.broadcast import cursor_of
 
 Chunk = tuple[str, object]
 """The SSE id of something received, and the thing itself: a Delta, or an event."""

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from aion_core.clock import SystemClock
-from aion_core.ports import Begun, ContextKey, Head
+from aion_core.ports import ContextKey, Head, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks import admission
 from tests.support.engines import Stack
@@ -20,5 +20,5 @@ async def orphan(stack: Stack, text: str, *, agent: str = "echo") -> Head:
         message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
     )
     begun = await store.create(new, holder="gone")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     return begun.head

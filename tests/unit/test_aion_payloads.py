@@ -8,7 +8,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from aion_core.agents.outbound import Reacted, reaction_of
 from aion_core.errors import InvalidMessage
-from aion_core.ports import Asked, ContextKey, Turn
+from aion_core.ports import ContextKey, Turn, TurnRequest
 from aion_core.protocol.aion import extensions
 from aion_core.protocol.aion.extensions import Inbound, answer_to, from_headers, read, send, traceparent_of
 from aion_core.protocol.aion.payloads import Distribution, MessageAction
@@ -118,7 +118,7 @@ def test_a_message_names_the_extension_and_its_place_once() -> None:
 
 def test_a_reaction_to_another_message_than_the_turns_is_in_its_a2a_ids() -> None:
     message, metadata = of("message", text="hi")
-    asked = Asked(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
+    asked = TurnRequest(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
     opened: set[str] = set()
     earlier = reaction_of(asked, Reacted("eyes", "m-0", ""), "k", opened).artifact
     assert (earlier.artifact_id, MessageToDict(earlier.parts[0])) == (
@@ -134,7 +134,7 @@ def test_what_an_older_version_took_in_unread_is_a_message() -> None:
     from aion_core.agents.inbound import inbound_of
 
     message, metadata = of("command", payload={})
-    asked = Asked(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
+    asked = TurnRequest(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
     assert inbound_of(asked) == Inbound()
 
 

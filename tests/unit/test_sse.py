@@ -16,13 +16,13 @@ from starlette.routing import Route
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Asked, Chunk, Emission, Log, Reply, TaskKey
+from aion_core.ports import Chunk, Emission, Log, Reply, TaskKey, TurnRequest
 from aion_core.protocol.types import Message, Part
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import Frames, jsonrpc_v1
-from tests.support.agents.scripted import Held
+from tests.support.agents.scripted import LeaseHeld
 from tests.support.service import Parts, http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -38,7 +38,7 @@ class Scripted:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("first ", "call-1")
         yield Chunk(ODD, "call-1")
         yield Chunk("second call", "call-2")
@@ -58,7 +58,7 @@ def the_sdks_app(made: Parts) -> Any:
     async def rpc(request: Request) -> Any:
         return await dispatcher.handle_requests(request)
 
-    return RestsBeforeItReturns(Starlette(routes=[Route("/", rpc, methods=["POST"])]))
+    return AwaitBackgroundTurnsMiddleware(Starlette(routes=[Route("/", rpc, methods=["POST"])]))
 
 
 def frames(answer: httpx.Response) -> list[dict[str, str]]:
@@ -105,7 +105,7 @@ class Losing(MemoryTaskStore):
 @pytest.mark.parametrize(("method", "version"), [("SubscribeToTask", "1.0"), ("tasks/resubscribe", "0.3")])
 async def test_a_stream_that_is_cut_says_why_as_the_sdk_does(method: str, version: str) -> None:
     """R25, R99."""
-    agent = Held()
+    agent = LeaseHeld()
     made = parts(agent, Losing(SystemClock()))
     begin = send(contextId="c-1")
     begin["params"]["configuration"] = {"returnImmediately": True}
@@ -135,7 +135,7 @@ async def test_a_silent_stream_sends_what_clients_read_past_as_the_sdk_does(monk
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
     answers = []
     for of in (Parts.app, the_sdks_app):
-        agent = Held()
+        agent = LeaseHeld()
         async with http(of(parts(agent))) as client:
             headers = {"A2A-Version": "1.0"}
             asked = asyncio.ensure_future(client.post("/", json=send(method="SendStreamingMessage"), headers=headers))

@@ -21,10 +21,10 @@ from aion_core.agents.adk.marks import missing
 from aion_core.agents.adk.outbound import Outbound
 from aion_core.agents.adk.services import credentials_of, memory_of
 from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
-from aion_core.agents.inbound import Unfit, asked_before
+from aion_core.agents.inbound import InvalidResumeInput, asked_before
 from aion_core.agents.loader import guarded_run
 from aion_core.errors import AgentFailed
-from aion_core.ports import AfterCrash, Asked, Emission, Paused
+from aion_core.ports import AfterCrash, Emission, Paused, TurnRequest
 
 # It is what a turn goes on by; whoever runs the server cannot choose otherwise.
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] ResumabilityConfig", UserWarning)
@@ -77,11 +77,11 @@ class AdkAgent:
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has an agent has imported it."""
 
-    def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         return guarded_run(self._run(asked))
 
-    async def _run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def _run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(asked, self._given)
         session = await turn.session()
         before = turn.events(session)
@@ -96,7 +96,7 @@ class AdkAgent:
                         yield emission
         try:
             call = None if is_finished(self._root, invocation) else await self._call(asked, turn, session, before)
-        except Unfit as unfit:
+        except InvalidResumeInput as unfit:
             yield question(pending(session.events), unfit=str(unfit))
             return
         try:
@@ -112,7 +112,7 @@ class AdkAgent:
         for emission in _ended(outbound, turn.stored() or session.events):
             yield emission
 
-    async def _call(self, asked: Asked, turn: AdkTurn, session: Session, before: Sequence[Event]) -> Call:
+    async def _call(self, asked: TurnRequest, turn: AdkTurn, session: Session, before: Sequence[Event]) -> Call:
         """Return what the Runner is called with: the message, the answer to what was asked, or nothing but where to go on.
 
         Raises Unfit where the message is no answer to what was asked.

@@ -10,7 +10,7 @@ from google.adk.auth import AuthConfig, AuthCredential
 from google.adk.auth.auth_tool import AuthToolArguments
 from pydantic import ValidationError
 
-from aion_core.agents.inbound import Unfit
+from aion_core.agents.inbound import InvalidResumeInput
 
 _WANTED = (
     "That is no credential. Send the token, or the key, as text; after signing in, the address that you were sent back "
@@ -41,9 +41,9 @@ def response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
             config = wanted.model_copy(deep=True)
             config.exchanged_auth_credential = AuthCredential.model_validate(_credential(wanted, given))
     except (ValidationError, TypeError, AttributeError) as error:
-        raise Unfit(_WANTED) from error
+        raise InvalidResumeInput(_WANTED) from error
     if config.exchanged_auth_credential is None:
-        raise Unfit(_WANTED)
+        raise InvalidResumeInput(_WANTED)
     return config.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -55,7 +55,7 @@ def _credential(wanted: AuthConfig, given: Any) -> dict[str, Any]:
     elif isinstance(given, str) and given.strip():
         fields = {}
     else:
-        raise Unfit(_WANTED)
+        raise InvalidResumeInput(_WANTED)
     kind = str(getattr(wanted.auth_scheme.type_, "value", wanted.auth_scheme.type_))
     if kind in _OAUTH2:
         asked = wanted.exchanged_auth_credential or wanted.raw_auth_credential
@@ -66,7 +66,7 @@ def _credential(wanted: AuthConfig, given: Any) -> dict[str, Any]:
         return {"authType": kind, "oauth2": {**oauth2, **fields}}
     text = given.strip() if isinstance(given, str) else str(next(iter(fields.values()), ""))
     if not text:
-        raise Unfit(_WANTED)
+        raise InvalidResumeInput(_WANTED)
     if kind == "apiKey":
         return {"authType": "apiKey", "apiKey": text}
     scheme = getattr(wanted.auth_scheme, "scheme", "bearer")

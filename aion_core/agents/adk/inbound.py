@@ -4,10 +4,10 @@ from google.genai import types as genai
 
 from aion_core.agents.adk.parts import content_parts
 from aion_core.agents.inbound import text_of
-from aion_core.ports import Asked
+from aion_core.ports import TurnRequest
 
 
-def content_of(asked: Asked) -> genai.Content:
+def content_of(asked: TurnRequest) -> genai.Content:
     """Return the message as the Content that begins an invocation.
 
     Where none of its parts can be used it is the message's plain text, which may be empty (R85): ADK begins with a

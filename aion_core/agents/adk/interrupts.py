@@ -14,10 +14,10 @@ from google.genai import types as genai
 
 from aion_core.agents.adk import credentials
 from aion_core.agents.adk.parts import data_part
-from aion_core.agents.inbound import Unfit, ids_of
-from aion_core.ports import Asked, Asks
+from aion_core.agents.inbound import InvalidResumeInput, ids_of
+from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, TaskState
-from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
 
 CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
@@ -56,7 +56,7 @@ def pending(events: Sequence[Event]) -> list[Question]:
     return list(asked.values())
 
 
-def question(questions: Sequence[Question], *, unfit: str = "") -> Asks:
+def question(questions: Sequence[Question], *, unfit: str = "") -> InputRequired:
     """Return the turn's end that shows all that is asked: a text for each, and what comes with it as data.
 
     `unfit` is what was wrong with an answer: it is said first, and everything is asked again.
@@ -71,23 +71,23 @@ def question(questions: Sequence[Question], *, unfit: str = "") -> Asks:
     if len(questions) > 1:
         message.metadata.update({INTERRUPTS: [{"id": each.id} for each in questions]})
     wants_credential = any(each.call.name == CREDENTIAL for each in questions)
-    return Asks(
+    return InputRequired(
         message, TaskState.TASK_STATE_AUTH_REQUIRED if wants_credential else TaskState.TASK_STATE_INPUT_REQUIRED
     )
 
 
-def answer(asked: Asked, asking: Message, questions: Sequence[Question]) -> genai.Content | None:
+def answer(asked: TurnRequest, asking: Message, questions: Sequence[Question]) -> genai.Content | None:
     """Return the answer as what ADK resumes with; None where its question is no longer asked.
 
     Which question a message answers was settled before the turn began (`tasks.questions`): the one it names, or the one
     that was asked. Raises Unfit where the question does not take such an answer.
     """
     was_asked = ids_of(asking)
-    named = named_id(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
+    named = interrupt_id_of(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
     found = next((each for each in questions if each.id == named), None)
     if found is None:
         return None
-    response = _response(found.call, answer_value(asked.message))
+    response = _response(found.call, resume_value(asked.message))
     given = genai.FunctionResponse(id=found.id, name=found.call.name, response=response)
     return genai.Content(role="user", parts=[genai.Part(function_response=given)])
 
@@ -140,7 +140,7 @@ def _confirmed(given: Any) -> dict[str, Any]:
         return {"confirmed": given["confirmed"], **({"payload": given["payload"]} if "payload" in given else {})}
     word = given.strip().strip(".!").lower() if isinstance(given, str) else ""
     if word not in _YES | _NO:
-        raise Unfit('That is no decision. Answer yes or no, or send {"confirmed": true} as data.')
+        raise InvalidResumeInput('That is no decision. Answer yes or no, or send {"confirmed": true} as data.')
     return {"confirmed": word in _YES}
 
 

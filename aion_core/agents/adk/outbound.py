@@ -27,7 +27,7 @@ from aion_core.agents.outbound import (
 )
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
-from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Typing
+from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskStatusUpdateEvent
 
 VERSION = "version"
@@ -40,7 +40,7 @@ Load = Callable[[str, int], Awaitable[genai.Part | None]]
 class Outbound:
     """Hears one turn of an agent, event by event."""
 
-    def __init__(self, asked: Asked, load: Load, *, again: bool = False) -> None:
+    def __init__(self, asked: TurnRequest, load: Load, *, again: bool = False) -> None:
         """`again`: the turn is run a second time from its beginning, and what it said then is not to be said twice."""
         self._asked, self._load = asked, load
         self._reactions = {artifact.artifact_id for artifact in asked.task.artifacts}
@@ -153,7 +153,7 @@ class Outbound:
         match given:
             case Invoked(name=name, branch=branch):
                 yield from self._say_held()
-                yield Noted({INVOKED: name}, f"{self._asked.turn.id}/{branch}/{name}/invoked")
+                yield AgentMetadata({INVOKED: name}, f"{self._asked.turn.id}/{branch}/{name}/invoked")
             case ChunkSaid():
                 yield from self._floor.speak(Chunk(given.text, given.message_id))
             case BrokeOff():
@@ -166,11 +166,11 @@ class Outbound:
             case Reacted():
                 yield reaction_of(self._asked, given, self._key(given.node), self._reactions)
             case IsTyping():
-                yield Typing()
+                yield AgentTyping()
             case _:
                 pass
 
-    async def _artifact(self, name: str, version: int, key: str) -> Emitted | None:
+    async def _artifact(self, name: str, version: int, key: str) -> AgentArtifact | None:
         part = await self._load(name, version)
         if part is None or not (parts := file_parts(part)):
             return None
@@ -178,7 +178,7 @@ class Outbound:
         artifact.metadata.update({VERSION: version})
         for each in artifact.parts:
             each.filename = each.filename or name.rpartition("/")[2]
-        return Emitted(settled(self._asked, artifact), key=key)
+        return AgentArtifact(settled(self._asked, artifact), key=key)
 
     def _say_held(self) -> Iterator[Emission]:
         if self._held is not None:
@@ -232,7 +232,7 @@ def _together(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
     return A2AOutbox(task=patch)
 
 
-def _texts(asked: Asked) -> Counter[bytes]:
+def _texts(asked: TurnRequest) -> Counter[bytes]:
     """Return what earlier tries of the turn have said."""
     statuses = [entry.event.status for entry in asked.recorded if isinstance(entry.event, TaskStatusUpdateEvent)]
     return Counter(_content(status.message) for status in statuses if status.HasField("message"))

@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 from aion_core.agents.adk.handover import Handover
 from aion_core.agents.outbound import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
 from aion_core.authoring.context import Message, Thread
-from aion_core.ports import Asked
+from aion_core.ports import TurnRequest
 from aion_core.protocol import types as a2a
 
 _IDS = uuid.UUID("7b1f3a52-7a0e-4c43-8b5e-5a3d8f9a2c10")
@@ -24,7 +24,7 @@ running_place: ContextVar[str] = ContextVar("aion_adk_place", default="")
 class HandedSink:
     """`authoring.context.ReplySink` of one turn of an ADK agent."""
 
-    def __init__(self, asked: Asked, handover: Handover) -> None:
+    def __init__(self, asked: TurnRequest, handover: Handover) -> None:
         self._asked, self._handover = asked, handover
         self._replies: Counter[str] = Counter()
 

@@ -32,11 +32,11 @@ from aion_core.agents.adk.sink import HandedSink
 from aion_core.agents.inbound import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import LeaseLost
-from aion_core.ports import Asked, Emission, Stepped
+from aion_core.ports import Emission, StepCompleted, TurnRequest
 
-Sessions = Callable[[Asked], BaseSessionService]
+Sessions = Callable[[TurnRequest], BaseSessionService]
 """Makes the session service of one turn: it writes by the turn's lease."""
-Artifacts = Callable[[Asked], BaseArtifactService]
+Artifacts = Callable[[TurnRequest], BaseArtifactService]
 """Makes the artifact service of one turn."""
 
 TURN = "aion:turn"
@@ -83,7 +83,7 @@ class Given:
 class AdkTurn:
     """A turn whose message is asked."""
 
-    def __init__(self, asked: Asked, given: Given) -> None:
+    def __init__(self, asked: TurnRequest, given: Given) -> None:
         self._asked, self._given = asked, given
         self._handover = Handover()
         self._observer = Observer(asked.task.id, given.root.name, self._handover.hand)
@@ -162,7 +162,7 @@ class AdkTurn:
                     if isinstance(given, Event) and not given.partial:
                         self._observer.stepped()
                         if self._goes_on():
-                            yield Stepped()
+                            yield StepCompleted()
                             if self._asked.drain.is_set() and self._may_stop():
                                 raise Drained
             await pump

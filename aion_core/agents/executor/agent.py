@@ -22,7 +22,7 @@ from aion_core.agents.inbound import context_of
 from aion_core.agents.loader import guarded_run
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import AgentFailed, StoreError
-from aion_core.ports import AfterCrash, Asked, Emission, TaskKey, TaskStore
+from aion_core.ports import AfterCrash, Emission, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import TaskState
 
 logger = logging.getLogger(__name__)
@@ -64,11 +64,11 @@ class ExecutorAgent:
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has an executor has imported it."""
 
-    def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         return guarded_run(self._run(asked))
 
-    async def _run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def _run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self._check_again(asked)
         request = await request_of(asked, self._tasks, self._configuration)
         queue, outbound = RecordingQueue(), Outbound(asked, repeats=self._resume is AfterCrash.RESTART)
@@ -90,9 +90,9 @@ class ExecutorAgent:
                 await self._stop(work, asked, request, ended=outbound.ending is not None)
             queue.close()
 
-    def _check_again(self, asked: Asked) -> None:
+    def _check_again(self, asked: TurnRequest) -> None:
         """Raise AgentFailed where an earlier try of the turn was cut, unless it is to be run again."""
-        runs = asked.turn.tries + asked.turn.hops
+        runs = asked.turn.tries + asked.turn.handoffs
         if runs <= 1:
             return
         if self._resume is AfterCrash.FAIL:
@@ -100,7 +100,9 @@ class ExecutorAgent:
         if runs > MAX_RUNS:
             raise AgentFailed(TOO_OFTEN)
 
-    async def _stop(self, work: "asyncio.Task[None]", asked: Asked, request: RequestContext, *, ended: bool) -> None:
+    async def _stop(
+        self, work: "asyncio.Task[None]", asked: TurnRequest, request: RequestContext, *, ended: bool
+    ) -> None:
         """Stop an executor whose turn is over; where its client has canceled the task, it is told so first."""
         # Whoever waits in `enqueue_event` waits on: what is not recorded has not been said.
         telling = asyncio.create_task(self._tell_canceled(asked, request)) if not ended else None
@@ -114,7 +116,7 @@ class ExecutorAgent:
         elif not work.done():
             logger.warning("An executor does not stop; what it says is dropped.", extra={"task_id": asked.task.id})
 
-    async def _tell_canceled(self, asked: Asked, request: RequestContext) -> None:
+    async def _tell_canceled(self, asked: TurnRequest, request: RequestContext) -> None:
         try:
             head = await self._tasks.head(TaskKey(asked.context.owner, asked.task.id))
             if head is None or head.state != TaskState.TASK_STATE_CANCELED:

@@ -8,7 +8,7 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.agent_execution import RequestContext
 from a2a.server.context import ServerCallContext
 
-from aion_core.ports import ANONYMOUS, Asked, TaskKey, TaskStore
+from aion_core.ports import ANONYMOUS, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.message_rules import ACCEPTED_OUTPUT_MODES, REQUESTED_EXTENSIONS
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from aion_core.tasks import projection
@@ -34,7 +34,7 @@ class Owner(User):
         return self._owner
 
 
-async def request_of(asked: Asked, tasks: TaskStore, configuration: Mapping[str, Any]) -> RequestContext:
+async def request_of(asked: TurnRequest, tasks: TaskStore, configuration: Mapping[str, Any]) -> RequestContext:
     """Return the request's context, with the tasks that the message refers to, as far as they are the caller's.
 
     `current_task` is None for a message that has made its task, else the task as it stood before the message, with its
@@ -59,7 +59,7 @@ async def request_of(asked: Asked, tasks: TaskStore, configuration: Mapping[str,
     )
 
 
-def _call_context(asked: Asked, configuration: Mapping[str, Any]) -> ServerCallContext:
+def _call_context(asked: TurnRequest, configuration: Mapping[str, Any]) -> ServerCallContext:
     owner = asked.context.owner
     return ServerCallContext(
         user=UnauthenticatedUser() if owner == ANONYMOUS else Owner(owner),
@@ -68,7 +68,7 @@ def _call_context(asked: Asked, configuration: Mapping[str, Any]) -> ServerCallC
     )
 
 
-async def _related(asked: Asked, tasks: TaskStore) -> list[Task]:
+async def _related(asked: TurnRequest, tasks: TaskStore) -> list[Task]:
     """Return the caller's tasks that the message refers to; those of another agent are as unknown as none."""
     references = dict.fromkeys(asked.message.reference_task_ids)
     logs = await asyncio.gather(*(tasks.log(TaskKey(asked.context.owner, task_id)) for task_id in references))
@@ -77,6 +77,6 @@ async def _related(asked: Asked, tasks: TaskStore) -> list[Task]:
     ]
 
 
-def _texts(asked: Asked, key: str) -> list[str]:
+def _texts(asked: TurnRequest, key: str) -> list[str]:
     held = asked.request.get(key)
     return [text for text in held if isinstance(text, str)] if isinstance(held, list) else []

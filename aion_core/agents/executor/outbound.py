@@ -14,7 +14,17 @@ from uuid_utils.compat import uuid7
 from aion_core.agents.executor.queue import What
 from aion_core.agents.outbound import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, reaction_of, settled
 from aion_core.errors import AgentFailed
-from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
+from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    AgentTyping,
+    Chunk,
+    Emission,
+    InputRequired,
+    Reply,
+    TurnRequest,
+)
 from aion_core.protocol.message_rules import without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
@@ -38,13 +48,13 @@ NOTHING_SAID = "The executor returned without an answer, and did not say how the
 class Outbound:
     """Hears one turn of an executor, event by event."""
 
-    def __init__(self, asked: Asked, *, repeats: bool) -> None:
+    def __init__(self, asked: TurnRequest, *, repeats: bool) -> None:
         """`repeats`: whether a turn may be run again from its message, and say again what is recorded."""
         self._asked, self._repeats = asked, repeats
-        self.ending: Reply | Asks | None = None
+        self.ending: Reply | InputRequired | None = None
         """How the turn ended, once the executor has said so."""
         self._heard = self._answered = False
-        self._waits: Asks | None = None
+        self._waits: InputRequired | None = None
         """The authorization that the executor waits for, or returns to wait for."""
         self._said: Message | None = None
         """The last message on the way."""
@@ -65,13 +75,13 @@ class Outbound:
             logger.warning("A %s after the executor's end is ignored.", type(what).__name__)
             return
         for emission in self._emissions(what):
-            if isinstance(emission, Reply | Asks):
+            if isinstance(emission, Reply | InputRequired):
                 self.ending = emission
-            self._answered = self._answered or isinstance(emission, Said | Emitted)
+            self._answered = self._answered or isinstance(emission, AgentMessage | AgentArtifact)
             yield emission
         self._heard = True
 
-    def returned(self) -> Reply | Asks:
+    def returned(self) -> Reply | InputRequired:
         """Return how a turn ends whose executor has returned without an end: completed, with what it said last.
 
         Raises AgentFailed where it has said nothing that could be an answer.
@@ -100,7 +110,7 @@ class Outbound:
             case BrokeOff():
                 yield Chunk("", what.message_id, breaks_off=True)
             case IsTyping():
-                yield Typing()
+                yield AgentTyping()
             case Reacted():
                 key = self._key(what.key.encode() + what.message_id.encode())
                 yield reaction_of(self._asked, what, key, self._reactions)
@@ -110,18 +120,18 @@ class Outbound:
         if status.state in lifecycle.TERMINAL:
             yield Reply(message or self._replied, status.state, metadata)
         elif status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
-            yield Asks(message or self._question("The agent waits for an answer."), status.state, metadata)
+            yield InputRequired(message or self._question("The agent waits for an answer."), status.state, metadata)
         else:
             waits = status.state == TaskState.TASK_STATE_AUTH_REQUIRED
             self._waits = None
             if message is not None:
                 yield self._say(message, metadata)
             elif changes := self._changes(metadata):
-                yield Noted(changes, self._key(repr(sorted(changes.items())).encode()))
+                yield AgentMetadata(changes, self._key(repr(sorted(changes.items())).encode()))
             if waits:
                 # An executor may wait in execute() for an authorization that is given elsewhere, and then go on: the
                 # client hears of it at once, and the turn ends with it only where execute() returns (SDK: AgentExecutor).
-                self._waits = Asks(
+                self._waits = InputRequired(
                     self._said
                     if message is not None and self._said is not None
                     else self._question("The agent waits for an authorization."),
@@ -157,15 +167,15 @@ class Outbound:
         append = append and (continues or artifact.artifact_id in self._opened)
         if not continues:
             self._opened.add(artifact.artifact_id)
-        yield Emitted(artifact, append, last_chunk, key, metadata)
+        yield AgentArtifact(artifact, append, last_chunk, key, metadata)
 
-    def _say(self, message: Message, metadata: dict[str, Any]) -> Said:
+    def _say(self, message: Message, metadata: dict[str, Any]) -> AgentMessage:
         key = self._key(_content(message))
         recorded = self._recorded.get(key)
         if isinstance(recorded, TaskStatusUpdateEvent):
             message.message_id = recorded.status.message.message_id
         self._said = message
-        return Said(message, key, metadata)
+        return AgentMessage(message, key, metadata)
 
     def _changes(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {key: held for key, held in metadata.items() if self._metadata.get(key) != held}
@@ -183,7 +193,7 @@ class Outbound:
         return f"executor:{self._asked.turn.id}/{digest}/{self._repeated[digest]}"
 
 
-def _opened_in(asked: Asked) -> set[str]:
+def _opened_in(asked: TurnRequest) -> set[str]:
     """Return the artifacts that an earlier try of this turn has opened."""
     return {
         entry.event.artifact.artifact_id

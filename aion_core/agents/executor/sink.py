@@ -8,14 +8,14 @@ from uuid_utils.compat import uuid7
 from aion_core.agents.executor.queue import RecordingQueue
 from aion_core.agents.outbound import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
 from aion_core.authoring.context import Message, Thread
-from aion_core.ports import Asked
+from aion_core.ports import TurnRequest
 from aion_core.protocol import types as a2a
 
 
 class QueueSink:
     """`authoring.context.ReplySink` of one turn of an executor."""
 
-    def __init__(self, asked: Asked, queue: RecordingQueue) -> None:
+    def __init__(self, asked: TurnRequest, queue: RecordingQueue) -> None:
         self._asked, self._queue = asked, queue
 
     def next_message_id(self) -> str:

@@ -19,7 +19,7 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
 from aion_core.agents.factory import PerTurn
-from aion_core.agents.inbound import Unfit, asked_before
+from aion_core.agents.inbound import InvalidResumeInput, asked_before
 from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound
 from aion_core.agents.langgraph.thread import (
@@ -35,7 +35,7 @@ from aion_core.agents.langgraph.turn import Given, GraphTurn, Memories, Savers, 
 from aion_core.agents.loader import guarded_run
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Asked, Emission, Paused, Reply, Said
+from aion_core.ports import AgentMessage, Emission, Paused, Reply, TurnRequest
 from aion_core.protocol.types import Message
 
 
@@ -68,11 +68,11 @@ class LangGraphAgent:
     def load(self) -> None:
         """See `ports.Agent.load`: whoever has a graph has imported it."""
 
-    def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         return guarded_run(self._run(asked))
 
-    async def _run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def _run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         failure: BaseException | None = None
         async with self._graph_of(asked) as (graph, given):
             try:
@@ -87,7 +87,7 @@ class LangGraphAgent:
             raise failure
 
     @asynccontextmanager
-    async def _graph_of(self, asked: Asked) -> AsyncIterator[tuple[Graph, Given]]:
+    async def _graph_of(self, asked: TurnRequest) -> AsyncIterator[tuple[Graph, Given]]:
         """Give the graph of a turn; what a factory has opened for it is open as long."""
         if self._factory is None:
             assert self._served is not None  # noqa: S101  # there is one or the other
@@ -117,7 +117,7 @@ class LangGraphAgent:
         return with_envelopes(compiled), given
 
 
-async def _turn(asked: Asked, graph: Graph, own: Given) -> AsyncGenerator[Emission, None]:
+async def _turn(asked: TurnRequest, graph: Graph, own: Given) -> AsyncGenerator[Emission, None]:
     turn = GraphTurn(asked, graph, own)
     check_kept(asked, turn)
     state, answers = await turn.thread.state(), asked_before(asked)
@@ -125,7 +125,7 @@ async def _turn(asked: Asked, graph: Graph, own: Given) -> AsyncGenerator[Emissi
     pending = await turn.thread.questions(state, torn=asked.turn.tries > 1)
     try:
         given = turn.given(state, answers, pending)
-    except Unfit as unfit:
+    except InvalidResumeInput as unfit:
         yield question(pending, unfit=str(unfit))
         return
     outbound = await turn.outbound(state, answers)
@@ -157,7 +157,7 @@ async def _ended(turn: GraphTurn, outbound: Outbound) -> AsyncGenerator[Emission
         yield question(state.interrupts) if asked else breakpoint_before(state.next)
     else:
         for emission in outbound.rest():
-            if isinstance(emission, Reply | Said) and emission.message is not None:
+            if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
                 outbound.sent.append(emission.message)
             if isinstance(emission, Reply):
                 await turn.thread.keep(outbound.sent)
@@ -173,14 +173,14 @@ FORGOTTEN = (
 )
 
 
-def check_kept(asked: Asked, turn: GraphTurn) -> None:
+def check_kept(asked: TurnRequest, turn: GraphTurn) -> None:
     """Raise AgentFailed where the turn has begun before, and the graph keeps nothing."""
-    if not turn.durable and (asked.turn.tries > 1 or asked.turn.hops):
+    if not turn.durable and (asked.turn.tries > 1 or asked.turn.handoffs):
         raise AgentFailed(NOTHING_KEPT)
 
 
 async def check_thread(
-    asked: Asked, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, answers: Message | None
+    asked: TurnRequest, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, answers: Message | None
 ) -> None:
     """Raise AgentFailed where the thread does not hold what the turn is to go on from, or holds another graph's."""
     if _is_empty(state) and turn.own_saver is not None and _has_begun(asked, turn, answers):
@@ -195,13 +195,13 @@ def _is_empty(state: StateSnapshot | None) -> bool:
     return state is None or state.metadata is None
 
 
-def _has_begun(asked: Asked, turn: GraphTurn, answers: Message | None) -> bool:
+def _has_begun(asked: TurnRequest, turn: GraphTurn, answers: Message | None) -> bool:
     """Tell whether the thread must hold something: the graph has asked, has been handed on, or has said something.
 
     A try that has left no trace may have died before it began. But where it was another process's, what an
     InMemorySaver was given is gone with that.
     """
-    if answers is not None or asked.turn.hops or any(entry.key for entry in asked.recorded):
+    if answers is not None or asked.turn.handoffs or any(entry.key for entry in asked.recorded):
         return True
     return asked.turn.tries > 1 and isinstance(turn.own_saver, InMemorySaver)
 

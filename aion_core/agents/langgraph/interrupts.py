@@ -10,10 +10,10 @@ from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
 from pydantic import ValidationError
 
-from aion_core.agents.inbound import PAUSED, Unfit, ids_of
-from aion_core.ports import Asked, Asks
+from aion_core.agents.inbound import PAUSED, InvalidResumeInput, ids_of
+from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks.questions import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -54,11 +54,11 @@ class Review:
         decisions = [given] * len(self.actions) if isinstance(answer, str) and isinstance(given, Mapping) else given
         decisions = [decisions] if isinstance(decisions, Mapping) else decisions
         if not isinstance(decisions, list) or len(decisions) != len(self.actions):
-            raise Unfit(f"{len(self.actions)} decisions are wanted, one for each call. {self._how()}")
+            raise InvalidResumeInput(f"{len(self.actions)} decisions are wanted, one for each call. {self._how()}")
         for decision, allowed in zip(decisions, self.allowed, strict=True):
             kind = decision.get("type") if isinstance(decision, Mapping) else None
             if kind not in allowed or not _has_its_fields(decision):
-                raise Unfit(f"That is no decision on this call. {self._how()}")
+                raise InvalidResumeInput(f"That is no decision on this call. {self._how()}")
         return decisions[0] if self.one_by_one else {"decisions": decisions}
 
     def _how(self) -> str:
@@ -95,7 +95,9 @@ def _from_words(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
     word, _, reason = answer.strip().partition(":")
     kind = _WORDS.get(word.strip().strip(".!").lower())
     if kind is None:
-        raise Unfit(f"{answer[:80]!r} is no decision. {_choices([k for k in _KINDS if all(k in a for a in allowed)])}")
+        raise InvalidResumeInput(
+            f"{answer[:80]!r} is no decision. {_choices([k for k in _KINDS if all(k in a for a in allowed)])}"
+        )
     return {"type": kind, "message": reason.strip()} if kind == "reject" and reason.strip() else {"type": kind}
 
 
@@ -128,7 +130,7 @@ def _choices(kinds: Sequence[str]) -> str:
 # ── Questions and answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> Asks:
+def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> InputRequired:
     """Return the turn's end that shows all that is asked: a text for each, and what comes with it as data.
 
     `unfit` is what was wrong with an answer: it is said first, and everything is asked again.
@@ -142,16 +144,16 @@ def question(interrupts: Sequence[Interrupt], *, unfit: str = "") -> Asks:
     message.metadata.update({INTERRUPT_ID: interrupts[0].id})
     if len(interrupts) > 1:
         message.metadata.update({INTERRUPTS: [{"id": interrupt.id} for interrupt in interrupts]})
-    return Asks(message)
+    return InputRequired(message)
 
 
-def breakpoint_before(nodes: Sequence[str]) -> Asks:
+def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
     """Return the turn's end of a graph that was compiled to pause here: any answer lets it go on."""
     text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
-    return Asks(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED: list(nodes)}))
+    return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED: list(nodes)}))
 
 
-def resumption(asked: Asked, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
+def resumption(asked: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
     """Return the answer for the interrupt that it is for; None where that is no longer asked: the graph just goes on.
 
     Which interrupt a message answers was settled before the turn began (`tasks.questions`): the one it names, or the
@@ -160,11 +162,11 @@ def resumption(asked: Asked, question: Message, pending: Sequence[Interrupt]) ->
     Raises Unfit where the question does not take such an answer.
     """
     was_asked = ids_of(question)
-    named = named_id(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
+    named = interrupt_id_of(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
     interrupt = next((each for each in pending if each.id == named), None)
     if interrupt is None:
         return None
-    answer, review = answer_value(asked.message), review_of(interrupt)
+    answer, review = resume_value(asked.message), review_of(interrupt)
     return Command(resume={named: review.decided(answer) if review is not None else answer})
 
 

@@ -36,7 +36,7 @@ from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, hand, running_node
 from aion_core.authoring.types import A2AOutbox, outbox_of
-from aion_core.ports import Asked, Chunk, Emission, Emitted, Noted, Said, Typing
+from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)
@@ -198,7 +198,7 @@ class StreamSink:
     that runs again gives them the same keys.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TurnRequest) -> None:
         self._asked = asked
         self._replies: Counter[str] = Counter()
 
@@ -266,7 +266,7 @@ class Outbound:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: TurnRequest,
         past: Past,
         streamed: Streamed,
         *,
@@ -307,7 +307,7 @@ class Outbound:
             self._invoked.add(namespace)
             # What a node calls a second time is counted, and that comes last; the name is the node's.
             name = next((part.partition(":")[0] for part in reversed(namespace) if ":" in part), namespace[-1])
-            yield Noted({INVOKED: name}, f"{'|'.join(namespace)}/invoked")
+            yield AgentMetadata({INVOKED: name}, f"{'|'.join(namespace)}/invoked")
         if mode == "custom":
             yield from self._emit(payload)
         elif mode == "values" and not namespace:
@@ -357,7 +357,7 @@ class Outbound:
             case MessageEmitted(message=message):
                 yield from self._say(message_of(message), self._key(payload.node))
             case MetadataEmitted():
-                yield Noted(payload.metadata, self._key(payload.node))
+                yield AgentMetadata(payload.metadata, self._key(payload.node))
             case ChunkSaid():
                 yield from self._speakers.reply(payload.text, payload.message_id)
             case BrokeOff():
@@ -369,21 +369,21 @@ class Outbound:
             case Reacted():
                 yield reaction_of(self._asked, payload, self._key(payload.node), self._opened)
             case IsTyping():
-                yield Typing()
+                yield AgentTyping()
             case _:
                 # A graph may write what it likes to its own stream; only what the helpers make is meant for A2A.
                 logger.debug("A custom event of the graph is not for A2A.")
 
-    def _say(self, message: Message, key: str) -> Iterator[Said]:
+    def _say(self, message: Message, key: str) -> Iterator[AgentMessage]:
         if (said := self._said.say(message, key)) is not None:
             yield said
 
-    def _artifact(self, emitted: ArtifactEmitted) -> Emitted:
+    def _artifact(self, emitted: ArtifactEmitted) -> AgentArtifact:
         """Return the artifact's event; an append needs an opening."""
         artifact = settled(self._asked, emitted.artifact)
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
-        return Emitted(artifact, append, emitted.last_chunk, self._key(emitted.node))
+        return AgentArtifact(artifact, append, emitted.last_chunk, self._key(emitted.node))
 
     def _key(self, node: str) -> str:
         """Return what tells this emission from its repeat: the node's run, and how many it has made before."""

@@ -22,7 +22,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 
 from aion_core.agents.inbound import inbox_of, text_of
 from aion_core.errors import LeaseLost, StoreError
-from aion_core.ports import Asked
+from aion_core.ports import TurnRequest
 from aion_core.protocol.types import Message
 
 logger = logging.getLogger(__name__)
@@ -295,7 +295,7 @@ def _ai_message(message: Message) -> AIMessage:
     return AIMessage(text, id=message.message_id)
 
 
-def graph_input(graph: Graph, asked: Asked, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
+def graph_input(graph: Graph, asked: TurnRequest, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
     """Return the input of the turn, for the channels that the graph's state has; all of it to a functional graph.
 
     `messages`: one HumanMessage, where the message has text; its content is the text parts in order (R49, R50) and its

@@ -42,7 +42,7 @@ from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import handed
 from aion_core.checkpointing.persistence import BeforePut, OwnersStore
 from aion_core.errors import LeaseLost
-from aion_core.ports import Asked, Emission, LongTermMemory, MemoryScope, Stepped
+from aion_core.ports import Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
 from aion_core.stores.keys import thread_id
 from aion_core.stores.retries import Fence
@@ -282,7 +282,7 @@ class Given:
     """The names of the graph's nodes."""
 
 
-def config_of(asked: Asked, configuration: Mapping[str, Any]) -> RunnableConfig:
+def config_of(asked: TurnRequest, configuration: Mapping[str, Any]) -> RunnableConfig:
     """Return the config of a turn: the author's own settings are configurable, and the server's keys win over them."""
     own = {key: value for key, value in configuration.items() if key not in _OURS and not key.startswith("__")}
     return {
@@ -300,7 +300,7 @@ _OURS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_ma
 class GraphTurn:
     """A turn whose message is asked."""
 
-    def __init__(self, asked: Asked, graph: Graph, given: Given) -> None:
+    def __init__(self, asked: TurnRequest, graph: Graph, given: Given) -> None:
         self._asked, self._given, self._handover = asked, given, Handover()
         config = config_of(asked, given.configuration)
         config["metadata"][NODES] = given.nodes
@@ -375,7 +375,7 @@ class GraphTurn:
                     if event[1] == "checkpoints":
                         self._observer.stepped()
                         if event[2]["metadata"]["source"] == "loop":
-                            yield Stepped()
+                            yield StepCompleted()
                     # Whoever asks for what comes next has recorded what came.
                     if isinstance(event[2], HANDED):
                         handover.record(event[2])
@@ -396,7 +396,7 @@ class GraphTurn:
 class _Drain(RunControl):
     """Stops the graph at the next step boundary once the runner's time is up, even if a node blocks the loop till then."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TurnRequest) -> None:
         super().__init__()
         self._drain = asked.drain
 

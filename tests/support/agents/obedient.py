@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from aion_core.ports import Asked, Asks, Chunk, Emission, Reply
+from aion_core.ports import Chunk, Emission, InputRequired, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part
 
 
@@ -17,10 +17,12 @@ class Obedient:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text if asked.message.parts else ""
-        if text == "ask" and asked.turn.asked == 1:
-            yield Asks(Message(message_id=f"question-{asked.message.message_id}", parts=[Part(text="really?")]))
+        if text == "ask" and asked.turn.message_generation == 1:
+            yield InputRequired(
+                Message(message_id=f"question-{asked.message.message_id}", parts=[Part(text="really?")])
+            )
             return
         if text == "work":
             yield Chunk("on it ", "said-work")

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from aion_core.ports import Asked, Asks, Chunk, Emission, Paused, Reply, Said
+from aion_core.ports import AgentMessage, Chunk, Emission, InputRequired, Paused, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part
 
 
@@ -13,7 +13,7 @@ def says(text: str) -> Message:
     return Message(message_id=f"said-{text}", parts=[Part(text=text)])
 
 
-class Held:
+class LeaseHeld:
     """Speaks a word, waits to be let go, and answers with what it was asked."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Held:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text
         self.asked.append(text)
         try:
@@ -38,24 +38,24 @@ class Held:
         yield Reply(says(f"answer to {text}"))
 
 
-class Stubborn(Held):
+class Stubborn(LeaseHeld):
     """Does not stop when it is told to."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.spoke.set()
         while not self.go.is_set():
             try:
                 await self.go.wait()
             except asyncio.CancelledError:
                 self.stopped += 1
-        yield Said(says("still talking"))
+        yield AgentMessage(says("still talking"))
         yield Reply(says("and answering"))
 
 
-class Sour(Held):
+class Sour(LeaseHeld):
     """Fails when it is told to stop, as a model's client does that knows no difference."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         try:
             async with aclosing(super().run(asked)) as emissions:
                 async for emission in emissions:
@@ -70,9 +70,9 @@ class Asking:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
-        if asked.turn.asked == 1:
-            yield Asks(says("really?"))
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        if asked.turn.message_generation == 1:
+            yield InputRequired(says("really?"))
         else:
             yield Reply(says(f"{asked.message.parts[0].text} it is"))
 
@@ -86,13 +86,13 @@ class Stepping:
     def __init__(self, steps: int, clock_sleep: float, clock: object) -> None:
         self.steps, self._seconds, self._clock = steps, clock_sleep, clock
         self.ran: Counter[int] = Counter()
-        self.hops: list[int] = []
+        self.handoffs: list[int] = []
 
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
-        self.hops.append(asked.turn.hops)
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        self.handoffs.append(asked.turn.handoffs)
         done = sum(entry.key.startswith("step") for entry in asked.recorded)
         for step in range(done, self.steps):
             if asked.drain.is_set():
@@ -100,5 +100,5 @@ class Stepping:
                 return
             self.ran[step] += 1
             await self._clock.sleep(self._seconds)  # type: ignore[attr-defined]
-            yield Said(says(f"step {step}"), key=f"step/{step}")
+            yield AgentMessage(says(f"step {step}"), key=f"step/{step}")
         yield Reply(says("done"))

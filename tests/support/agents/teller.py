@@ -4,7 +4,17 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 
-from aion_core.ports import Asked, Asks, Chunk, Emission, Emitted, Noted, Reply, Said, Typing
+from aion_core.ports import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    AgentTyping,
+    Chunk,
+    Emission,
+    InputRequired,
+    Reply,
+    TurnRequest,
+)
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 
 
@@ -20,7 +30,7 @@ class Teller:
     def load(self) -> None:
         """Nothing to import."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text
         self.runs[text] += 1
         self.began.set()
@@ -34,20 +44,20 @@ class Teller:
                     yield Chunk("answer ", "call")
                     yield Chunk(f"to {text}", "call")
                 case "replied":
-                    yield Said(answer, key="reply:1")
+                    yield AgentMessage(answer, key="reply:1")
                 case "meanwhile":
-                    yield Said(Message(message_id=f"m-{text}", parts=[Part(text="one moment")]), key="said:1")
+                    yield AgentMessage(Message(message_id=f"m-{text}", parts=[Part(text="one moment")]), key="said:1")
                 case "file":
-                    yield Emitted(file, key="file:1")
+                    yield AgentArtifact(file, key="file:1")
                 case "note":
-                    yield Noted({"mood": "good"}, key="note:1")
+                    yield AgentMetadata({"mood": "good"}, key="note:1")
                 case "types":
-                    yield Typing()
+                    yield AgentTyping()
                 case "decorated":
                     answer.metadata.update({"mood": "better"})
                     answer.parts.append(Part(raw=b"\1", media_type="image/gif", filename="b.gif"))
-                case "asks" if asked.turn.asked == 1:
-                    yield Asks(Message(message_id=f"q-{text}", parts=[Part(text="which?")]))
+                case "asks" if asked.turn.message_generation == 1:
+                    yield InputRequired(Message(message_id=f"q-{text}", parts=[Part(text="which?")]))
                     return
                 case "fails":
                     raise RuntimeError("the secret reason")

@@ -154,7 +154,7 @@ async def test_two_messages_at_once_are_answered_one_after_the_other_and_history
 
 async def test_two_people_who_talk_to_one_agent_share_nothing() -> None:
     """Section 3: `user_id` is the authenticated owner, the session its context's."""
-    from aion_core.ports import Asked, ContextKey, Turn
+    from aion_core.ports import ContextKey, Turn, TurnRequest
     from aion_core.protocol.types import Message, Part, Role, Task
     from tests.support.adk_http import agent, says
 
@@ -165,7 +165,7 @@ async def test_two_people_who_talk_to_one_agent_share_nothing() -> None:
     async def turn(owner: str, number: int) -> str:
         message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         task = Task(id="t-1", context_id="context", history=[message])
-        asked = Asked(
+        asked = TurnRequest(
             ContextKey(owner, "agent", f"context-{number}"), Turn(f"turn-{number}", "t-1", 1), 1, task, message
         )
         return [emission async for emission in adk.run(asked)][-1].message.parts[0].text  # type: ignore[union-attr]

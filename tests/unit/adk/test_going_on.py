@@ -361,18 +361,18 @@ async def test_an_answer_that_was_taken_is_not_asked_for_again() -> None:
 
 async def drained(served_agent: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], int]:
     """The task of a message whose turn is asked to stop as soon as it has begun, each time; and how often it was."""
-    hops = 0
+    handoffs = 0
     run = served_agent.run
 
     async def hurried(asked: Any) -> AsyncGenerator[Any, None]:
-        nonlocal hops
-        hops += 1
+        nonlocal handoffs
+        handoffs += 1
         asked.drain.set()
         async for emission in run(asked):
             yield emission
 
     monkeypatch.setattr(served_agent, "run", hurried)
-    return await after_all(served_agent), hops
+    return await after_all(served_agent), handoffs
 
 
 @pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
@@ -381,12 +381,12 @@ async def test_a_turn_stops_after_an_event_and_goes_on_from_there(tree: str, mon
     undisturbed = outcome(await after_all(served(TREES[tree]())))
     once = Counter(ran)
     ran.clear()
-    task, hops = await drained(served(TREES[tree]()), monkeypatch)
+    task, handoffs = await drained(served(TREES[tree]()), monkeypatch)
     assert outcome(task) == undisturbed
-    assert hops > 2
+    assert handoffs > 2
     assert ran == once
 
 
 async def test_a_custom_agent_is_not_stopped_where_it_could_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    task, hops = await drained(served(agent(says("One."), says("Two."))), monkeypatch)
-    assert (outcome(task), hops) == (("COMPLETED", "Two.", ["hi", "One."]), 1)
+    task, handoffs = await drained(served(agent(says("One."), says("Two."))), monkeypatch)
+    assert (outcome(task), handoffs) == (("COMPLETED", "Two.", ["hi", "One."]), 1)

@@ -9,7 +9,7 @@ from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.tools import LongRunningFunctionTool
 
 from aion_core.agents.adk.fingerprint import REDEPLOYED
-from aion_core.ports import Asked, Emission
+from aion_core.ports import Emission, TurnRequest
 from tests.support.adk import DyingSessions, call, saying, served
 from tests.support.adk_http import ask, history, said
 from tests.support.service import http, parts
@@ -25,7 +25,7 @@ class Redeployed:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self._tries += 1
         async with aclosing((self._first if self._tries == 1 else self._then).run(asked)) as emissions:
             async for emission in emissions:

@@ -214,13 +214,13 @@ BROKEN = {
         {"agent.py": b"name = '\xe9'\n"}, IMPORT + "SyntaxError", "agent.py", "Save the file as UTF-8 text."
     ),
     "circular import": agent(
-        "from ring_of_test import tool\ngraph = 1\n",
-        IMPORT + "ImportError: cannot import name 'tool' from partially initialized module 'ring_of_test'",
+        "from queue_of_test import tool\ngraph = 1\n",
+        IMPORT + "ImportError: cannot import name 'tool' from partially initialized module 'queue_of_test'",
         "other_of_test.py, line 1",
         "The two files import each other: import one of them inside the function that uses it.",
-        "from ring_of_test import tool",
-        ring_of_test="from other_of_test import other\ntool = 1\n",
-        other_of_test="from ring_of_test import tool\nother = 1\n",
+        "from queue_of_test import tool",
+        queue_of_test="from other_of_test import other\ntool = 1\n",
+        other_of_test="from queue_of_test import tool\nother = 1\n",
     ),
     "relative import beyond the top": Broken(
         {"pkg_of_test/__init__.py": "", "pkg_of_test/agent.py": "from ..state import State\n"},

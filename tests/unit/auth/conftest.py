@@ -35,7 +35,7 @@ def api_function(
         config.write_text(aion_yaml % jwt_scheme(issuer).rstrip("\n"))
         monkeypatch.setattr(sys, "path", sys.path[:])
         monkeypatch.delenv("AWS_PROFILE", raising=False)
-        environ = {**moto.environment("ApiFunction"), "AION_CONFIG": str(config), "AION_FRONTS": "NONE,OFF"}
+        environ = {**moto.environment("ApiFunction"), "AION_CONFIG": str(config), "AION_HTTP_ENTRYPOINTS": "NONE,OFF"}
         for name, value in environ.items():
             monkeypatch.setenv(name, value)
         monkeypatch.delitem(sys.modules, "handlers.api", raising=False)

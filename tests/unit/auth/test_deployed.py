@@ -49,7 +49,7 @@ def said(security: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("security", "fronts", "sentence"),
+    ("security", "entrypoints", "sentence"),
     [
         ("", "NONE,OFF", "declares no `security`"),
         ("", "AWS_IAM,NONE", "declares no `security`"),
@@ -73,10 +73,10 @@ def said(security: str) -> str:
     ],
 )
 def test_a_deployment_starts_only_when_somebody_is_asked_and_can_answer(
-    tmp_path: Path, security: str, fronts: str, sentence: str | None
+    tmp_path: Path, security: str, entrypoints: str, sentence: str | None
 ) -> None:
     """R96."""
-    environ = {**STACK, "AION_FRONTS": fronts}
+    environ = {**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints}
     if sentence is None:
         deployed(tmp_path, said(security), **environ)
     else:
@@ -87,8 +87,12 @@ def test_a_deployment_starts_only_when_somebody_is_asked_and_can_answer(
 @pytest.mark.parametrize(
     ("security", "environ", "sentence"),
     [
-        ("", {"AION_FRONTS": "NONE,OFF"}, "declares no `security`"),
-        (KEY, {"AION_FRONTS": "NONE,OFF", "AION_AUTH": "off"}, "AION_AUTH is off, and this is a deployed function"),
+        ("", {"AION_HTTP_ENTRYPOINTS": "NONE,OFF"}, "declares no `security`"),
+        (
+            KEY,
+            {"AION_HTTP_ENTRYPOINTS": "NONE,OFF", "AION_AUTH": "off"},
+            "AION_AUTH is off, and this is a deployed function",
+        ),
     ],
 )
 def test_the_function_that_is_deployed_does_not_come_up_where_nobody_would_be_asked(
@@ -115,15 +119,15 @@ def test_nobody_turns_it_off_where_it_is_deployed(tmp_path: Path) -> None:
     deployed(tmp_path, PLAIN, **{**STACK, "AWS_LAMBDA_FUNCTION_NAME": ""}, AION_AUTH="off")
 
 
-@pytest.mark.parametrize("fronts", ["aws_iam", "AWS_IAM;NONE", "AWS_IAM,", "JWT"])
-def test_a_front_that_is_none_is_named(fronts: str) -> None:
-    with pytest.raises(ConfigurationError, match="AION_FRONTS is"):
-        Settings.from_environ({**STACK, "AION_FRONTS": fronts})
+@pytest.mark.parametrize("entrypoints", ["aws_iam", "AWS_IAM;NONE", "AWS_IAM,", "JWT"])
+def test_a_front_that_is_none_is_named(entrypoints: str) -> None:
+    with pytest.raises(ConfigurationError, match="AION_HTTP_ENTRYPOINTS is"):
+        Settings.from_environ({**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints})
 
 
 async def test_a_stack_deployed_without_a_word_asks_for_signatures_and_says_so(tmp_path: Path) -> None:
     """R8, R96: what `sam deploy` makes of the example."""
-    environ = {**STACK, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_FRONTS": "AWS_IAM,OFF"}
+    environ = {**STACK, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_HTTP_ENTRYPOINTS": "AWS_IAM,OFF"}
     app = build_app(Settings.from_environ(environ))
     card = json.loads((await ask(app, "GET", "/.well-known/agent-card.json")).content)
     assert card["security"] == [{"aws_iam": []}]
@@ -145,11 +149,11 @@ class LambdaContext:
 ALICE = "arn:aws:iam::123456789012:user/alice"
 
 
-@pytest.mark.parametrize("front", ["rest_api_v1", "function_url_v2"])
-def test_whoever_aws_says_has_signed_is_served_by_either_loop(tmp_path: Path, front: str) -> None:
+@pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
+def test_whoever_aws_says_has_signed_is_served_by_either_loop(tmp_path: Path, entrypoint_url: str) -> None:
     """R96: R7: SAM's way, by mangum, and the scope that our own runtime loop makes of the same event."""
-    app = deployed(tmp_path, PLAIN, **STACK, AION_FRONTS="AWS_IAM,AWS_IAM")
-    event = recorded_event(front)
+    app = deployed(tmp_path, PLAIN, **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
+    event = recorded_event(entrypoint_url)
     (event["headers"] if "rawPath" in event else event["multiValueHeaders"]).pop("Authorization", None)
     for path in ("path", "rawPath"):
         if path in event:

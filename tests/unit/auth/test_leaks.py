@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from aion_core import log
 from aion_core.aws import log_lines
-from aion_core.bootstrap import bell_of, build_push, build_worker, push_bell_of
+from aion_core.bootstrap import build_push, build_worker, push_wake_up_of, wake_up_of
 from aion_core.local.stack import LocalStack
 from tests.support.asgi import ask
 from tests.support.collector import Collector, exported_from_here
@@ -213,9 +213,9 @@ async def test_what_a_client_sends_is_in_no_log_and_no_queue(
     logged.truncate(0)
     worker, delivery, soon = build_worker(), build_push(), datetime.now(UTC) + timedelta(seconds=60)
     for body in woken:
-        await worker.answer(bell_of(json.loads(body)["Body"]), until=soon)
+        await worker.handle(wake_up_of(json.loads(body)["Body"]), until=soon)
     for body in sorted({json.loads(body)["Body"] for body in told}):
-        await delivery.answer(push_bell_of(body), until=soon)
+        await delivery.answer(push_wake_up_of(body), until=soon)
     said = logged.getvalue()
     assert "A turn begins." in said
     assert "A notification failed" in said

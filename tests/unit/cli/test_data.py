@@ -31,14 +31,14 @@ from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.erased import AION_YAML, ISSUER
-from tests.support.operating import Run
+from tests.support.operating import EventBroadcast
 from tests.support.stores import dynamodb_store, dynamodb_table
 
 ALICE = "alice@example.com"
 
 
 @pytest.fixture
-def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> EventBroadcast:
     environ = stack.environment("ApiFunction")
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -47,7 +47,7 @@ def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> R
 
 
 @pytest.fixture
-def owner(stack: LocalStack, run: Run) -> Iterator[str]:
+def owner(stack: LocalStack, run: EventBroadcast) -> Iterator[str]:
     """The owner of one task of Alice's, who has an API key."""
     owner = Principal(API_KEY_ISSUER, ALICE).owner
     asyncio.run(uses(stack, owner))
@@ -77,7 +77,7 @@ def stores(report: str) -> dict[str, tuple[int, int]]:
     return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
 
 
-def test_dry_run_prints_stores_and_deletes_nothing(run: Run, owner: str) -> None:
+def test_dry_run_prints_stores_and_deletes_nothing(run: EventBroadcast, owner: str) -> None:
     first = run("data", "delete", "--owner", owner)
     assert first.exit_code == 0, first.exception
     assert first.stdout.startswith("STORE ")
@@ -93,7 +93,7 @@ def test_dry_run_prints_stores_and_deletes_nothing(run: Run, owner: str) -> None
     assert run("data", "delete", "--owner", owner, "--dry-run").stdout == first.stdout
 
 
-def test_yes_deletes_and_repeats(run: Run, owner: str) -> None:
+def test_yes_deletes_and_repeats(run: EventBroadcast, owner: str) -> None:
     done = run("data", "delete", "--subject", ALICE, "--yes")
     assert done.exit_code == 0, done.exception
     assert "All of it is deleted" in done.stderr
@@ -103,20 +103,20 @@ def test_yes_deletes_and_repeats(run: Run, owner: str) -> None:
     assert "\t" + ALICE not in run("key", "list").stdout
 
 
-def test_keys_are_left_on_request(run: Run, owner: str) -> None:
+def test_keys_are_left_on_request(run: EventBroadcast, owner: str) -> None:
     assert run("data", "delete", "--owner", owner, "--keep-keys", "--yes").exit_code == 0
     assert stores(run("data", "delete", "--owner", owner).stdout) == {"API keys": (1, 0)}
 
 
 @pytest.mark.parametrize(("typed", "deletes"), [(ALICE, True), ("yes", False), ("", False)])
-def test_prompt_takes_the_name_only(run: Run, owner: str, typed: str, *, deletes: bool) -> None:
+def test_prompt_takes_the_name_only(run: EventBroadcast, owner: str, typed: str, *, deletes: bool) -> None:
     asked = run("data", "delete", "--subject", ALICE, input=Terminal(f"{typed}\n".encode()))
     assert asked.exit_code == 0, asked.exception
     assert f"Type {ALICE} to delete all this" in asked.stderr
     assert (run("data", "delete", "--owner", owner).stdout == "") is deletes
 
 
-def test_json_names_owners_and_stores(run: Run, owner: str) -> None:
+def test_json_names_owners_and_stores(run: EventBroadcast, owner: str) -> None:
     document = json.loads(run("data", "delete", "--subject", ALICE, "--json").stdout)
     assert document["owners"][0] == {
         "owner": owner, "subject": ALICE, "issuer": API_KEY_ISSUER, "tenant": "", "found": 8,
@@ -147,7 +147,7 @@ def test_stack_names_table_and_bucket(moto: LocalStack, owner: str) -> None:
         (["--owner", "a", "--yes", "--dry-run"], "choose one"),
     ],
 )
-def test_contradicting_options_are_refused(run: Run, arguments: list[str], sentence: str) -> None:
+def test_contradicting_options_are_refused(run: EventBroadcast, arguments: list[str], sentence: str) -> None:
     failed = run("data", "delete", *arguments)
     assert failed.exit_code == 2
     assert sentence in failed.stderr
@@ -161,7 +161,7 @@ def test_bucket_has_to_be_known(stack: LocalStack) -> None:
 
 
 def test_owner_who_still_writes_is_reported(
-    run: Run, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+    run: EventBroadcast, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, whole = dynamodb_table(stack), boto3.session.Session.client
 
@@ -240,4 +240,4 @@ def test_list_of_stores_has_every_partition() -> None:
 
 def test_list_of_stores_has_every_folder() -> None:
     known = {each.prefix.partition("/")[0] for each in owned.FOLDERS}
-    assert known == {*schema.RETENTIONS, schema.KEPT}
+    assert known == {*schema.RETENTIONS, schema.PERMANENT_FOLDER}

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from aion_core.local.stack import LocalStack
-from aion_core.ports import Bell, PushBell, TaskKey
-from aion_core.ports.bells import body_of, push_body_of
+from aion_core.ports import PushWakeUp, TaskKey, WakeUp
+from aion_core.ports.queues import body_of, push_body_of
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
-from tests.support.operating import Run, refusal
+from tests.support.operating import EventBroadcast, refusal
 from tests.support.pushes import a_config
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
@@ -27,7 +27,7 @@ def moto() -> Iterator[LocalStack]:
 
 
 @pytest.fixture
-def run(moto: LocalStack) -> Run:
+def run(moto: LocalStack) -> EventBroadcast:
     run = operating.runs(moto.environment("ApiFunction"))
     return lambda command, *arguments, **options: run("dlq", command, *arguments, **options)
 
@@ -60,19 +60,19 @@ def bodies(moto: LocalStack, queue: str) -> list[str]:
     return sorted(message["Body"] for message in found.get("Messages", []))
 
 
-def bell(chat: Conversation) -> str:
-    return body_of(Bell(chat.context))
+def wake_up(chat: Conversation) -> str:
+    return body_of(WakeUp(chat.context))
 
 
 def test_each_bell_is_explained_by_what_the_table_says_of_it_now(
-    run: Run, chat: Conversation, moto: LocalStack
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
 ) -> None:
     asyncio.run(chat.starts("m-1"))
-    gone = dead(moto, bell(chat))
-    unknown = dead(moto, body_of(Bell(Conversation(chat.store, chat.clock).context)))
+    gone = dead(moto, wake_up(chat))
+    unknown = dead(moto, body_of(WakeUp(Conversation(chat.store, chat.clock).context)))
     poison = dead(moto, "not of ours")
     listed = {line.split("\t")[0]: line.split("\t")[3:] for line in run("list", "--queue", "task").stdout.splitlines()}
-    assert listed[gone] == ["ring", "The worker of task t-m-1 is gone (begun 1 times): a bell has it taken over."]
+    assert listed[gone] == ["enqueue", "The worker of task t-m-1 is gone (begun 1 times): a bell has it taken over."]
     assert listed[unknown] == ["idle", "The context is gone: nothing is left to do."]
     assert listed[poison][0] == "poison"
     shown = run("show", gone, "--queue", "task").stdout
@@ -84,7 +84,7 @@ def test_each_bell_is_explained_by_what_the_table_says_of_it_now(
 
 
 def test_a_context_at_rest_one_that_waits_and_one_that_asks_are_told_apart(
-    run: Run, chat: Conversation, moto: LocalStack
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
 ) -> None:
     async def three() -> list[str]:
         contexts = [Conversation(chat.store, chat.clock) for _ in range(4)]
@@ -94,7 +94,7 @@ def test_a_context_at_rest_one_that_waits_and_one_that_asks_are_told_apart(
         await asks.asks("m-1")
         works.clock.move(3600)
         await works.starts("m-1")
-        return [dead(moto, bell(each)) for each in contexts]
+        return [dead(moto, wake_up(each)) for each in contexts]
 
     ids = asyncio.run(three())
     said = {each["id"]: each for each in json.loads(run("list", "--queue", "task", "--json").stdout)}
@@ -105,9 +105,11 @@ def test_a_context_at_rest_one_that_waits_and_one_that_asks_are_told_apart(
         assert words in said[each]["now"]
 
 
-def test_bells_are_rung_again_and_a_second_time_does_no_harm(run: Run, chat: Conversation, moto: LocalStack) -> None:
+def test_bells_are_rung_again_and_a_second_time_does_no_harm(
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
+) -> None:
     asyncio.run(chat.starts("m-1"))
-    dead(moto, bell(chat))
+    dead(moto, wake_up(chat))
     poison = dead(moto, "not of ours")
     tried = run("redrive", "--all", "--dry-run", "--queue", "task")
     assert "dry run" in tried.stderr
@@ -117,32 +119,32 @@ def test_bells_are_rung_again_and_a_second_time_does_no_harm(run: Run, chat: Con
     driven = run("redrive", "--all", "--queue", "task", input="y\n")
     assert driven.exit_code == 0
     assert f"{poison}: left." in driven.stderr
-    assert bodies(moto, "TaskQueue") == [bell(chat)]
+    assert bodies(moto, "TaskQueue") == [wake_up(chat)]
     assert bodies(moto, "TaskDeadLetters") == ["not of ours"]
     assert messages_in(moto, "TaskDeadLetters") == 1, "what is rung is taken out, and not only hidden"
     assert run("redrive", "--all", "--queue", "task", "--yes").exit_code == 0
-    assert bodies(moto, "TaskQueue") == [bell(chat)]
+    assert bodies(moto, "TaskQueue") == [wake_up(chat)]
 
 
 def test_one_message_is_rung_or_thrown_away_by_its_id_and_the_others_stay(
-    run: Run, chat: Conversation, moto: LocalStack
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
 ) -> None:
-    first, second, third = (dead(moto, body) for body in (bell(chat), "not of ours", "nor this"))
+    first, second, third = (dead(moto, body) for body in (wake_up(chat), "not of ours", "nor this"))
     assert run("redrive", first, "--yes", "--queue", "task").exit_code == 0
     assert run("drop", second, "--yes", "--queue", "task").exit_code == 0
     assert bodies(moto, "TaskDeadLetters") == ["nor this"]
-    assert bodies(moto, "TaskQueue") == [bell(chat)]
+    assert bodies(moto, "TaskQueue") == [wake_up(chat)]
     assert f"No message {second}" in refusal(run("drop", second, "--yes", "--queue", "task"))
     assert third in run("list", "--queue", "task").stdout
 
 
 @pytest.mark.parametrize("command", ["redrive", "drop"])
-def test_which_messages_has_to_be_said(run: Run, command: str) -> None:
+def test_which_messages_has_to_be_said(run: EventBroadcast, command: str) -> None:
     for arguments in ((), ("some-id", "--all")):
         assert run(command, *arguments, "--queue", "task", "--yes").exit_code == 2
 
 
-def test_a_bell_of_a_notification_is_explained_by_who_has_yet_to_hear(run: Run, moto: LocalStack) -> None:
+def test_a_bell_of_a_notification_is_explained_by_who_has_yet_to_hear(run: EventBroadcast, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
 
     async def told() -> TaskKey:
@@ -152,8 +154,8 @@ def test_a_bell_of_a_notification_is_explained_by_who_has_yet_to_hear(run: Run, 
         return new.key
 
     key = asyncio.run(told())
-    due = dead(moto, push_body_of(PushBell(key, 2)), "PushDeadLetters")
-    gone = dead(moto, push_body_of(PushBell(TaskKey(key.owner, "t-never"), 2)), "PushDeadLetters")
+    due = dead(moto, push_body_of(PushWakeUp(key, 2)), "PushDeadLetters")
+    gone = dead(moto, push_body_of(PushWakeUp(TaskKey(key.owner, "t-never"), 2)), "PushDeadLetters")
     said = {each["id"]: each for each in json.loads(run("list", "--queue", "push", "--json").stdout)}
     assert (said[due]["doesSomething"], said[due]["task"]) == (True, "t-m-1")
     assert "for mine" in said[due]["now"]

@@ -16,12 +16,12 @@ from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_core.bootstrap import build_app
 from aion_core.cli.checks.here import _python as python_check
 from aion_core.local.stack import LocalStack
-from aion_core.ports.schema import ENDS
+from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.settings import Settings
 from aion_core.template.reader import Place, Template
 from tests.support import operating
 from tests.support.issuer import issuing
-from tests.support.operating import Run
+from tests.support.operating import EventBroadcast
 
 OPEN = "aion: {agents: {helper: {path: agent.py, name: Helper}}}"
 AGENT = """
@@ -31,12 +31,12 @@ graph = StateGraph(MessagesState).add_node("a", lambda state: {}).add_edge(START
 
 
 @pytest.fixture
-def run() -> Run:
+def run() -> EventBroadcast:
     run = operating.runs({})
     return lambda *arguments, **options: run("doctor", *arguments, **options)
 
 
-def looked(run: Run, *arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
+def looked(run: EventBroadcast, *arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
     """The exit code, and what was said of each thing."""
     ran = run(*arguments, "--json")
     assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
@@ -51,7 +51,7 @@ def written(folder: Path, text: str, **files: str) -> Path:
     return config
 
 
-def test_here_each_agent_is_loaded_in_turn_and_its_framework_named(run: Run, tmp_path: Path) -> None:
+def test_here_each_agent_is_loaded_in_turn_and_its_framework_named(run: EventBroadcast, tmp_path: Path) -> None:
     config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=f"print('noise')\n{AGENT}")
     with operating.taken_port() as taken:
         code, said = looked(run, "--config", config, "--no-template", "--port", taken)
@@ -64,7 +64,9 @@ def test_here_each_agent_is_loaded_in_turn_and_its_framework_named(run: Run, tmp
     assert "noise" not in ran.stdout
 
 
-def test_here_one_agent_that_does_not_load_fails_and_the_others_are_looked_at(run: Run, tmp_path: Path) -> None:
+def test_here_one_agent_that_does_not_load_fails_and_the_others_are_looked_at(
+    run: EventBroadcast, tmp_path: Path
+) -> None:
     text = "aion: {agents: {bad: {path: bad_agent.py}, good: {path: good_agent.py}}}"
     config = written(tmp_path, text, bad_agent="import no_such_module\n", good_agent=AGENT)
     code, said = looked(run, "--config", config, "--no-template")
@@ -78,7 +80,7 @@ def test_here_one_agent_that_does_not_load_fails_and_the_others_are_looked_at(ru
     assert said["agent good"]["status"] == "ok"
 
 
-def test_doctor_reads_langgraph_json(run: Run, tmp_path: Path) -> None:
+def test_doctor_reads_langgraph_json(run: EventBroadcast, tmp_path: Path) -> None:
     written(tmp_path, OPEN, graph=f"from shared_of_doctor import VALUE\n{AGENT}")
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs" / "shared_of_doctor.py").write_text("VALUE = 1\n")
@@ -89,7 +91,7 @@ def test_doctor_reads_langgraph_json(run: Run, tmp_path: Path) -> None:
     assert said["agent mine"]["said"].startswith("graph.py:graph is a LangGraph graph")
 
 
-def test_here_every_mistake_in_aion_yaml_is_said_with_its_key(run: Run, tmp_path: Path) -> None:
+def test_here_every_mistake_in_aion_yaml_is_said_with_its_key(run: EventBroadcast, tmp_path: Path) -> None:
     config = written(tmp_path, "aion: {agents: {a: {path: 7, nmae: x}, b: {}}}")
     ran = run("--config", config, "--no-template")
     assert ran.exit_code == 1
@@ -164,7 +166,7 @@ def test_a_deployments_resources_are_looked_at_and_what_is_wrong_with_each_is_sa
 def test_what_is_asked_of_the_table_is_what_the_template_makes() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     table = template.resolved("Table")
-    assert table["TimeToLiveSpecification"] == {"AttributeName": ENDS, "Enabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
     made = {
         each["IndexName"]: tuple(key["AttributeName"] for key in each["KeySchema"])
         for each in table["GlobalSecondaryIndexes"]
@@ -221,7 +223,7 @@ class _Uvicorn:
         self._thread.join()
 
 
-def test_a_server_that_is_well_is_said_to_be_at_both_paths_of_its_card(run: Run, tmp_path: Path) -> None:
+def test_a_server_that_is_well_is_said_to_be_at_both_paths_of_its_card(run: EventBroadcast, tmp_path: Path) -> None:
     with _Uvicorn(tmp_path, OPEN) as url:
         code, said = looked(run, "--url", url, "--config", "/nowhere.yaml")
     assert (code, {each["status"] for each in said.values()}) == (0, {"ok"})
@@ -230,7 +232,9 @@ def test_a_server_that_is_well_is_said_to_be_at_both_paths_of_its_card(run: Run,
     assert "Nobody is asked" in said["callers"]["said"]
 
 
-def test_a_card_that_names_another_place_fails_and_it_is_said_what_to_deploy(run: Run, tmp_path: Path) -> None:
+def test_a_card_that_names_another_place_fails_and_it_is_said_what_to_deploy(
+    run: EventBroadcast, tmp_path: Path
+) -> None:
     with _Uvicorn(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
         code, said = looked(run, "--url", url, "--config", "/nowhere.yaml")
     assert code == 1
@@ -239,7 +243,7 @@ def test_a_card_that_names_another_place_fails_and_it_is_said_what_to_deploy(run
     assert f"BaseUrl={url}" in wrong["do"]
 
 
-def test_what_callers_are_asked_for_is_said_and_an_issuers_keys_are_read(run: Run, tmp_path: Path) -> None:
+def test_what_callers_are_asked_for_is_said_and_an_issuers_keys_are_read(run: EventBroadcast, tmp_path: Path) -> None:
     with issuing() as issuer:
         issuer.add("k-1")
         schemes = (
@@ -298,14 +302,16 @@ def test_behind_iam_it_asks_by_signed_requests(gateway: tuple[str, list[str], di
     assert (code, said["clock"]["status"]) == (1, "FAILED")
 
 
-def test_a_url_where_nobody_answers_fails_in_a_sentence(run: Run) -> None:
+def test_a_url_where_nobody_answers_fails_in_a_sentence(run: EventBroadcast) -> None:
     with operating.taken_port() as port:
         pass
     code, said = looked(run, "--url", f"http://127.0.0.1:{port}", "--config", "/nowhere.yaml")
     assert (code, list(said)) == (1, ["reachability"])
 
 
-def test_here_each_variable_of_the_agents_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_here_each_variable_of_the_agents_is_told(
+    run: EventBroadcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("DOCTORS_KEY", "DOCTORS_TOKEN", "DOCTORS_MODEL"):
         monkeypatch.delenv(name, raising=False)
     text = """aion:
@@ -328,7 +334,7 @@ def test_here_each_variable_of_the_agents_is_told(run: Run, tmp_path: Path, monk
     assert not {"DOCTORS_MODEL", "DOCTORS_KEY"} & os.environ.keys()
 
 
-def test_doctor_names_variables_that_only_dotenv_has(run: Run, tmp_path: Path) -> None:
+def test_doctor_names_variables_that_only_dotenv_has(run: EventBroadcast, tmp_path: Path) -> None:
     text = "aion: {environment: {MODEL: m}, secrets: {KNOWN_KEY: k}, agents: {helper: {path: fine_agent.py}}}"
     config = written(tmp_path, text, fine_agent=AGENT)
     (tmp_path / ".env").write_text("MODEL=n\nKNOWN_KEY=k\nMY_KEY=hunter2\nAWS_PROFILE=me\nOTHER=x\n")
@@ -338,7 +344,9 @@ def test_doctor_names_variables_that_only_dotenv_has(run: Run, tmp_path: Path) -
     assert said["do"].startswith("Name it under `secrets` in aion.yaml")
 
 
-def test_doctor_and_card_find_agent_without_yaml(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_and_card_find_agent_without_yaml(
+    run: EventBroadcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "found_of_doctor.py").write_text(AGENT)
     (tmp_path / ".env").write_text("MY_KEY=k\n")
     monkeypatch.chdir(tmp_path)
@@ -353,7 +361,9 @@ def test_doctor_and_card_find_agent_without_yaml(run: Run, tmp_path: Path, monke
     assert json.loads(shown.stdout)["name"] == "found_of_doctor"
 
 
-def test_doctor_in_a_subfolder_names_the_project(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_in_a_subfolder_names_the_project(
+    run: EventBroadcast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(tmp_path, OPEN)
     (tmp_path / "notes").mkdir()
     monkeypatch.chdir(tmp_path / "notes")
@@ -391,7 +401,7 @@ UNBUILDABLE = {
 
 
 @pytest.mark.parametrize("case", UNBUILDABLE)
-def test_doctor_fails_where_a_build_would(case: str, run: Run, tmp_path: Path) -> None:
+def test_doctor_fails_where_a_build_would(case: str, run: EventBroadcast, tmp_path: Path) -> None:
     files, words = UNBUILDABLE[case]
     config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
     for name, content in files.items():
@@ -402,7 +412,7 @@ def test_doctor_fails_where_a_build_would(case: str, run: Run, tmp_path: Path) -
     assert words in said["dependencies"]["said"]
 
 
-def test_doctor_does_not_call_factory_per_turn(run: Run, tmp_path: Path) -> None:
+def test_doctor_does_not_call_factory_per_turn(run: EventBroadcast, tmp_path: Path) -> None:
     factory = "def make(config):\n    raise ValueError('of a turn')\n"
     config = written(tmp_path, OPEN.replace("agent.py", "factory_agent.py:make"), factory_agent=factory)
     code, said = looked(run, "--config", config, "--no-template")
@@ -410,7 +420,7 @@ def test_doctor_does_not_call_factory_per_turn(run: Run, tmp_path: Path) -> None
     assert "is a factory, which is called for each turn and was not called here" in said["agent helper"]["said"]
 
 
-def test_here_a_secret_in_plain_environment_is_told(run: Run, tmp_path: Path) -> None:
+def test_here_a_secret_in_plain_environment_is_told(run: EventBroadcast, tmp_path: Path) -> None:
     text = "aion: {environment: {OPENAI_API_KEY: of-all, MODEL: m}, agents: {helper: {path: fine_agent.py}}}"
     config = written(tmp_path, text, fine_agent=AGENT)
     said = looked(run, "--config", config, "--no-template")[1]["environment"]
@@ -418,7 +428,7 @@ def test_here_a_secret_in_plain_environment_is_told(run: Run, tmp_path: Path) ->
     assert "of-all" not in json.dumps(said)
 
 
-def test_here_an_unreadable_dotenv_fails(run: Run, tmp_path: Path) -> None:
+def test_here_an_unreadable_dotenv_fails(run: EventBroadcast, tmp_path: Path) -> None:
     config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
     (tmp_path / ".env").write_bytes(b"KEY=\xff\n")
     code, said = looked(run, "--config", config, "--no-template")

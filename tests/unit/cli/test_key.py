@@ -22,17 +22,17 @@ from aion_core.stores.api_keys import TableApiKeys
 from tests.support.declared import AION_YAML
 from tests.support.stores import dynamodb_table
 
-Run = Callable[..., Result]
+EventBroadcast = Callable[..., Result]
 
 
 @pytest.fixture
-def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
     for name, value in stack.environment("ApiFunction").items():
         monkeypatch.setenv(name, value)
     return lambda *arguments, **options: CliRunner().invoke(aion, [*map(str, arguments)], **options)
 
 
-def created(run: Run, *arguments: str) -> str:
+def created(run: EventBroadcast, *arguments: str) -> str:
     made = run("key", "create", *arguments)
     assert made.exit_code == 0, made.exception
     return made.stdout.strip()
@@ -49,7 +49,9 @@ def refusal(failed: Result) -> str:
     return str(failed.exception)
 
 
-def test_a_key_is_printed_once_and_opens_what_it_was_made_for(run: Run, stack: LocalStack, tmp_path: Path) -> None:
+def test_a_key_is_printed_once_and_opens_what_it_was_made_for(
+    run: EventBroadcast, stack: LocalStack, tmp_path: Path
+) -> None:
     """R96: R6."""
     import asyncio
 
@@ -80,7 +82,7 @@ def test_a_key_is_printed_once_and_opens_what_it_was_made_for(run: Run, stack: L
     assert "There is no key" in refusal(run("key", "revoke", other))
 
 
-def test_a_key_for_what_there_is_not_is_not_made(run: Run, tmp_path: Path) -> None:
+def test_a_key_for_what_there_is_not_is_not_made(run: EventBroadcast, tmp_path: Path) -> None:
     config = tmp_path / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")
     before = run("key", "list").stdout
@@ -91,13 +93,13 @@ def test_a_key_for_what_there_is_not_is_not_made(run: Run, tmp_path: Path) -> No
     assert run("key", "list").stdout == before
 
 
-def test_a_table_that_is_not_there_is_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_not_there_is_one_sentence(run: EventBroadcast, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ResourceNotFound" in refusal(run("key", "list", "--table", "no-such-table"))
     monkeypatch.delenv("AION_TABLE")
     assert "AION_TABLE" in run("key", "list").stderr
 
 
-def test_a_password_becomes_the_member_of_the_secret(run: Run) -> None:
+def test_a_password_becomes_the_member_of_the_secret(run: EventBroadcast) -> None:
     """R96: R6."""
     made = run("user", "hash", "alice", input="wonder:land\n")
     assert made.exit_code == 0
@@ -110,5 +112,5 @@ def test_a_password_becomes_the_member_of_the_secret(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", [("key", "create"), ("user", "hash")])
-def test_help_gives_examples(run: Run, command: tuple[str, str]) -> None:
+def test_help_gives_examples(run: EventBroadcast, command: tuple[str, str]) -> None:
     assert f"  aion {' '.join(command)}" in run(*command, "--help").stdout

@@ -9,14 +9,14 @@ import pytest
 
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
-from aion_core.ports import Bell
-from aion_core.ports.bells import body_of
+from aion_core.ports import WakeUp
+from aion_core.ports.queues import body_of
 from aion_core.settings import Settings
 from aion_core.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
-from tests.support.operating import Run
+from tests.support.operating import EventBroadcast
 
 CLOCK = SystemClock()
 
@@ -34,7 +34,7 @@ def stores(folder: Path) -> Stores:
 
 
 @pytest.fixture
-def run() -> Run:
+def run() -> EventBroadcast:
     return operating.runs({})
 
 
@@ -52,7 +52,7 @@ def parked(folder: Path, body: str) -> None:
     asyncio.run(park())
 
 
-def test_tasks_are_listed_shown_and_canceled(run: Run, stores: Stores, folder: Path) -> None:
+def test_tasks_are_listed_shown_and_canceled(run: EventBroadcast, stores: Stores, folder: Path) -> None:
     chat = Conversation(stores.tasks, CLOCK)
     asyncio.run(chat.starts("m-1"))
     listed = run("tasks", "list")
@@ -60,12 +60,12 @@ def test_tasks_are_listed_shown_and_canceled(run: Run, stores: Stores, folder: P
     assert listed.stdout.split("\t")[:2] == ["t-m-1", "working"]
     assert run("tasks", "cancel", "t-m-1", "--yes").exit_code == 0
     assert json.loads(run("tasks", "show", "t-m-1", "--json").stdout)[0]["state"] == "canceled"
-    assert "No tasks." in run("tasks", "list", "--overdue").stderr
+    assert "No tasks." in run("tasks", "list", "--expired").stderr
 
 
-def test_parked_messages_are_sent_again_or_dropped(run: Run, stores: Stores, folder: Path) -> None:
+def test_parked_messages_are_sent_again_or_dropped(run: EventBroadcast, stores: Stores, folder: Path) -> None:
     chat = Conversation(stores.tasks, CLOCK)
-    parked(folder, body_of(Bell(chat.context)))
+    parked(folder, body_of(WakeUp(chat.context)))
     parked(folder, "not of ours")
     listed = json.loads(run("dlq", "list", "--json").stdout)
     assert [each.get("context") for each in listed] == [chat.context.context_id, None]
@@ -77,14 +77,14 @@ def test_parked_messages_are_sent_again_or_dropped(run: Run, stores: Stores, fol
     assert "No messages in the dead letter queues." in run("dlq", "list").stderr
 
 
-def test_keys_and_webhooks_are_listed(run: Run, stores: Stores) -> None:
+def test_keys_and_webhooks_are_listed(run: EventBroadcast, stores: Stores) -> None:
     made = run("key", "create", "alice")
     assert made.stdout.startswith("aion_")
     assert "alice" in run("key", "list").stdout
     assert "No push configs." in run("push", "list", "--all").stderr
 
 
-def test_owner_is_deleted_with_large_payloads(run: Run, stores: Stores) -> None:
+def test_owner_is_deleted_with_large_payloads(run: EventBroadcast, stores: Stores) -> None:
     chat = Conversation(stores.tasks, CLOCK)
 
     async def converse() -> None:
@@ -101,6 +101,6 @@ def test_owner_is_deleted_with_large_payloads(run: Run, stores: Stores) -> None:
     assert "No tasks." in run("tasks", "list").stderr
 
 
-def test_named_deployment_goes_before_local_store(run: Run, stores: Stores) -> None:
+def test_named_deployment_goes_before_local_store(run: EventBroadcast, stores: Stores) -> None:
     refused = operating.runs({"AION_TABLE": "theirs"})("tasks", "list", "--scan")
     assert "set AION_BUCKET, AION_TASK_QUEUE_URL" in refused.stderr

@@ -15,11 +15,11 @@ from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.pushes import Pushes, a_config
 
-Run = Callable[..., Result]
+EventBroadcast = Callable[..., Result]
 
 
 @pytest.fixture
-def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
     for name, value in moto.environment("ApiFunction").items():
         monkeypatch.setenv(name, value)
     return lambda *arguments: CliRunner().invoke(aion, ["push", *map(str, arguments)])
@@ -56,13 +56,13 @@ async def three(push: Pushes) -> None:
                 await push.configs.settle(claim, cursor=2, delivered=True)
 
 
-def test_empty_list_is_one_sentence(run: Run) -> None:
+def test_empty_list_is_one_sentence(run: EventBroadcast) -> None:
     listed = run("list", "--owner", "nobody", "--agent", "echo")
     assert (listed.stdout, listed.stderr) == ("", "No push configs with failures.\n")
     assert run("list", "--owner", "nobody", "--agent", "echo", "--all").stderr == "No push configs.\n"
 
 
-def test_what_is_wrong_is_listed(run: Run, push: Pushes) -> None:
+def test_what_is_wrong_is_listed(run: EventBroadcast, push: Pushes) -> None:
     listed = [line for line in run("list").stdout.splitlines() if line.startswith(task_id(push) + "\t")]
     assert [line.split("\t")[1:] for line in sorted(listed)] == [
         ["dead", "given up: 1", "HTTP 503"],
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_listed(run: Run, push: Pushes) -> None:
     assert f"{task_id(push)}\twell\twell" in run("list", "--all").output
 
 
-def test_a_tasks_notifications_are_shown_without_what_is_secret(run: Run, push: Pushes) -> None:
+def test_a_tasks_notifications_are_shown_without_what_is_secret(run: EventBroadcast, push: Pushes) -> None:
     shown = run("show", task_id(push))
     assert shown.exit_code == 0
     assert "1, from event 3 on" in shown.output
@@ -81,7 +81,7 @@ def test_a_tasks_notifications_are_shown_without_what_is_secret(run: Run, push: 
     assert "hidden" not in shown.output
 
 
-def rung_for_pushes(moto: LocalStack) -> Iterator[str]:
+def enqueued_for_pushes(moto: LocalStack) -> Iterator[str]:
     """Yield all that the queue holds: other tests may have rung before."""
     asked = {"QueueUrl": moto.physical_id("PushQueue"), "MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
     while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
@@ -89,7 +89,7 @@ def rung_for_pushes(moto: LocalStack) -> Iterator[str]:
 
 
 def test_what_was_given_up_is_posted_again_and_somebody_is_woken_for_it(
-    run: Run, push: Pushes, moto: LocalStack
+    run: EventBroadcast, push: Pushes, moto: LocalStack
 ) -> None:
     driven = run("redrive", task_id(push))
     assert driven.stdout.splitlines() == [
@@ -101,17 +101,17 @@ def test_what_was_given_up_is_posted_again_and_somebody_is_woken_for_it(
     assert (found["dead"].cursor, found["dead"].dead, found["gone"].disabled) == (2, 0, False)
     shown = run("show", task_id(push)).stdout
     assert shown.count(f"tried again             {push.clock.now():%Y-%m-%d %H:%M}") == 2
-    assert sum(task_id(push) in body for body in rung_for_pushes(moto)) == 2
+    assert sum(task_id(push) in body for body in enqueued_for_pushes(moto)) == 2
 
 
 @pytest.mark.parametrize("arguments", [("show", "t-never"), ("redrive", "t-never")])
-def test_a_task_that_nobody_knows_is_said(run: Run, arguments: tuple[str, ...]) -> None:
+def test_a_task_that_nobody_knows_is_said(run: EventBroadcast, arguments: tuple[str, ...]) -> None:
     failed = run(*arguments)
     assert isinstance(failed.exception, AionError)
     assert "t-never" in str(failed.exception)
 
 
-def test_a_config_that_the_task_has_not_is_said(run: Run, push: Pushes) -> None:
+def test_a_config_that_the_task_has_not_is_said(run: EventBroadcast, push: Pushes) -> None:
     failed = run("redrive", task_id(push), "other")
     assert isinstance(failed.exception, AionError)
     assert "'other'" in str(failed.exception)

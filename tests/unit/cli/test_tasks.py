@@ -16,13 +16,13 @@ from aion_core.web.request_context import owner_in
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
-from tests.support.operating import Run, refusal
+from tests.support.operating import EventBroadcast, refusal
 from tests.support.pushes import a_config
 from tests.support.stores import dynamodb_store, dynamodb_table
 
 
 @pytest.fixture
-def run(moto: LocalStack) -> Run:
+def run(moto: LocalStack) -> EventBroadcast:
     run = operating.runs(moto.environment("ApiFunction"))
     return lambda *arguments, **options: run("tasks", *arguments, **options)
 
@@ -32,7 +32,9 @@ def chat(moto: LocalStack, clock: ManualClock) -> Conversation:
     return Conversation(dynamodb_store(moto, clock), clock)
 
 
-def test_an_owners_tasks_are_listed_newest_first_by_agent_context_and_state(run: Run, chat: Conversation) -> None:
+def test_an_owners_tasks_are_listed_newest_first_by_agent_context_and_state(
+    run: EventBroadcast, chat: Conversation
+) -> None:
     async def two() -> None:
         await chat.ends(await chat.starts("m-1"))
         chat.clock.move(1)
@@ -52,7 +54,7 @@ def test_an_owners_tasks_are_listed_newest_first_by_agent_context_and_state(run:
     assert run("list", *owner, "--context", "c-2").stdout == ""
 
 
-def test_a_subject_is_as_good_as_the_owner_that_is_made_of_it(run: Run, chat: Conversation) -> None:
+def test_a_subject_is_as_good_as_the_owner_that_is_made_of_it(run: EventBroadcast, chat: Conversation) -> None:
     owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
     hers = Conversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
     asyncio.run(hers.starts("m-1", task_id="t-hers"))
@@ -68,7 +70,7 @@ def test_a_subject_is_as_good_as_the_owner_that_is_made_of_it(run: Run, chat: Co
         ("list",),
         ("list", "--owner", "o"),
         ("list", "--owner", "o", "--scan"),
-        ("list", "--overdue", "--context", "c"),
+        ("list", "--expired", "--context", "c"),
         ("list", "--owner", "o", "--subject", "s", "--agent", "a"),
         ("list", "--tenant", "t", "--scan"),
         ("show", "t-1"),
@@ -76,13 +78,13 @@ def test_a_subject_is_as_good_as_the_owner_that_is_made_of_it(run: Run, chat: Co
         ("cancel", "t-1", "--yes"),
     ],
 )
-def test_the_table_is_scanned_only_where_that_is_asked_for(run: Run, arguments: tuple[str, ...]) -> None:
+def test_the_table_is_scanned_only_where_that_is_asked_for(run: EventBroadcast, arguments: tuple[str, ...]) -> None:
     failed = run(*arguments)
     assert failed.exit_code == 2
     assert failed.stderr.startswith("Usage: ")
 
 
-def test_a_scan_finds_a_task_whosever_it_is(run: Run, chat: Conversation) -> None:
+def test_a_scan_finds_a_task_whosever_it_is(run: EventBroadcast, chat: Conversation) -> None:
     task_id = f"t-{chat.context.owner}"
     asyncio.run(chat.starts("m-1", task_id=task_id))
     assert f"owner       {chat.context.owner}" in run("show", task_id, "--scan").stdout
@@ -106,7 +108,7 @@ def test_development_server_needs_no_owner(
     assert f"The task {task_id} is canceled." in run("tasks", "cancel", task_id, "--yes").stdout
 
 
-def test_list_tells_how_many_it_leaves_out(run: Run, chat: Conversation) -> None:
+def test_list_tells_how_many_it_leaves_out(run: EventBroadcast, chat: Conversation) -> None:
     async def three() -> None:
         for number in range(3):
             await chat.ends(await chat.starts(f"m-{number}"))
@@ -122,7 +124,9 @@ def test_list_tells_how_many_it_leaves_out(run: Run, chat: Conversation) -> None
     assert scanned.stderr.startswith("1 of ")
 
 
-def test_a_task_is_shown_with_its_log_its_lease_its_line_and_what_is_due(run: Run, chat: Conversation) -> None:
+def test_a_task_is_shown_with_its_log_its_lease_its_line_and_what_is_due(
+    run: EventBroadcast, chat: Conversation
+) -> None:
     async def busy() -> None:
         begun = await chat.starts("m-1", text="a private word")
         await chat.store.append(begun.lease, begun.head, chat.says(begun.head, text="a private answer"))
@@ -148,19 +152,21 @@ def test_a_task_is_shown_with_its_log_its_lease_its_line_and_what_is_due(run: Ru
     assert "private" not in json.dumps(document)
 
 
-def test_a_task_whose_worker_is_gone_is_called_overdue_and_said_to_want_a_bell(run: Run, chat: Conversation) -> None:
+def test_a_task_whose_worker_is_gone_is_called_overdue_and_said_to_want_a_bell(
+    run: EventBroadcast, chat: Conversation
+) -> None:
     # The command's clock is the machine's: this turn was begun long ago.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
-    listed = [line.split("\t") for line in run("list", "--overdue", "--limit", "1000").stdout.splitlines()]
+    listed = [line.split("\t") for line in run("list", "--expired", "--limit", "1000").stdout.splitlines()]
     assert [line[0] for line in listed if line[3] == chat.context.owner] == ["t-m-1"]
     shown = run("show", "t-m-1", "--owner", chat.context.owner).stdout
     assert "The worker of task t-m-1 is gone (begun 1 times)" in shown
     assert "ran out" in shown
-    assert "(overdue)" in shown
+    assert "(expired)" in shown
 
 
-def test_the_webhooks_of_a_task_are_shown_without_what_is_secret(run: Run, moto: LocalStack) -> None:
+def test_the_webhooks_of_a_task_are_shown_without_what_is_secret(run: EventBroadcast, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
     task_id = f"t-{push.chat.context.owner}"
 
@@ -179,7 +185,7 @@ def test_the_webhooks_of_a_task_are_shown_without_what_is_secret(run: Run, moto:
 
 
 def test_a_task_is_canceled_when_that_is_confirmed_and_what_waits_goes_on(
-    run: Run, chat: Conversation, moto: LocalStack
+    run: EventBroadcast, chat: Conversation, moto: LocalStack
 ) -> None:
     async def busy() -> None:
         await chat.starts("m-1")

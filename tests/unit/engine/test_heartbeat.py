@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from aion_core.memory.queues import MemoryBells
-from aion_core.ports import Bell, ContextKey, Held, Lease, TaskStore, Turn
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import ContextKey, Lease, LeaseHeld, TaskStore, Turn, WakeUp
 from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
 from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
@@ -17,15 +17,15 @@ from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
 RENEW_SECONDS = 10
 
 
-class Messages(MemoryBells):
-    """A queue that keeps the messages enqueued from threads."""
+class Messages(MemoryWorkQueue):
+    """A queue that stores the messages enqueued from threads."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
-        self.enqueued: list[tuple[Bell, float]] = []
+        self.enqueued: list[tuple[WakeUp, float]] = []
 
-    def ring_from_thread(self, bell: Bell, *, delay: float = 0.0) -> None:
-        self.enqueued.append((bell, delay))
+    def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        self.enqueued.append((wake_up, delay))
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def queue(clock: ManualClock) -> Failing:
 
 
 def renewal(chat: Conversation, queue: Any, lease: Lease) -> LeaseRenewal:
-    return LeaseRenewal(chat.store, queue, lease, renew_seconds=RENEW_SECONDS, bell_seconds=LEASE_SECONDS)
+    return LeaseRenewal(chat.store, queue, lease, renew_seconds=RENEW_SECONDS, wake_up_seconds=LEASE_SECONDS)
 
 
 def steps(chat: Conversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
-    """What each step of so many seconds returned."""
+    """Return the result of each step after a pause of these seconds."""
     held = []
     for _ in range(seconds):
         chat.clock.move(beat.pause)
@@ -59,7 +59,7 @@ def steps(chat: Conversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
 async def test_renewed_lease_outlives_its_term(chat: Conversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
     assert all(steps(chat, renewal(chat, queue, lease), 300))
-    assert isinstance(await chat.store.begin(chat.context, holder="other"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
 async def test_one_renewal_for_ten_checks(chat: Conversation, queue: Any, store: Failing) -> None:
@@ -73,11 +73,11 @@ async def test_first_renewal_enqueues_one_message(chat: Conversation, queue: Any
     steps(chat, beat, RENEW_SECONDS - 1)
     assert queue.enqueued == []
     steps(chat, beat, 50)
-    assert queue.enqueued == [(Bell(chat.context, lease.fence), LEASE_SECONDS)]
+    assert queue.enqueued == [(WakeUp(chat.context, lease.fence), LEASE_SECONDS)]
 
 
 async def test_refused_message_is_enqueued_at_next_renewal(chat: Conversation, queue: Any) -> None:
-    queue.refuse(ring_from_thread=1)
+    queue.refuse(enqueue_from_thread=1)
     beat = renewal(chat, queue, (await chat.starts()).lease)
     assert all(steps(chat, beat, RENEW_SECONDS))
     assert queue.enqueued == []
@@ -92,7 +92,7 @@ async def test_refused_call_does_not_end_renewals(
     beat = renewal(chat, queue, (await chat.starts()).lease)
     store.refuse(**{operation: 2})
     assert all(steps(chat, beat, 120))
-    assert isinstance(await chat.store.begin(chat.context, holder="other"), Held)
+    assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
 async def test_thread_survives_a_refused_call(chat: Conversation, queue: Any, store: Failing) -> None:
@@ -100,7 +100,7 @@ async def test_thread_survives_a_refused_call(chat: Conversation, queue: Any, st
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
     async with asyncio.timeout(20):
-        async with Heartbeat(store, queue, lease, renew_seconds=0.01, bell_seconds=1) as beat:  # type: ignore[arg-type]
+        async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as beat:  # type: ignore[arg-type]
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
             assert not beat.lost.is_set()
@@ -129,9 +129,9 @@ async def test_many_turns_share_the_checks_of_a_process(chat: Conversation, queu
     assert watch_seconds() == WATCH_SECONDS
     async with AsyncExitStack() as until_the_end:
         for _ in range(count):
-            beat = Heartbeat(chat.store, queue, lease, renew_seconds=60, bell_seconds=30)
+            beat = Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30)
             await until_the_end.enter_async_context(beat)
         assert count / watch_seconds() == LOOKS_PER_SECOND
-        short = LeaseRenewal(chat.store, queue, lease, renew_seconds=2, bell_seconds=30)
+        short = LeaseRenewal(chat.store, queue, lease, renew_seconds=2, wake_up_seconds=30)
         assert short.pause == 2, "a lease is renewed in time, however many there are"
     assert watch_seconds() == WATCH_SECONDS

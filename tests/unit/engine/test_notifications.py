@@ -1,4 +1,4 @@
-"""Wake-up messages for push delivery: after each commit of a task with subscribers, and never in its way."""
+"""Wake-up messages for push delivery after commits of tasks with subscribers."""
 
 import asyncio
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Begun, PushBell, PushConfig
+from aion_core.ports import PushConfig, PushWakeUp, TurnStarted
 from aion_core.tasks import notifications
 from aion_core.tasks.notifications import CommitNotifier
 from tests.support.clock import ManualClock
@@ -17,7 +17,7 @@ SUBSCRIBER = PushConfig("p-1", "https://hooks.test/")
 
 
 class Queue:
-    """A push queue that keeps the event numbers of its messages; it can be slow, or refuse."""
+    """A push queue that stores the event numbers of its messages; it can be slow or refuse."""
 
     def __init__(self) -> None:
         self.enqueued: list[int] = []
@@ -25,11 +25,11 @@ class Queue:
         self.answers.set()
         self.refuses = False
 
-    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
+    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
         await self.answers.wait()
         if self.refuses:
             raise StoreUnavailable("The queue is away.")
-        self.enqueued.append(bell.generation)
+        self.enqueued.append(wake_up.generation)
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def chat(queue: Queue, clock: ManualClock) -> Conversation:
     return Conversation(MemoryTaskStore(clock, notifier=CommitNotifier(queue)), clock)
 
 
-async def starts(chat: Conversation, push: PushConfig | None = SUBSCRIBER) -> Begun:
+async def starts(chat: Conversation, push: PushConfig | None = SUBSCRIBER) -> TurnStarted:
     begun = await chat.store.create(replace(chat.message("m-1"), push=push), holder="holder-1")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     return begun
 
 
-async def says(chat: Conversation, begun: Begun, times: int = 1) -> Begun:
+async def says(chat: Conversation, begun: TurnStarted, times: int = 1) -> TurnStarted:
     for _ in range(times):
         begun = replace(begun, head=await chat.store.append(begun.lease, begun.head, chat.says(begun.head)))
     return begun
@@ -60,7 +60,7 @@ async def test_each_commit_enqueues(chat: Conversation, queue: Queue) -> None:
     assert queue.enqueued == [2, 3]
     await chat.queues("t-m-1", "m-2")
     queue.enqueued.clear()
-    await chat.ends(begun, WORKING, go_on=True)
+    await chat.ends(begun, WORKING, run_next=True)
     assert queue.enqueued[-1] == 5, "the end of the turn records the waiting message"
     await chat.cancels("t-m-1")
     assert queue.enqueued[-1] == 6
@@ -93,11 +93,11 @@ async def test_events_during_an_enqueue_share_the_next(chat: Conversation, queue
 
 
 async def test_pause_waits_for_the_queue(chat: Conversation, queue: Queue) -> None:
-    """Lambda freezes the process after a pause: a message still on its way would wait for the sweep."""
+    """Lambda freezes the process between invocations: a message still on its way would wait for the sweep."""
     begun = await starts(chat)
     queue.answers.clear()
     begun = await says(chat, begun)
-    pausing = asyncio.create_task(chat.store.pause(begun.lease, got_on=True))
+    pausing = asyncio.create_task(chat.store.pause(begun.lease, made_progress=True))
     for _ in range(10):
         await asyncio.sleep(0)
     assert not pausing.done()
@@ -119,7 +119,7 @@ async def test_hanging_queue_delays_only_the_end(
     queue.answers.clear()
     begun = await says(chat, begun, 5)
     assert queue.enqueued == [2]
-    monkeypatch.setattr(notifications, "RING_SECONDS", 0.01)
+    monkeypatch.setattr(notifications, "ENQUEUE_SECONDS", 0.01)
     await chat.ends(begun)
     assert await chat.state("t-m-1") == "completed"
     await asyncio.sleep(0)

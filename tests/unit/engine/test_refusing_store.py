@@ -1,4 +1,4 @@
-"""A store that refuses for a while: tries are not spent without cause, and one failure does not hide the rest."""
+"""Store errors: they cost no needless tries, and one failure does not hide other results."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
@@ -8,22 +8,22 @@ import pytest
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.memory.queues import MemoryBells, MemoryPushBells
+from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.ports import (
-    Asked,
-    Begun,
-    Bell,
     Chunk,
     ContextKey,
     Emission,
     Metric,
-    PushBell,
     PushConfig,
+    PushWakeUp,
     Reply,
     TaskKey,
+    TurnRequest,
+    TurnStarted,
+    WakeUp,
 )
-from aion_core.tasks.call import Call
-from aion_core.tasks.history import ContextHistory
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.runner import MAX_TRIES
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import says
@@ -34,22 +34,22 @@ from tests.support.requests import request
 from tests.support.service import Parts, parts
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
-CALL = Call("owner", "test")
+CALL = CallContext("owner", "test")
 CONTEXT = ContextKey("owner", "test", "c")
 MANY = MAX_TRIES + 3
 DENIED = StoreError("Query: AccessDeniedException")
 
 
 class Refused:
-    """An agent whose checkpoints the store refuses for a while, before or after its first words."""
+    """An agent with checkpoints that the store refuses for a while, before or after its first chunk."""
 
     def __init__(self, times: int, *, speaks: bool = False) -> None:
         self.left, self._speaks = times, speaks
 
     def load(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if self._speaks:
             yield Chunk("word", "call")
         if self.left:
@@ -59,7 +59,7 @@ class Refused:
 
 
 def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., Any]:
-    """The operation, for which one task cannot be read."""
+    """Return the store operation that cannot read one task."""
 
     def call(key: TaskKey, **options: Any) -> Any:
         if key.task_id == task_id:
@@ -70,20 +70,20 @@ def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., An
 
 
 def _keeps(messages: list[Any]) -> Any:
-    """A queue's operation that keeps the messages."""
+    """Return a queue operation that stores the messages."""
 
-    async def ring(bell: Any, *, delay: float = 0.0) -> None:
-        messages.append(bell)
+    async def enqueue(wake_up: Any, *, delay: float = 0.0) -> None:
+        messages.append(wake_up)
 
-    return ring
+    return enqueue
 
 
 async def outcome(made: Parts, clock: ManualClock) -> str:
-    """The state of a task whose wake-up messages are all received in time, however often its store refuses."""
-    made.bells.close()
+    """Return the state of a task after handling all of its wake-up messages, despite store errors."""
+    made.work_queue.close()
     task = await made.service.send(CALL, request(return_immediately=True))
     for _ in range(MANY + 2):
-        await made.worker.answer(Bell(CONTEXT))
+        await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
     return str((await made.service.get(CALL, task.id)).status)
 
@@ -103,26 +103,26 @@ async def test_refusal_after_agent_spoke_spends_a_try(clock: ManualClock) -> Non
 async def test_unreadable_log_spends_no_try(clock: ManualClock) -> None:
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(Refused(0), store, clock)
-    made.bells.close()
+    made.work_queue.close()
     task = await made.service.send(CALL, request(return_immediately=True))
     for _ in range(MANY):
         store.refuse(log=1)
-        await made.worker.answer(Bell(CONTEXT))
+        await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
     store.heal()
-    await made.worker.answer(Bell(CONTEXT))
+    await made.worker.handle(WakeUp(CONTEXT))
     assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
 
 
 async def test_turn_that_cannot_be_read_is_woken_later(clock: ManualClock) -> None:
-    """Also the turn behind another: its lease is given back, and need not run out."""
+    """The turn behind another is suspended too; its lease need not expire."""
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(Refused(0), store, clock)
-    made.bells.close()
+    made.work_queue.close()
     await made.service.send(CALL, request(return_immediately=True))
     store.refuse(log=1)
-    await made.worker.answer(Bell(CONTEXT))
-    assert isinstance(await store.begin(CONTEXT, holder="another"), Begun), "at once"
+    await made.worker.handle(WakeUp(CONTEXT))
+    assert isinstance(await store.begin(CONTEXT, holder="another"), TurnStarted), "at once"
 
 
 async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
@@ -134,7 +134,7 @@ async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog
         clock.move(1)
         ids.append((await made.service.send(CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
     store.log = _unreadable(store.log, ids[1])
-    history = await ContextHistory(store, tasks).read(TaskKey("owner", ids[2]), CONTEXT, 10, None)
+    history = await Conversations(store, tasks).history(TaskKey("owner", ids[2]), CONTEXT, 10, None)
     said = [part.text for message in history for part in message.parts]
     assert said == ["text 0", "answer", "text 2", "answer"]
     assert ids[1] in caplog.text
@@ -159,12 +159,12 @@ async def test_sweep_wakes_what_it_can_read(clock: ManualClock, failing: str) ->
     await store.create(replace(chat.message("m-1"), push=PushConfig("p-1", "https://hooks.test/")), holder="gone")
     clock.move(1000)
     woken: list[Any] = []
-    bells, push_bells = MemoryBells(clock), MemoryPushBells(clock)
-    bells.ring, push_bells.ring = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
-    (store if failing == "contexts" else configs).refuse(DENIED, overdue=1)
+    work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
+    work_queue.enqueue, push_queue.enqueue = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
+    (store if failing == "contexts" else configs).refuse(DENIED, expired_timers=1)
     metrics = MemoryMetrics()
     with pytest.raises(StoreError, match="AccessDenied"):
-        await Sweep(store, bells, configs, push_bells, metrics=metrics).once()
-    kinds = {type(bell) for bell in woken}
-    assert kinds == ({PushBell} if failing == "contexts" else {Bell})
-    assert metrics.total(Metric.SWEEP_RUNG) == len(woken)
+        await Sweep(store, work_queue, configs, push_queue, metrics=metrics).once()
+    kinds = {type(wake_up) for wake_up in woken}
+    assert kinds == ({PushWakeUp} if failing == "contexts" else {WakeUp})
+    assert metrics.total(Metric.SWEEP_ENQUEUED) == len(woken)

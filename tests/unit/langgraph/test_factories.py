@@ -18,7 +18,7 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED
 from aion_core.bootstrap import build_app
 from aion_core.errors import AgentFailed, ConfigurationError
-from aion_core.ports import Asked, ContextKey, Paused, Reply, Turn
+from aion_core.ports import ContextKey, Paused, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, Task
 from aion_core.settings import Settings
 from tests.support.service import http, parts, send
@@ -254,12 +254,12 @@ def per_turn(graph: Any, log: list[str]) -> PerTurn:
     return PerTurn(make, "config")
 
 
-def asked_of(drain: asyncio.Event | None = None, hops: int = 0) -> Asked:
+def asked_of(drain: asyncio.Event | None = None, handoffs: int = 0) -> TurnRequest:
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
     task = Task(id="t-1", context_id="c", history=[message])
-    return Asked(
+    return TurnRequest(
         ContextKey("owner", "agent", "c"),
-        Turn("turn-1", "t-1", 1, hops=hops),
+        Turn("turn-1", "t-1", 1, handoffs=handoffs),
         1,
         task,
         message,
@@ -267,7 +267,7 @@ def asked_of(drain: asyncio.Event | None = None, hops: int = 0) -> Asked:
     )
 
 
-async def last(agent: LangGraphAgent, asked: Asked) -> Any:
+async def last(agent: LangGraphAgent, asked: TurnRequest) -> Any:
     return [emission async for emission in agent.run(asked)][-1]
 
 
@@ -278,7 +278,7 @@ async def test_turn_per_factory_is_handed_over() -> None:
     assert log == ["entered", "left"]
     ran: list[str] = []
     second = LangGraphAgent(per_turn(row(saver, "a", "b", then=lambda: ran.append("a")), log))
-    answer = await last(second, asked_of(hops=1))
+    answer = await last(second, asked_of(handoffs=1))
     assert isinstance(answer, Reply)
     assert answer.message is not None
     assert answer.message.parts[0].text == "b"
@@ -291,7 +291,7 @@ async def test_turn_per_factory_notices_missing_nodes() -> None:
     first = LangGraphAgent(per_turn(row(saver, "a", "b", then=drain.set), log))
     assert isinstance(await last(first, asked_of(drain)), Paused)
     with pytest.raises(AgentFailed) as failed:
-        await last(LangGraphAgent(per_turn(row(saver, "a", "c"), log)), asked_of(hops=1))
+        await last(LangGraphAgent(per_turn(row(saver, "a", "c"), log)), asked_of(handoffs=1))
     assert str(failed.value) == REDEPLOYED
     assert log == ["entered", "left"] * 2
 

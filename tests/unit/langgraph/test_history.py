@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 
 from aion.langgraph import AionContext
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.ports import Asked, ContextKey, History, Reply, Turn
+from aion_core.ports import ContextKey, History, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, Task
 
 CONTEXT = ContextKey("owner", "agent", "context")
@@ -46,7 +46,7 @@ async def seen(history: History | None, *given: Any, **named: Any) -> list[tuple
 
     graph = StateGraph(MessagesState, context_schema=AionContext).add_node("node", node).add_edge(START, "node")
     task = Task(id="t-1", context_id="context", history=[*SAID[4:], THIS])
-    asked = Asked(CONTEXT, Turn("turn-1", "t-1", 1), 1, task, THIS, history=history)
+    asked = TurnRequest(CONTEXT, Turn("turn-1", "t-1", 1), 1, task, THIS, history=history)
     emissions = [emission async for emission in LangGraphAgent(graph).run(asked)]
     assert isinstance(emissions[-1], Reply)
     return found

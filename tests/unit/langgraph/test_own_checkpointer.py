@@ -14,7 +14,7 @@ from langgraph.types import StreamWriter, interrupt
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import FORGOTTEN, LangGraphAgent
 from aion_core.errors import AgentFailed
-from aion_core.ports import Agent, Asked, Reply
+from aion_core.ports import Agent, Reply, TurnRequest
 from tests.contract.driven import Conversation
 from tests.support.clock import ManualClock
 from tests.support.savers import begin, memory_savers, taken_over
@@ -29,7 +29,7 @@ class ServedBy:
 
     def load(self) -> None: ...
 
-    async def run(self, asked: Asked) -> Any:
+    async def run(self, asked: TurnRequest) -> Any:
         async for emission in LangGraphAgent(self._graph()).run(asked):
             yield emission
 

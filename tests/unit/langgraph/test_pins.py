@@ -151,7 +151,7 @@ async def test_a_checkpoint_of_a_renamed_node_ends_without_running_it() -> None:
 async def test_a_drain_stops_after_the_step_that_runs() -> None:
     ran: list[str] = []
     saver = InMemorySaver()
-    hops = 0
+    handoffs = 0
     while True:
         control = RunControl()  # a fresh one each time
         graph = chain(ran, "abc").compile(saver)
@@ -162,12 +162,12 @@ async def test_a_drain_stops_after_the_step_that_runs() -> None:
                 if "input" in event:  # a node begins
                     control.request_drain("deadline")
         except GraphDrained:
-            hops += 1
+            handoffs += 1
             state = await graph.aget_state(turn("turn-1"))
-            assert (len(ran), len(state.next), finished(state, "turn-1")) == (hops, 1, False)
+            assert (len(ran), len(state.next), finished(state, "turn-1")) == (handoffs, 1, False)
         else:
             break
-    assert (ran, hops) == (["a", "b", "c"], 2)
+    assert (ran, handoffs) == (["a", "b", "c"], 2)
     state = await graph.aget_state(turn("turn-1"))
     assert (finished(state, "turn-1"), state.values) == (True, {"trail": ["a", "b", "c"]})
 

@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED
 from aion_core.errors import AgentFailed
-from aion_core.ports import Asked, Asks, ContextKey, Emission, Paused, Reply, Turn
+from aion_core.ports import ContextKey, Emission, InputRequired, Paused, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, Task
 
 CONTEXT = ContextKey("owner", "agent", "context")
@@ -39,19 +39,19 @@ def row(saver: Any, *names: str, **nodes: Any) -> Any:
     return builder.compile(saver)
 
 
-def asked(text: str, number: int, *history: Message, tries: int = 1, drain: asyncio.Event | None = None) -> Asked:
+def asked(text: str, number: int, *history: Message, tries: int = 1, drain: asyncio.Event | None = None) -> TurnRequest:
     message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text=text)])
     task = Task(id="t-1", context_id="context", history=[*history, message])
     turn = Turn(f"turn-{number}", "t-1", number, tries=tries)
-    return Asked(CONTEXT, turn, 1, task, message, drain=drain or asyncio.Event())
+    return TurnRequest(CONTEXT, turn, 1, task, message, drain=drain or asyncio.Event())
 
 
-async def ending(graph: Any, asked: Asked) -> Emission:
+async def ending(graph: Any, asked: TurnRequest) -> Emission:
     return [emission async for emission in LangGraphAgent(graph).run(asked)][-1]
 
 
 def said(emission: Emission) -> str:
-    assert isinstance(emission, Reply | Asks)
+    assert isinstance(emission, Reply | InputRequired)
     assert emission.message is not None
     return emission.message.parts[0].text
 
@@ -121,7 +121,7 @@ async def test_a_new_turn_on_another_graphs_thread_just_works() -> None:
 
 async def question_of(saver: Any, *names: str) -> Message:
     end = await ending(row(saver, *names), asked("hi", 1))
-    assert isinstance(end, Asks)
+    assert isinstance(end, InputRequired)
     end.message.message_id = "q-1"
     end.message.role = Role.ROLE_AGENT
     return end.message
@@ -154,10 +154,10 @@ async def test_a_turn_that_has_made_its_last_step_is_answered_whatever_the_graph
 async def test_a_turn_cannot_go_on_where_nothing_was_kept() -> None:
     @dataclass(frozen=True)
     class Hopped(Turn):
-        hops: int = 1
+        handoffs: int = 1
 
     first = asked("hi", 1)
     for turn in (Turn("turn-1", "t-1", 1, tries=2), Hopped("turn-1", "t-1", 1, tries=1)):
-        again = Asked(CONTEXT, turn, 1, first.task, first.message)
+        again = TurnRequest(CONTEXT, turn, 1, first.task, first.message)
         with pytest.raises(AgentFailed, match="keeps no state"):
             await ending(row(None, "a"), again)

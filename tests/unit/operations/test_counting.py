@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.memory.queues import MemoryBells, MemoryPushBells
-from aion_core.ports import Asked, Begun, Chunk, Emission, Metric, Paused, Reply
+from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.ports import Chunk, Emission, Metric, Paused, Reply, TurnRequest, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
@@ -31,7 +31,7 @@ class Speaks:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         for seconds, word in ((2, "a"), (1, "b"), (1, "c")):
             self._clock.move(seconds)
             yield Chunk(word, "m-1")
@@ -43,7 +43,7 @@ class Fails:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         raise RuntimeError("no")
         yield Reply(None)
 
@@ -57,7 +57,7 @@ class HandsOn:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.runs += 1
         self._clock.move(40)
         yield Paused() if self.runs == 1 else Reply(said("done"))
@@ -70,7 +70,7 @@ async def answered(made: Parts) -> None:
     async with asyncio.timeout(20), http(made.app()) as client:
         answer = (await client.post("/", json=request)).json()
         assert "result" in answer, answer
-        await made.bells.quiet()
+        await made.work_queue.quiet()
 
 
 async def test_a_turn_is_counted_once_however_many_chunks_it_speaks(clock: ManualClock) -> None:
@@ -111,22 +111,22 @@ async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(cloc
     """R94: or the alarm would ring for each webhook that is down for an hour."""
     push, metrics = on_table(None, clock), MemoryMetrics()
     begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     claim = await push.claimed()
     due = clock.now() + timedelta(hours=1)
     await push.configs.fail(claim, failure="HTTP 500", next_at=due, due_at=due)
-    sweep = Sweep(push.chat.store, MemoryBells(clock), push.configs, MemoryPushBells(clock), metrics=metrics)
+    sweep = Sweep(push.chat.store, MemoryWorkQueue(clock), push.configs, MemoryPushQueue(clock), metrics=metrics)
     clock.move(30)
-    await push.chat.store.pause(begun.lease, got_on=True)
+    await push.chat.store.pause(begun.lease, made_progress=True)
     for generation in await push.due_events():
         await push.configs.clear(push.key(), generation)
     await sweep.once()
-    before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_RUNG)
+    before = metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)
     clock.move(3600)
-    for overdue in await push.chat.store.overdue(limit=MANY):
-        assert await push.chat.store.claim(overdue)
+    for expired_timers in await push.chat.store.expired_timers(limit=MANY):
+        assert await push.chat.store.claim(expired_timers)
     await sweep.once()
-    assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_RUNG)) == (before[0], before[1] + 1)
+    assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)) == (before[0], before[1] + 1)
 
 
 async def test_nobody_counts_where_nobody_is_told_to(clock: ManualClock) -> None:

@@ -20,8 +20,8 @@ from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
-from aion_core.ports import Bell, ContextKey, Head, PushBell, PushConfig, Waiting
-from aion_core.ports.bells import body_of, push_body_of
+from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, TurnQueued, WakeUp
+from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
@@ -118,7 +118,7 @@ async def waiting(stack: LocalStack, text: str, **request: Any) -> Head:
         message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
     )
     kept = await store.create(replace(new, request=request), holder=None)
-    assert isinstance(kept, Waiting)
+    assert isinstance(kept, TurnQueued)
     return kept.head
 
 
@@ -139,7 +139,7 @@ def test_every_line_of_a_turn_is_found_by_its_task_its_context_and_its_invocatio
 ) -> None:
     """R97: an author's too; no line holds what was said."""
     head = asyncio.run(waiting(moto, SAID))
-    answer, request_id = call("run_task", body_of(Bell(head.context)))
+    answer, request_id = call("run_task", body_of(WakeUp(head.context)))
     assert answer == {"batchItemFailures": []}
     lines, metrics = output.lines()
     assert {"A turn begins.", "An author's own line.", "A turn has ended."} <= {line["message"] for line in lines}
@@ -154,7 +154,7 @@ def test_every_line_of_a_turn_is_found_by_its_task_its_context_and_its_invocatio
     assert counted.keys() == {"Turns", "TurnDuration", "TurnLag"}
     assert (counted["Turns"], metrics[0]["agent"]) == ([1], "one")
     assert counted["TurnDuration"][0] >= 0
-    _, again = call("run_task", body_of(Bell(head.context)))
+    _, again = call("run_task", body_of(WakeUp(head.context)))
     lines, metrics = output.lines()
     assert metrics == [], "a bell in vain counts nothing, and writes no empty line"
     assert again != request_id
@@ -162,9 +162,9 @@ def test_every_line_of_a_turn_is_found_by_its_task_its_context_and_its_invocatio
 
 def test_a_turn_that_fails_tells_the_whole_story_under_its_ids(output: Output, moto: LocalStack) -> None:
     """R36: and the next invocation is no cold start."""
-    call("run_task", body_of(Bell(ContextKey("nobody", "one", "c-0"))))
+    call("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0"))))
     head = asyncio.run(orphan(moto, f"explode {SAID}", agent="one"))
-    _, request_id = call("run_task", body_of(Bell(head.context)))
+    _, request_id = call("run_task", body_of(WakeUp(head.context)))
     lines, metrics = output.lines()
     (failed,) = (line for line in lines if line["level"] == "ERROR")
     assert "RuntimeError: the agent has a fault" in failed["exception"]
@@ -179,7 +179,7 @@ def test_a_message_that_cannot_be_answered_is_logged_with_its_own_id(output: Out
     lines, _ = output.lines()
     (told,) = (line for line in lines if "exception" in line)
     assert (told["queue_message_id"], told["correlation_id"]) == ("q-0", request_id)
-    assert "UnreadableBell" in told["exception"]
+    assert "UnreadableWakeUp" in told["exception"]
 
 
 async def test_every_line_of_a_delivery_is_found_by_its_task_and_context(output: Output, moto: LocalStack) -> None:
@@ -191,9 +191,9 @@ async def test_every_line_of_a_delivery_is_found_by_its_task_and_context(output:
         for config_id in ("p-1", "p-2"):
             config = PushConfig(config_id, url=receiver.url("/s3cret-path"), token="s3cret-token")
             await push.configs.put(head.key, config)
-        await asyncio.to_thread(call, "run_task", body_of(Bell(head.context)))
+        await asyncio.to_thread(call, "run_task", body_of(WakeUp(head.context)))
         output.lines()
-        answer, request_id = await asyncio.to_thread(call, "deliver_push", push_body_of(PushBell(head.key)))
+        answer, request_id = await asyncio.to_thread(call, "deliver_push", push_body_of(PushWakeUp(head.key)))
     assert answer == {"batchItemFailures": []}
     lines, metrics = output.lines()
     assert {line["message"] for line in lines} == {"A notification was delivered.", "A notification failed: HTTP 500"}
@@ -211,7 +211,7 @@ def test_a_sweep_counts_what_it_finds_though_it_is_nothing(output: Output) -> No
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
     counted = values(metrics)
-    assert (counted.keys(), counted["SweepRung"]) == ({"SweepFound", "SweepRung"}, [swept["rung"]])
+    assert (counted.keys(), counted["SweepEnqueued"]) == ({"SweepFound", "SweepEnqueued"}, [swept["rung"]])
     assert 0 <= counted["SweepFound"][0] <= swept["found"]
     assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
 
@@ -227,9 +227,9 @@ async def test_a_turn_behind_the_queue_is_of_its_messages_trace_and_its_spans_le
         assert push is not None
         async with receiving(answers(410)) as receiver:
             await push.configs.put(head.key, PushConfig("p-1", url=receiver.url("/s3cret-path")))
-            await asyncio.to_thread(call, "run_task", body_of(Bell(head.context)))
+            await asyncio.to_thread(call, "run_task", body_of(WakeUp(head.context)))
             turn = collector.named("turn")
-            await asyncio.to_thread(call, "deliver_push", push_body_of(PushBell(head.key)))
+            await asyncio.to_thread(call, "deliver_push", push_body_of(PushWakeUp(head.key)))
         posted = collector.named("push")
         assert (turn.trace_id.hex(), turn.parent_span_id.hex()) == (trace_id, parent)
         assert attributes(turn)["aion.task_id"] == attributes(posted)["aion.task_id"] == head.key.task_id

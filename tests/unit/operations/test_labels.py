@@ -10,8 +10,8 @@ import pytest
 from aion_core import log
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.metrics import MemoryMetrics
-from aion_core.memory.queues import MemoryBells
-from aion_core.ports import Asked, Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.heartbeat import Heartbeat
 from aion_core.web.app import Served, build_app
@@ -30,7 +30,7 @@ class Meets:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         for _ in range(3):
             logging.getLogger(AGENTS).warning(asked.task.id)
             await self._both.wait()
@@ -46,7 +46,7 @@ class Hangs:
     def load(self) -> None:
         pass
 
-    async def run(self, asked: Asked) -> AsyncGenerator[Emission, None]:
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("a", "m-1")
         self.spoke.set()
         await asyncio.Event().wait()
@@ -84,7 +84,10 @@ async def test_the_thread_that_keeps_a_lease_logs_under_the_turns_task(
     store: Any = Refuses()
     lease = Lease(ContextKey("o", "a", "c-1"), Turn("turn-1", "t-1", 1), "holder", 1)
     with log.request("r-1"), log.about(task_id="t-1"):
-        async with asyncio.timeout(20), Heartbeat(store, MemoryBells(clock), lease, renew_seconds=0.01, bell_seconds=1):
+        async with (
+            asyncio.timeout(20),
+            Heartbeat(store, MemoryWorkQueue(clock), lease, renew_seconds=0.01, wake_up_seconds=1),
+        ):
             await refused.wait()
             while not (told := [record for record in caplog.records if record.name.endswith("heartbeat")]):
                 await asyncio.sleep(0.01)

@@ -13,11 +13,11 @@ from aion_core.project.frameworks import OBJECTS
 from aion_core.project.origin import Origin
 from aion_core.testing import serve
 from tests.support import operating
-from tests.support.operating import Run, refusal
+from tests.support.operating import EventBroadcast, refusal
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EventBroadcast:
     """`aion` in an empty folder, without a network."""
     (tmp_path / "my-agents").mkdir()
     monkeypatch.chdir(tmp_path / "my-agents")
@@ -40,7 +40,7 @@ async def served(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("framework", OBJECTS)
-async def test_init_writes_config_for_found_agent(run: Run, framework: str) -> None:
+async def test_init_writes_config_for_found_agent(run: EventBroadcast, framework: str) -> None:
     Path("helper.py").write_text(example(framework))
     ran = run("init")
     assert ran.exit_code == 0, ran.output
@@ -53,7 +53,7 @@ async def test_init_writes_config_for_found_agent(run: Run, framework: str) -> N
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-async def test_init_reads_langgraph_json(run: Run) -> None:
+async def test_init_reads_langgraph_json(run: EventBroadcast) -> None:
     folder = Path("src", "counting")
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
@@ -76,7 +76,7 @@ async def test_init_reads_langgraph_json(run: Run) -> None:
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-async def test_init_takes_folder_of_adk_agents(run: Run) -> None:
+async def test_init_takes_folder_of_adk_agents(run: EventBroadcast) -> None:
     Path("counter").mkdir()
     Path("counter", "__init__.py").write_text("from . import agent\n")
     Path("counter", "agent.py").write_text(example("adk"))
@@ -97,7 +97,7 @@ async def test_init_takes_folder_of_adk_agents(run: Run) -> None:
     ],
     ids=["agent.py", "yaml", "executor", "untold", "missing"],
 )
-def test_requirement_follows_from_agents_code(run: Run, files: dict[str, str], extra: str) -> None:
+def test_requirement_follows_from_agents_code(run: EventBroadcast, files: dict[str, str], extra: str) -> None:
     Path("counter").mkdir()
     for path, text in files.items():
         Path("counter", path).write_text(text)
@@ -107,7 +107,7 @@ def test_requirement_follows_from_agents_code(run: Run, files: dict[str, str], e
     assert f'dependencies = ["aion-lambda{extra}>=' in Path("pyproject.toml").read_text()
 
 
-def test_init_inside_package_names_folder_above(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_inside_package_names_folder_above(run: EventBroadcast, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("counter").mkdir()
     monkeypatch.chdir("counter")
     Path("__init__.py").write_text("from . import agent\n")
@@ -117,7 +117,7 @@ def test_init_inside_package_names_folder_above(run: Run, monkeypatch: pytest.Mo
     assert texts(Path.cwd()) == before
 
 
-def test_init_keeps_aion_yaml(run: Run) -> None:
+def test_init_keeps_aion_yaml(run: EventBroadcast) -> None:
     Path("mine.py").write_text(example("adk"))
     Path("aion.yaml").write_text("aion: {agents: {mine: {path: mine.py}}}\n")
     ran = run("init", "other-name")
@@ -128,7 +128,7 @@ def test_init_keeps_aion_yaml(run: Run) -> None:
     assert 'stack_name = "other-name-dev"' in Path("samconfig.toml").read_text()
 
 
-def test_init_of_several_agents_writes_nothing(run: Run) -> None:
+def test_init_of_several_agents_writes_nothing(run: EventBroadcast) -> None:
     for name in ("one.py", "two.py"):
         Path(name).write_text(example("langgraph"))
     before = texts(Path.cwd())
@@ -136,13 +136,13 @@ def test_init_of_several_agents_writes_nothing(run: Run) -> None:
     assert texts(Path.cwd()) == before
 
 
-def test_init_of_code_without_agent_writes_nothing(run: Run) -> None:
+def test_init_of_code_without_agent_writes_nothing(run: EventBroadcast) -> None:
     Path("tool.py").write_text("print('hello')\n")
     assert "has no agent" in refusal(run("init"))
     assert [path.name for path in Path.cwd().iterdir()] == ["tool.py"]
 
 
-async def test_init_of_empty_folder_makes_example(run: Run) -> None:
+async def test_init_of_empty_folder_makes_example(run: EventBroadcast) -> None:
     Path("README.md").write_text("# Mine\n")
     ran = run("new", "--here", "--framework", "executor")
     assert ran.exit_code == 0, ran.output
@@ -151,14 +151,14 @@ async def test_init_of_empty_folder_makes_example(run: Run) -> None:
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-def test_framework_is_for_new_agents_only(run: Run) -> None:
+def test_framework_is_for_new_agents_only(run: EventBroadcast) -> None:
     Path("helper.py").write_text(example("adk"))
     ran = run("init", "--framework", "adk")
     assert (ran.exit_code, "this folder has one" in ran.output) == (2, True)
     assert [path.name for path in Path.cwd().iterdir()] == ["helper.py"]
 
 
-def test_environments_are_not_code(run: Run) -> None:
+def test_environments_are_not_code(run: EventBroadcast) -> None:
     shutil.copytree(Path(__file__).parent, ".venv/lib/project")
     assert run("init").exit_code == 0
     assert Path("agent.py").is_file()
@@ -174,7 +174,7 @@ def test_environments_are_not_code(run: Run) -> None:
         ([".env"], "Append counter/.env to .env: beside an aion.yaml only that one is read.\n"),
     ],
 )
-def test_init_says_where_env_belongs(run: Run, others: list[str], doing: str) -> None:
+def test_init_says_where_env_belongs(run: EventBroadcast, others: list[str], doing: str) -> None:
     Path("counter").mkdir()
     Path("counter", "__init__.py").write_text("from . import agent\n")
     Path("counter", "agent.py").write_text(example("adk"))
@@ -189,7 +189,7 @@ def steps(job: str) -> list[str]:
     return [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step]
 
 
-def test_init_leaves_tests_out_without_tests(run: Run) -> None:
+def test_init_leaves_tests_out_without_tests(run: EventBroadcast) -> None:
     Path("helper.py").write_text(example("langgraph"))
     assert "deployment of main\n" in run("init").output
     workflow = Path(".github/workflows/deploy.yml").read_text()
@@ -198,7 +198,7 @@ def test_init_leaves_tests_out_without_tests(run: Run) -> None:
     assert "test" not in Path("Makefile").read_text()
 
 
-def test_init_runs_tests_that_are_there(run: Run) -> None:
+def test_init_runs_tests_that_are_there(run: EventBroadcast) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path("tests").mkdir()
     Path("tests", "test_helper.py").write_text("def test_helper():\n    assert True\n")
@@ -207,7 +207,7 @@ def test_init_runs_tests_that_are_there(run: Run) -> None:
     assert "test: ## Run the tests\n\t@$(UV) run pytest\n" in Path("Makefile").read_text()
 
 
-def test_requirements_project_is_run_by_pip(run: Run) -> None:
+def test_requirements_project_is_run_by_pip(run: EventBroadcast) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path("requirements.txt").write_text("langgraph")
     ran = run("init")
@@ -230,7 +230,7 @@ def test_requirements_project_is_run_by_pip(run: Run) -> None:
         ("Pipfile", "[packages]\n", "pipenv"),
     ],
 )
-def test_init_uses_commands_of_other_tools(run: Run, file: str, text: str, tool: str) -> None:
+def test_init_uses_commands_of_other_tools(run: EventBroadcast, file: str, text: str, tool: str) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path(file).write_text(text)
     ran = run("init")
@@ -247,7 +247,7 @@ def test_init_uses_commands_of_other_tools(run: Run, file: str, text: str, tool:
     assert Path(file).read_text() == text
 
 
-def test_aionignore_of_init_names_no_authors_file(run: Run) -> None:
+def test_aionignore_of_init_names_no_authors_file(run: EventBroadcast) -> None:
     Path("helper.py").write_text(example("langgraph"))
     mine = ["README.md", "docs/manual.txt", "infra/data.txt", "tests/data.txt"]
     for name in mine:
@@ -257,7 +257,7 @@ def test_aionignore_of_init_names_no_authors_file(run: Run) -> None:
     assert set(mine) <= {file.relative_to(Path.cwd()).as_posix() for file in select(Path.cwd()).files}
 
 
-def test_aionignore_of_new_names_our_files(run: Run) -> None:
+def test_aionignore_of_new_names_our_files(run: EventBroadcast) -> None:
     run("new", "--here")
     for name in ("docs/manual.txt", "template.yaml.new", "infra/state.yaml.new"):
         Path(name).parent.mkdir(exist_ok=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from aion_core.ports import Delivery, OverduePush, PushBell, PushEvents, TaskKey
+from aion_core.ports import Delivery, ExpiredPushTimer, PushEvents, PushWakeUp, TaskKey
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.guard import Allowed
 from aion_core.push.pinned import Resolver, look_up
@@ -59,31 +59,31 @@ class Pushing:
     async def later(self, seconds: float, task: dict[str, Any]) -> None:
         """Let time pass; what is due then is looked after, as the sweep would see to it."""
         self.clock.move(seconds)
-        await self.parts.push.delivery.answer(PushBell(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
+        await self.parts.push.delivery.answer(PushWakeUp(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
 
-    async def overdue(self) -> Sequence[OverduePush]:
+    async def expired_timers(self) -> Sequence[ExpiredPushTimer]:
         """What somebody would have to look after, in a day from now."""
         assert self.parts.push is not None
         self.clock.move(86_400)
-        return await self.parts.push.configs.overdue(limit=100)
+        return await self.parts.push.configs.expired_timers(limit=100)
 
     async def sweep(self) -> None:
         """Look after what is overdue by now, as is done each minute, until nobody is at it."""
         push = self.parts.push
         assert push is not None
         self.clock.move(60)
-        await Sweep(self.parts.store, self.parts.bells, push.configs, push.bells).once()
+        await Sweep(self.parts.store, self.parts.work_queue, push.configs, push.queue).once()
         await self.quiet()
 
     async def quiet(self) -> None:
         """Wait until nobody delivers."""
         assert self.parts.push is not None
-        await asyncio.wait_for(self.parts.push.bells.quiet(), 20)
+        await asyncio.wait_for(self.parts.push.queue.quiet(), 20)
 
-    def count_bells(self) -> list[PushBell]:
+    def count_wake_ups(self) -> list[PushWakeUp]:
         """The bells that are rung from here on."""
         assert self.parts.push is not None
-        return noted(self.parts.push.bells, "ring", lambda bell, **_: bell)
+        return noted(self.parts.push.queue, "enqueue", lambda wake_up, **_: wake_up)
 
     def count_calls(self) -> list[str]:
         """What is asked of the store of tasks from here on, but for what a delivery reads."""

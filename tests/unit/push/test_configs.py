@@ -13,7 +13,7 @@ from aion_core.push import signing
 from aion_core.push.guard import Allowed
 from aion_core.push.registration import to_keep
 from aion_core.web.app import Served, build_app
-from tests.support import fronts
+from tests.support import entrypoints
 from tests.support.receiver import Post, answers, receiving
 from tests.support.service import http
 from tests.unit.push.pushing import Pushing, ids
@@ -342,7 +342,7 @@ async def test_a_webhook_at_the_address_where_it_is_registered_is_this_service_i
     name = "abc.lambda-url.eu-west-1.on.aws"
     pushing = Pushing(allowed=Allowed.beside("https://agents.example.com"))
     task = (await pushing.send())["id"]
-    pushing.app = fronts.function_url(pushing.app, name)
+    pushing.app = entrypoints.function_url(pushing.app, name)
     message = {"messageId": "m-own", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     for url in (f"https://{name}/", f"https://{name.upper()}:443/hook", "https://agents.example.com/hook"):
         for method, params in (
@@ -377,7 +377,7 @@ async def test_a_config_whose_bell_is_lost_is_kept_and_its_client_is_told_so() -
     pushing = Pushing()
     task = (await pushing.send())["id"]
     assert pushing.parts.push is not None
-    pushing.parts.push.bells.close()
+    pushing.parts.push.queue.close()
     created = await pushing.rpc(CREATE, {"taskId": task, "url": HOOK})
     assert created.get("url") == HOOK, created
     assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [created]

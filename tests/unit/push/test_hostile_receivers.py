@@ -217,7 +217,7 @@ async def test_a_config_that_is_deleted_while_it_is_told_is_told_nothing_behind_
         await pushing.later(100_000, task)
         assert await pushing.state(task) == []
         await pushing.sweep()
-        assert await pushing.overdue() == []
+        assert await pushing.expired_timers() == []
     assert receiver.ids == ids(task, 2)
 
 
@@ -263,16 +263,16 @@ async def test_when_the_last_config_is_gone_the_task_says_no_more_for_nobody_to_
         await pushing.rpc("CreateTaskPushNotificationConfig", {**config(receiver), "taskId": task["id"]})
         await pushing.quiet()
         await pushing.rpc("DeleteTaskPushNotificationConfig", {"taskId": task["id"], "id": "p"})
-        rung = pushing.count_bells()
+        enqueued = pushing.count_wake_ups()
         answering = asyncio.create_task(pushing.send(None, "work", taskId=task["id"]))
         await pushing.agent.works.wait()
         await pushing.quiet()
-        assert [bell.generation for bell in rung] == [4]
+        assert [wake_up.generation for wake_up in enqueued] == [4]
         pushing.agent.go.set()
         assert (await answering)["status"]["state"] == "TASK_STATE_COMPLETED"
         await pushing.quiet()
-        assert [bell.generation for bell in rung] == [4]
-        assert await pushing.overdue() == []
+        assert [wake_up.generation for wake_up in enqueued] == [4]
+        assert await pushing.expired_timers() == []
     assert receiver.posts == []
 
 

@@ -10,8 +10,17 @@ from datetime import timedelta
 
 import pytest
 
-from aion_core.memory.queues import MemoryBells
-from aion_core.ports import ContextKey, Delivered, Outcome, OverduePush, PushBell, PushConfig, Refused, TaskKey
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import (
+    ContextKey,
+    Delivered,
+    ExpiredPushTimer,
+    Outcome,
+    PostRefused,
+    PushConfig,
+    PushWakeUp,
+    TaskKey,
+)
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import schedule
 from aion_core.push.delivery import PushDelivery
@@ -25,25 +34,25 @@ MANY, SMALL = 10_000, 100
 HOURS_DOWN = 12
 
 
-class Rung:
+class Enqueued:
     """A queue of bells, each of which is answered when it is time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
-        self.bells: list[tuple[float, int, PushBell]] = []
+        self.queue: list[tuple[float, int, PushWakeUp]] = []
         self.owners: list[str] = []
 
-    async def ring(self, bell: PushBell, *, delay: float = 0.0) -> None:
-        """See `ports.PushBells.ring`."""
-        self.owners.append(bell.task.owner)
-        self.bells.append((self.clock.now().timestamp() + delay, len(self.owners), bell))
+    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
+        """See `ports.PushQueue.enqueue`."""
+        self.owners.append(wake_up.task.owner)
+        self.queue.append((self.clock.now().timestamp() + delay, len(self.owners), wake_up))
 
-    def heard(self) -> list[PushBell]:
+    def heard(self) -> list[PushWakeUp]:
         """Those that are to be heard by now."""
         now = self.clock.now().timestamp()
-        due = sorted(each for each in self.bells if each[0] <= now)
-        self.bells = [each for each in self.bells if each[0] > now]
-        return [bell for _, _, bell in due]
+        due = sorted(each for each in self.queue if each[0] <= now)
+        self.queue = [each for each in self.queue if each[0] > now]
+        return [wake_up for _, _, wake_up in due]
 
 
 class Receivers:
@@ -58,7 +67,7 @@ class Receivers:
         """See `ports.WebhookClient.post`."""
         self.tries[url] += 1
         if self.clock.now() < self.up_at:
-            return Refused(503)
+            return PostRefused(503)
         self.told.setdefault(url, (self.clock.now() - self.up_at).total_seconds())
         return Delivered()
 
@@ -70,10 +79,10 @@ class Deployment:
         self.clock = ManualClock()
         self.tasks = MemoryTaskStore(self.clock)
         self.configs = MemoryPushConfigs(self.tasks, self.clock)
-        self.bells, self.receivers = Rung(self.clock), Receivers(self.clock)
-        parts = self.tasks, self.configs, self.bells, self.receivers, render, self.clock
+        self.queue, self.receivers = Enqueued(self.clock), Receivers(self.clock)
+        parts = self.tasks, self.configs, self.queue, self.receivers, render, self.clock
         self.delivery = PushDelivery(*parts, chance=lambda: 0.5)
-        self.sweep = Sweep(self.tasks, MemoryBells(self.clock), self.configs, self.bells)
+        self.sweep = Sweep(self.tasks, MemoryWorkQueue(self.clock), self.configs, self.queue)
         self.pushes_at_once = pushes_at_once
 
     async def listens(self, owner: str, number: int) -> TaskKey:
@@ -91,9 +100,9 @@ class Deployment:
         """One passes, with its sweep, and every bell of it is answered; how many that sweep has rung for."""
         self.clock.move(60)
         swept = await self.sweep.once(at_once=0, pushes_at_once=self.pushes_at_once)
-        for bell in self.bells.heard():
-            await self.delivery.answer(bell)
-        return swept.rung
+        for wake_up in self.queue.heard():
+            await self.delivery.answer(wake_up)
+        return swept.enqueued
 
 
 async def test_ten_thousand_webhooks_that_are_down_for_half_a_day_keep_to_the_schedule() -> None:
@@ -101,11 +110,11 @@ async def test_ten_thousand_webhooks_that_are_down_for_half_a_day_keep_to_the_sc
     number, at_once = MANY // SMALL, sweep.PUSHES_AT_ONCE // SMALL
     deployment = Deployment(pushes_at_once=at_once)
     for each in range(number):
-        await deployment.bells.ring(PushBell(await deployment.listens(f"o-{each % 7}", each), 2))
+        await deployment.queue.enqueue(PushWakeUp(await deployment.listens(f"o-{each % 7}", each), 2))
     busiest = most_in_a_row = row = 0
     for _ in range(22 * 60):
-        rung = await deployment.a_minute()
-        busiest, row = max(busiest, rung), row + 1 if rung == at_once else 0
+        enqueued = await deployment.a_minute()
+        busiest, row = max(busiest, enqueued), row + 1 if enqueued == at_once else 0
         most_in_a_row = max(most_in_a_row, row)
     assert busiest == at_once
     assert most_in_a_row <= number / at_once
@@ -116,7 +125,7 @@ async def test_ten_thousand_webhooks_that_are_down_for_half_a_day_keep_to_the_sc
     late = max(deployment.receivers.told.values()) - by_schedule
     # Each of the four tries that sweeps ring for may have waited for its round, and for its minute.
     assert late <= 4 * (number / at_once + 2) * 60
-    assert await deployment.configs.overdue(limit=MANY) == []
+    assert await deployment.configs.expired_timers(limit=MANY) == []
 
 
 async def test_who_has_one_webhook_does_not_wait_behind_who_has_thousands() -> None:
@@ -128,7 +137,7 @@ async def test_who_has_one_webhook_does_not_wait_behind_who_has_thousands() -> N
     await deployment.listens("one", 1)
     deployment.clock.move(60)
     await deployment.sweep.once(at_once=0, pushes_at_once=10)
-    assert sorted(deployment.bells.owners) == [*["many"] * 9, "one"]
+    assert sorted(deployment.queue.owners) == [*["many"] * 9, "one"]
 
 
 @pytest.mark.parametrize(
@@ -137,5 +146,7 @@ async def test_who_has_one_webhook_does_not_wait_behind_who_has_thousands() -> N
 def test_owners_have_their_turns_and_of_each_the_longest_overdue_is_first(limit: int, found: list[str]) -> None:
     now = ManualClock().now()
     ages = {"a3": 1, "b2": 2, "a1": 9, "c1": 3, "b1": 8, "a2": 7}
-    overdue = [OverduePush(TaskKey(name[0], name), now - timedelta(seconds=age)) for name, age in ages.items()]
-    assert [each.task.task_id for each in schedule.by_turns(overdue, limit)] == found
+    expired_timers = [
+        ExpiredPushTimer(TaskKey(name[0], name), now - timedelta(seconds=age)) for name, age in ages.items()
+    ]
+    assert [each.task.task_id for each in schedule.by_turns(expired_timers, limit)] == found

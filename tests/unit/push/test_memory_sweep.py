@@ -34,7 +34,7 @@ async def test_a_retry_for_which_no_bell_can_be_rung_is_made_all_the_same(
 ) -> None:
     """R94: as those are that are further ahead than a bell may be; with minutes, and a schedule, of no length."""
     monkeypatch.setattr(background, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(delivery, "LONGEST_BELL_SECONDS", 0.0)
+    monkeypatch.setattr(delivery, "LONGEST_WAKE_UP_SECONDS", 0.0)
     monkeypatch.setitem(PushDelivery.__init__.__kwdefaults__, "retry_seconds", (0.1, 0.1, 0.1))
     (tmp_path / "retried.py").write_text(GRAPH)
     (tmp_path / "aion.yaml").write_text(AGENT)

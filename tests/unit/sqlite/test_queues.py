@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Bell, ContextKey
-from aion_core.ports.bells import bell_of
+from aion_core.ports import ContextKey, WakeUp
+from aion_core.ports.queues import wake_up_of
 from aion_core.sqlite.database import Database
 from aion_core.sqlite.queues import (
     MAX_RECEIVES,
     VISIBILITY_SECONDS,
     Consumer,
-    SQLiteBells,
     SQLiteQueue,
+    SQLiteWorkQueue,
     open_queues,
     release_messages,
 )
 from tests.support.clock import ManualClock
 
-BELL = Bell(ContextKey("owner", "echo", "c-1"), 1)
+WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
 class Process:
@@ -35,9 +35,9 @@ class Process:
     def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
         self.file = open_queues(path)
         self.queue = SQLiteQueue(self.file, "task", clock, receiver=receiver)
-        self.bells = SQLiteBells(self.queue, at_once=at_once)
+        self.work_queue = SQLiteWorkQueue(self.queue, at_once=at_once)
         self.consumer = Consumer(self.queue, self._handle, at_once=at_once)
-        self.handled: list[Bell] = []
+        self.handled: list[WakeUp] = []
         self.failures = 0
         self.go = asyncio.Event()
         self.go.set()
@@ -57,7 +57,7 @@ class Process:
         if self.failures:
             self.failures -= 1
             raise ValueError("not now")
-        self.handled.append(bell_of(body))
+        self.handled.append(wake_up_of(body))
 
 
 @pytest.fixture
@@ -81,46 +81,46 @@ def other(path: Path, clock: ManualClock) -> Iterator[Process]:
 
 async def test_messages_are_handled_once_in_order_of_time(one: Process, other: Process, clock: ManualClock) -> None:
     for fence, delay in ((3, 9.0), (2, 5.0), (1, 0.0)):
-        await one.bells.ring(Bell(BELL.context, fence), delay=delay)
+        await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence), delay=delay)
     clock.move(10)
     await other.turn()
-    assert [bell.fence for bell in other.handled] == [1, 2, 3]
+    assert [wake_up.fence for wake_up in other.handled] == [1, 2, 3]
     assert await one.turn() == 0
 
 
 async def test_failed_message_is_received_later_each_time(one: Process, clock: ManualClock) -> None:
     one.failures = 2
-    await one.bells.ring(BELL)
+    await one.work_queue.enqueue(WAKE_UP)
     for seconds, received in ((0.0, 1), (0.9, 0), (0.2, 1), (1.8, 0), (0.3, 1), (9000.0, 0)):
         clock.move(seconds)
         assert await one.turn() == received
-    assert one.handled == [BELL]
+    assert one.handled == [WAKE_UP]
 
 
 async def test_message_that_always_fails_is_parked(
     one: Process, other: Process, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     one.failures = 100
-    await one.bells.ring(BELL)
+    await one.work_queue.enqueue(WAKE_UP)
     for _ in range(MAX_RECEIVES + 2):
         await one.turn()
         clock.move(3600)
     assert one.failures == 100 - MAX_RECEIVES
     assert "could not be handled 5 times, and is parked" in caplog.text
     (letter,) = await other.queue.read(10)
-    assert bell_of(letter.body) == BELL
+    assert wake_up_of(letter.body) == WAKE_UP
     await other.queue.send_again(letter)
     assert await other.queue.read(10) == []
     one.failures = 1
     await one.turn()
     clock.move(2)
     await one.turn()
-    assert one.handled == [BELL], "it has all its receives again"
+    assert one.handled == [WAKE_UP], "it has all its receives again"
 
 
 async def test_parked_message_is_dropped(one: Process, clock: ManualClock) -> None:
     one.failures = 100
-    await one.bells.ring(BELL)
+    await one.work_queue.enqueue(WAKE_UP)
     for _ in range(MAX_RECEIVES + 1):
         await one.turn()
         clock.move(3600)
@@ -132,16 +132,16 @@ async def test_parked_message_is_dropped(one: Process, clock: ManualClock) -> No
 
 async def test_failing_message_delays_no_other(one: Process) -> None:
     one.failures = 1
-    await one.bells.ring(BELL)
+    await one.work_queue.enqueue(WAKE_UP)
     await one.turn()
-    await one.bells.ring(Bell(BELL.context, 2))
+    await one.work_queue.enqueue(WakeUp(WAKE_UP.context, 2))
     await one.turn()
-    assert [bell.fence for bell in one.handled] == [2]
+    assert [wake_up.fence for wake_up in one.handled] == [2]
 
 
 async def test_message_is_invisible_while_it_is_handled(one: Process, other: Process, clock: ManualClock) -> None:
     one.go.clear()
-    await one.bells.ring(BELL)
+    await one.work_queue.enqueue(WAKE_UP)
     await one.consumer.receive()
     for _ in range(5):
         clock.move(VISIBILITY_SECONDS / 2)
@@ -151,21 +151,21 @@ async def test_message_is_invisible_while_it_is_handled(one: Process, other: Pro
     await one.consumer.join()
     clock.move(VISIBILITY_SECONDS * 2)
     assert await other.turn() == 0
-    assert one.handled == [BELL]
+    assert one.handled == [WAKE_UP]
 
 
 async def test_message_of_silent_process_is_visible_after_timeout(
     one: Process, other: Process, clock: ManualClock
 ) -> None:
     one.go.clear()
-    await one.bells.ring(BELL)
+    await one.work_queue.enqueue(WAKE_UP)
     await one.consumer.receive()
     clock.move(VISIBILITY_SECONDS - 1)
     assert await other.turn() == 0
     clock.move(2)
     assert await other.turn() == 1
     # The late process deletes what it received, and not what another has received since.
-    await other.bells.ring(BELL)
+    await other.work_queue.enqueue(WAKE_UP)
     one.go.set()
     await one.consumer.join()
     assert await other.turn() == 1
@@ -174,24 +174,24 @@ async def test_message_of_silent_process_is_visible_after_timeout(
 async def test_messages_of_ended_process_are_released_at_once(path: Path, one: Process, other: Process) -> None:
     one.go.clear()
     for fence in (1, 2):
-        await one.bells.ring(Bell(BELL.context, fence))
+        await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
     await one.consumer.receive()
     other.go.clear()
-    await other.bells.ring(Bell(BELL.context, 3))
+    await other.work_queue.enqueue(WakeUp(WAKE_UP.context, 3))
     await other.consumer.receive()
     release_messages(path, "one")
     third = Process(path, other.queue.clock, "third")  # type: ignore[arg-type]
     await third.turn()
-    assert sorted(bell.fence for bell in third.handled) == [1, 2], "the message of a living process stays its own"
+    assert sorted(wake_up.fence for wake_up in third.handled) == [1, 2], "the message of a living process stays its own"
     release_messages(path)
     await third.turn()
-    assert sorted(bell.fence for bell in third.handled) == [1, 2, 3]
+    assert sorted(wake_up.fence for wake_up in third.handled) == [1, 2, 3]
     third.file.close()
 
 
 async def test_killed_process_loses_no_message(path: Path, one: Process) -> None:
     for fence in range(20):
-        await one.bells.ring(Bell(BELL.context, fence))
+        await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom aion_core.clock import SystemClock\n"
         "from aion_core.sqlite.queues import SQLiteQueue, open_queues\n"
@@ -215,19 +215,19 @@ async def test_killed_process_loses_no_message(path: Path, one: Process) -> None
     release_messages(path, "killed")
     while await one.turn():
         pass
-    assert sorted(bell.fence for bell in one.handled) == list(range(5, 20))
+    assert sorted(wake_up.fence for wake_up in one.handled) == list(range(5, 20))
 
 
 async def test_two_consumers_share_a_queue(one: Process, other: Process) -> None:
     for fence in range(200):
-        await one.bells.ring(Bell(BELL.context, fence))
+        await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
 
     async def all_of(process: Process) -> None:
         while await process.turn():
             pass
 
     await asyncio.gather(all_of(one), all_of(other))
-    assert sorted(bell.fence for bell in [*one.handled, *other.handled]) == list(range(200))
+    assert sorted(wake_up.fence for wake_up in [*one.handled, *other.handled]) == list(range(200))
     assert one.handled, "each had some"
     assert other.handled, "each had some"
 
@@ -235,7 +235,7 @@ async def test_two_consumers_share_a_queue(one: Process, other: Process) -> None
 async def test_as_many_messages_are_handled_at_once_as_allowed(path: Path, clock: ManualClock) -> None:
     process = Process(path, clock, at_once=16)
     for fence in range(40):
-        await process.bells.ring(Bell(BELL.context, fence))
+        await process.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
     process.go.clear()
     assert await process.consumer.receive() == 16
     await asyncio.sleep(0)
@@ -253,7 +253,7 @@ async def test_running_consumer_notices_messages_of_its_own_process(one: Process
     running = asyncio.create_task(one.consumer.run())
     for _ in range(3):
         before = len(one.handled)
-        thread = threading.Thread(target=one.bells.ring_from_thread, args=(BELL,))
+        thread = threading.Thread(target=one.work_queue.enqueue_from_thread, args=(WAKE_UP,))
         thread.start()
         while len(one.handled) == before:
             await asyncio.sleep(0)
@@ -267,7 +267,7 @@ async def test_running_consumer_notices_messages_of_other_processes(
     one: Process, other: Process, clock: ManualClock
 ) -> None:
     running = asyncio.create_task(one.consumer.run())
-    await other.bells.ring(BELL, delay=3)
+    await other.work_queue.enqueue(WAKE_UP, delay=3)
     while not one.handled:
         clock.move(0.1)
         await asyncio.sleep(0)
@@ -278,15 +278,15 @@ async def test_running_consumer_notices_messages_of_other_processes(
 async def test_stopped_consumer_receives_nothing(one: Process, other: Process) -> None:
     one.consumer.stop()
     await one.consumer.run()
-    await one.bells.ring(BELL)
+    await one.work_queue.enqueue(WAKE_UP)
     assert await one.turn() == 0
     assert await other.turn() == 1
 
 
 async def test_messages_outlive_their_process(path: Path, clock: ManualClock) -> None:
     first = Process(path, clock)
-    await first.bells.ring(BELL, delay=900)
-    await first.bells.ring(BELL, delay=10_000)
+    await first.work_queue.enqueue(WAKE_UP, delay=900)
+    await first.work_queue.enqueue(WAKE_UP, delay=10_000)
     first.file.close()
     second = Process(path, clock)
     clock.move(899)
@@ -312,7 +312,7 @@ async def test_consumer_outlives_a_file_that_cannot_be_read(
         await asyncio.sleep(0)
     with one.file.writing() as connection:
         connection.execute("ALTER TABLE gone RENAME TO messages")
-    await one.bells.ring(BELL)
+    await one.work_queue.enqueue(WAKE_UP)
     while not one.handled:
         await asyncio.sleep(0)
     one.consumer.stop()

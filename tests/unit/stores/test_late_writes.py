@@ -10,7 +10,18 @@ import pytest
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.blobs import MemoryBlobs
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import Begun, Busy, ContextKey, Ended, Head, Held, NewTask, Repeated, TaskKey, Waiting
+from aion_core.ports import (
+    ContextInUse,
+    ContextKey,
+    Duplicate,
+    Head,
+    LeaseHeld,
+    NewTask,
+    TaskKey,
+    TurnFinished,
+    TurnQueued,
+    TurnStarted,
+)
 from aion_core.ports.table import Item, Key, SingleWrite, Write, WriteRefused
 from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.stores.task_store import TableTaskStore
@@ -90,12 +101,12 @@ class Story:
         self.table = LateTable()
         self.store = TableTaskStore(self.table, MemoryBlobs(), ManualClock())
 
-    async def begin(self) -> Begun:
+    async def begin(self) -> TurnStarted:
         begun = await self.store.create(new_task(1), holder="me")
-        assert isinstance(begun, Begun)
+        assert isinstance(begun, TurnStarted)
         return begun
 
-    async def follow_up(self) -> Begun | Waiting | Busy | Repeated:
+    async def follow_up(self) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         log = await self.store.log(TaskKey("owner", "t-1"))
         assert log is not None
         sent = admission.follow_up(message(2), log.head, projection.fold(log.events), turn_id="turn-2", at=AT)
@@ -104,22 +115,22 @@ class Story:
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 def test_late_create_has_begun(reads: int) -> None:
-    async def story(story: Story) -> Begun:
+    async def story(story: Story) -> TurnStarted:
         story.table.lose_write(reads)
         return await story.begin()
 
-    assert isinstance(told(story), Begun)
+    assert isinstance(told(story), TurnStarted)
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 def test_late_begin_has_begun_once(reads: int) -> None:
-    async def story(story: Story) -> Begun | Held | None:
+    async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         await story.store.create(new_task(1), holder=None)
         story.table.lose_write(reads)
         return await story.store.begin(CONTEXT, holder="me")
 
     begun = told(story)
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, TurnStarted)
     assert begun.lease.turn.tries == 1
 
 
@@ -136,7 +147,7 @@ def test_late_append_is_in_the_log(reads: int) -> None:
 @pytest.mark.parametrize("reads", ARRIVALS)
 @pytest.mark.parametrize("go_on", [True, False])
 def test_late_finish_tells_of_the_next_turn(reads: int, go_on: bool) -> None:
-    async def story(story: Story) -> Ended:
+    async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
         # The first attempt is refused: it knows of no turn that waits.
@@ -150,7 +161,7 @@ def test_late_finish_tells_of_the_next_turn(reads: int, go_on: bool) -> None:
 @pytest.mark.parametrize("reads", ARRIVALS)
 @pytest.mark.parametrize("state", ["COMPLETED", "INPUT_REQUIRED"])
 def test_late_finish_ends_the_turn(reads: int, state: str) -> None:
-    async def story(story: Story) -> Ended:
+    async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         story.table.lose_write(reads)
         return await story.store.finish(begun.lease, begun.head, status(state))
@@ -162,7 +173,7 @@ def test_late_finish_ends_the_turn(reads: int, state: str) -> None:
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 def test_late_cancel_tells_of_the_next_turn(reads: int) -> None:
-    async def story(story: Story) -> Ended:
+    async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
         story.table.lose_write(reads)
@@ -175,36 +186,36 @@ def test_late_cancel_tells_of_the_next_turn(reads: int) -> None:
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 def test_late_pause_leaves_the_turn_once(reads: int) -> None:
-    async def story(story: Story) -> Begun | Held | None:
+    async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         begun = await story.begin()
         story.table.lose_write(reads)
-        await story.store.pause(begun.lease, got_on=True)
+        await story.store.pause(begun.lease, made_progress=True)
         return await story.store.begin(CONTEXT, holder="other")
 
     begun = told(story)
-    assert isinstance(begun, Begun)
-    assert begun.lease.turn.hops == 1
+    assert isinstance(begun, TurnStarted)
+    assert begun.lease.turn.handoffs == 1
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 def test_late_answer_has_begun(reads: int) -> None:
-    async def story(story: Story) -> Begun | Waiting | Busy | Repeated:
+    async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         begun = await story.begin()
         await story.store.finish(begun.lease, begun.head, status("INPUT_REQUIRED"))
         story.table.lose_write(reads)
         return await story.follow_up()
 
-    assert isinstance(told(story), Begun)
+    assert isinstance(told(story), TurnStarted)
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 def test_late_message_to_running_task_waits(reads: int) -> None:
-    async def story(story: Story) -> Begun | Waiting | Busy | Repeated:
+    async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         await story.begin()
         story.table.lose_write(reads)
         return await story.follow_up()
 
-    assert isinstance(told(story), Waiting)
+    assert isinstance(told(story), TurnQueued)
 
 
 def told(story: Callable[[Story], Coroutine[Any, Any, T]]) -> T:

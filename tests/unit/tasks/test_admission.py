@@ -1,4 +1,4 @@
-"""The admission of a message: which turn runs or waits, and what is written for it."""
+"""Admission of messages: running or waiting turns, and their writes."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,16 +7,16 @@ import pytest
 
 from aion_core.errors import MessageIdReused
 from aion_core.ports import (
-    Begun,
-    Busy,
+    ContextInUse,
+    Duplicate,
     FollowUp,
     Head,
     Interrupted,
     NewTask,
     PushConfig,
     PushEvents,
-    Repeated,
-    Waiting,
+    TurnQueued,
+    TurnStarted,
     WhenBusy,
 )
 from aion_core.ports.table import Change, Condition
@@ -32,7 +32,7 @@ MESSAGE = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")]
 PUSH = PushConfig("p", "https://example.com", events=PushEvents.STATUS_AND_ARTIFACT)
 
 NEW = ContextRecord()
-FREE = ContextRecord(fence=3, line=2, exists=True)
+FREE = ContextRecord(fence=3, queue_version=2, exists=True)
 GONE = replace(FREE, expired=True)
 RUNS = replace(FREE, holder="me", until=TIMES.now + 1, running=turn())
 WAITS = replace(FREE, waiting=(turn(2),))
@@ -48,16 +48,16 @@ def new(**more: Any) -> NewTask:
 
 
 def test_known_message_is_repeated() -> None:
-    assert KnownMessage("t-1", b"hash").repeated(b"hash") == Repeated("t-1")
+    assert KnownMessage("t-1", b"hash").repeated(b"hash") == Duplicate("t-1")
     with pytest.raises(MessageIdReused):
         KnownMessage("t-1", b"hash").repeated(b"other")
 
 
 def test_lost_answer_of_new_task_is_found_out() -> None:
     mine = head()
-    assert admission.created_before(new(), RUNS, mine, "me") == Begun(lease(), mine)
-    assert admission.created_before(new(), RUNS, mine, "you") == Waiting(mine, UNTIL)
-    assert admission.created_before(new(), WAITS, mine, "me") == Waiting(mine)
+    assert admission.created_before(new(), RUNS, mine, "me") == TurnStarted(lease(), mine)
+    assert admission.created_before(new(), RUNS, mine, "you") == TurnQueued(mine, UNTIL)
+    assert admission.created_before(new(), WAITS, mine, "me") == TurnQueued(mine)
 
 
 # ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -68,9 +68,9 @@ def test_lost_answer_of_new_task_is_found_out() -> None:
     [
         (FREE, REJECT, None),
         (RUNS, ENQUEUE, None),
-        (RUNS, REJECT, Busy("t-1")),
-        (RUNS, INTERRUPT, Busy("t-1")),
-        (WAITS, REJECT, Busy("t-2")),
+        (RUNS, REJECT, ContextInUse("t-1")),
+        (RUNS, INTERRUPT, ContextInUse("t-1")),
+        (WAITS, REJECT, ContextInUse("t-2")),
         (ASKS, ENQUEUE, Interrupted("t-1")),
         (replace(ASKS, waiting=(turn(2),)), REJECT, Interrupted("t-1")),
     ],
@@ -99,7 +99,7 @@ def test_new_task_runs_in_free_context(record: ContextRecord) -> None:
     after = replace(admission.first_head(task), fence=mine.fence)
     created = admission.created(task, record, holder="me", when_busy=REJECT, times=TIMES)
     assert created == Transition(
-        Begun(mine, after),
+        TurnStarted(mine, after),
         contexts.acquired(mine, record, TIMES),
         (HeadMove(Change(), after),),
         events(task, notified=(False, False)),
@@ -122,7 +122,7 @@ def test_new_task_waits(record: ContextRecord, holder: str | None, when_busy: Wh
     after = admission.first_head(task)
     created = admission.created(task, record, holder=holder, when_busy=when_busy, times=TIMES)
     assert created == Transition(
-        Waiting(after, UNTIL if record.holder else None),
+        TurnQueued(after, UNTIL if record.holder else None),
         contexts.queued(turn(), only_if, TIMES),
         (HeadMove(Change(), after),),
         events(task, notified=(False, False)),
@@ -149,7 +149,7 @@ INPUT = head(state=TaskState.TASK_STATE_INPUT_REQUIRED)
 
 
 def message(before: Head, **more: Any) -> FollowUp:
-    """A message to the task, by turn `u-9`."""
+    """Return a message to the task, with turn `u-9`."""
     return admission.follow_up(MESSAGE, before, Task(), turn_id="u-9", at=AT, request={"a": 1}, **more)
 
 
@@ -178,8 +178,12 @@ def test_answer_meets_turn_that_runs_by_now() -> None:
 def test_lost_answer_of_message_is_found_out() -> None:
     mine, now = turn(id="u-9"), head(generation=3)
     followed = message(head())
-    assert admission.followed_before(followed, replace(RUNS, running=mine), now, "me") == Begun(lease(id="u-9"), now)
-    assert admission.followed_before(followed, replace(RUNS, waiting=(turn(2), mine)), now, "me") == Waiting(now, UNTIL)
+    assert admission.followed_before(followed, replace(RUNS, running=mine), now, "me") == TurnStarted(
+        lease(id="u-9"), now
+    )
+    assert admission.followed_before(followed, replace(RUNS, waiting=(turn(2), mine)), now, "me") == TurnQueued(
+        now, UNTIL
+    )
     assert admission.followed_before(followed, replace(RUNS, waiting=(turn(2),)), now, "me") is None
 
 
@@ -200,11 +204,11 @@ def test_lost_answer_of_message_is_found_out() -> None:
     ],
 )
 def test_task_has_gone_on_meanwhile(now: Head | None, takes: bool, subscribes: bool, gone_on: bool) -> None:
-    assert admission.has_gone_on(head(), now, takes=takes, subscribes=subscribes) is gone_on
+    assert admission.has_changed(head(), now, takes=takes, subscribes=subscribes) is gone_on
 
 
 def test_message_subscribes_nobody_by_default() -> None:
-    assert not admission.has_gone_on(head(), head(push_epoch=1), takes=False)
+    assert not admission.has_changed(head(), head(push_epoch=1), takes=False)
 
 
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
@@ -213,26 +217,26 @@ def test_message_subscribes_nobody_by_default() -> None:
 def test_message_is_taken_in_at_once(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
-    """Its turn runs, or waits before all others; the head moves on under any fence."""
+    """Its turn runs, or is first in the queue; the head moves under any fence."""
     followed = message(before, push=push)
     subscribed = replace(before, push_epoch=1, push_events=PUSH.events) if push else before
     after = replace(lifecycle.advance(subscribed, followed.event), fence=4)
     answers = before is INPUT
     taken = admission.taken(followed, record, holder=holder, expires=77, token="t", times=TIMES)
-    mine = lease(id="u-9", asked=3, tries=1, fence=4)
-    outcome: Begun | Waiting
+    mine = lease(id="u-9", message_generation=3, tries=1, fence=4)
+    outcome: TurnStarted | TurnQueued
     if holder is None:
-        outcome = Waiting(after)
+        outcome = TurnQueued(after)
         change = contexts.queued_first(followed.turn, record, 4, TIMES, answers=answers)
     else:
-        outcome = Begun(mine, after)
+        outcome = TurnStarted(mine, after)
         acquire = contexts.acquired_for_input if answers else contexts.acquired_interrupting
         change = acquire(mine, record, TIMES)
     assert taken == Transition(
         outcome,
         change,
         (HeadMove(heads.moved(before, after, expires=77, fence=False), after),),
-        (NewEvent(TASK, 3, followed.event, followed.asked, {"a": 1}, token="t", notifies=push is not None),),
+        (NewEvent(TASK, 3, followed.event, followed.message, {"a": 1}, token="t", notifies=push is not None),),
     )
 
 
@@ -246,8 +250,8 @@ def test_message_waits_for_running_task(record: ContextRecord, push: PushConfig 
     after = head(push_epoch=1, push_events=PUSH.events) if push else head()
     move = HeadMove(heads.subscribed(head(), after, while_running=True), after)
     assert admission.queued(followed, record, TIMES) == Transition(
-        Waiting(after, UNTIL if record is RUNS else None),
-        contexts.queued(turn(id="u-9", asked=0), only_if, TIMES, timer=not asks),
+        TurnQueued(after, UNTIL if record is RUNS else None),
+        contexts.queued(turn(id="u-9", message_generation=0), only_if, TIMES, timer=not asks),
         (move,) if push else (),
     )
 

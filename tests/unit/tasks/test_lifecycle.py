@@ -1,10 +1,10 @@
-"""States of a task: which follows which, and the head after an event."""
+"""Task states: transitions, the head after an event, and timestamps."""
 
 from datetime import timedelta, timezone
 
 import pytest
 
-from aion_core.errors import IllegalMove
+from aion_core.errors import InvalidTransition
 from aion_core.protocol.types import (
     Event,
     Task,
@@ -43,18 +43,18 @@ def test_first_event_may_have_any_state() -> None:
 
 @pytest.mark.parametrize("event", [status(), TaskArtifactUpdateEvent()], ids=["status", "artifact"])
 def test_nothing_follows_end(event: Event) -> None:
-    with pytest.raises(IllegalMove, match=r"^The task is canceled: nothing follows\.$"):
+    with pytest.raises(InvalidTransition, match=r"^The task is canceled: nothing follows\.$"):
         lifecycle.advance(head(state=STATES["CANCELED"]), event)
 
 
 def test_state_that_may_not_follow_is_refused() -> None:
-    with pytest.raises(IllegalMove, match=r"^auth-required does not follow input-required\.$"):
+    with pytest.raises(InvalidTransition, match=r"^auth-required does not follow input-required\.$"):
         lifecycle.advance(head(state=STATES["INPUT_REQUIRED"], generation=1), status("AUTH_REQUIRED"))
 
 
 @pytest.mark.parametrize(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
 def test_status_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
-    """Never a whole second: its JSON would have another form."""
+    """A whole second would have another JSON format."""
     zone = timezone(timedelta(hours=2))
     made = lifecycle.status_at(STATES["WORKING"], AT.replace(microsecond=microsecond).astimezone(zone))
     assert made == at("WORKING", AT.replace(microsecond=milliseconds * 1000))

@@ -15,11 +15,11 @@ from starlette.applications import Starlette
 from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.request_handler import AionRequestHandler
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking, Held
+from tests.support.agents.scripted import Asking, LeaseHeld
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
@@ -74,9 +74,9 @@ async def test_a_task_is_canceled_with_a_body_or_without() -> None:
 async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
     """R22, R25, R28: a StreamResponse each, without an envelope; and a stream that is cut says why in the same words."""
     store = Breaking(ManualClock())
-    made = parts(Held() if fails else talking(3), store)
+    made = parts(LeaseHeld() if fails else talking(3), store)
     handler = AionRequestHandler(made.service, made.lister, made.card)
-    sdk = RestsBeforeItReturns(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
+    sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
     async with http(made.app()) as ours, http(sdk) as theirs:  # type: ignore[arg-type]
         if fails:
@@ -85,7 +85,7 @@ async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
             store.breaks_after = 1
             mine = await ours.get(f"/tasks/{task['id']}:subscribe")
             their = await theirs.get(f"/tasks/{task['id']}:subscribe", headers=headers)
-            assert isinstance(made.agent, Held)
+            assert isinstance(made.agent, LeaseHeld)
             made.agent.go.set()
         else:
             mine = await ours.post("/message:stream", json=body(contextId="c-1"))

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import StreamWriter
 
 from aion.langgraph import AgentIdentity, AionContext, Event, Thread, create_event_router, get_aion_context
-from aion.langgraph import Message as Said
+from aion.langgraph import Message as AgentMessage
 from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
 from aion.shared.types import A2AInbox, A2AOutbox
 
@@ -65,14 +65,14 @@ async def fluent(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
     await thread.reply(Message(parts=[Part(text="raw")]))
     await thread.reply({"parts": [{"text": "raw"}]})
     await thread.post("elsewhere", target=thread.default_reply_target)
-    earlier: list[Said] = await thread.history(limit=5, before=None)
+    earlier: list[AgentMessage] = await thread.history(limit=5, before=None)
     for said in earlier:
         await said.react("eyes")
         await said.reply(f"{said.user.id}, {event.kind}, {event.payload.get('name')}")
     return {}
 
 
-async def on_message(message: Said, thread: Thread) -> dict[str, Any]:
+async def on_message(message: AgentMessage, thread: Thread) -> dict[str, Any]:
     await thread.reply(message.text)
     return {}
 

@@ -1,0 +1,80 @@
+"""Interrupts of a task, and the check of messages that resume it. Pure.
+
+The status message of an interrupted task has the id of its interrupt in `metadata.interruptId`. Several interrupts are
+listed in `metadata.interrupts`, each with its `id`; an answer must then name its interrupt.
+"""
+
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from aion_core.authoring.json_forms import with_integers
+from aion_core.errors import InvalidMessage, TaskFinished
+from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
+from aion_core.protocol.types import Message, Task
+from aion_core.tasks import lifecycle
+
+INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
+
+
+def check_resume_input(task: Task, message: Message) -> None:
+    """Check that the message can resume the task; a running task takes any message.
+
+    Raises TaskFinished or InvalidMessage.
+    """
+    if task.status.state in lifecycle.TERMINAL:
+        raise TaskFinished(
+            f"The task is {lifecycle.state_name(task.status.state)} and takes no more messages. "
+            "Send the message without taskId, in the same context, to start a new task."
+        )
+    if task.status.state not in lifecycle.INTERRUPTED:
+        return
+    if not any(part.WhichOneof("content") in ("text", "data") for part in message.parts):
+        raise InvalidMessage(
+            "The answer has neither text nor data: give it a part with one of them.", field="message.parts"
+        )
+    ids = interrupt_ids(task)
+    named = interrupt_id_of(message)
+    if named and ids and named not in ids:
+        raise InvalidMessage(
+            f"metadata.{INTERRUPT_ID} names no interrupt of this task. Its interrupts are {', '.join(ids)}.",
+            field=f"message.metadata.{INTERRUPT_ID}",
+        )
+    if not named and len(ids) > 1:
+        raise InvalidMessage(
+            f"The task has {len(ids)} interrupts. Set metadata.{INTERRUPT_ID} to the one that this message answers: "
+            f"{', '.join(ids)}.",
+            field=f"message.metadata.{INTERRUPT_ID}",
+        )
+
+
+def interrupt_ids(task: Task) -> list[str]:
+    """Return the ids of the task's interrupts, in their order."""
+    metadata = _metadata(task.status.message)
+    listed = metadata.get(INTERRUPTS) or [{"id": metadata[INTERRUPT_ID]}] if INTERRUPT_ID in metadata else []
+    return [str(question["id"]) for question in listed]
+
+
+def interrupt_id_of(message: Message) -> str:
+    """Return the interrupt id in the message's metadata, "" without one."""
+    return str(_metadata(message).get(INTERRUPT_ID, ""))
+
+
+def resume_value(message: Message) -> Any:
+    """Return the value for the interrupt: the message's text, or without text its data.
+
+    The data of an event is its payload, such as a card's action, not the original of the source network.
+    """
+    text = "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
+    if text:
+        return text
+    data = [
+        with_integers(MessageToDict(part.data))
+        for part in message.parts
+        if part.WhichOneof("content") == "data" and SOURCE_SCHEMA not in schemas_of(part)
+    ]
+    return data[0] if len(data) == 1 else data or ""
+
+
+def _metadata(message: Message) -> dict[str, Any]:
+    return MessageToDict(message.metadata)

@@ -1,0 +1,331 @@
+"""What `ports.WorkQueue` promises, over each adapter."""
+
+import asyncio
+import itertools
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import botocore.session
+import pytest
+import pytest_asyncio
+from botocore.config import Config
+
+from aion_core.aws.client import Calls
+from aion_core.aws.queues import SQSWorkQueue
+from aion_core.errors import StoreError, StoreUnavailable, UnreadableWakeUp
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import ContextKey, WakeUp, WorkQueue
+from aion_core.ports.queues import body_of, wake_up_of
+from aion_core.sqlite.database import Database
+from aion_core.sqlite.queues import VERSION, SQLiteQueue, SQLiteWorkQueue, open_queues
+from tests.support.clock import ManualClock
+from tests.support.engines import Stack
+
+pytestmark = pytest.mark.each_engine
+
+PATIENCE = 20
+WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
+
+
+class Belfry(Protocol):
+    """Bells, and somebody who listens."""
+
+    work_queue: WorkQueue
+
+    async def heard(self) -> list[WakeUp]:
+        """Return the bells that are heard by now and were not before."""
+        ...
+
+    async def let_pass(self, seconds: float) -> None:
+        """Return when it is so many seconds later."""
+        ...
+
+    def cut_off(self) -> WorkQueue:
+        """Return such bells whose queue cannot be reached."""
+        ...
+
+
+class MemoryBelfry:
+    def __init__(self, clock: ManualClock) -> None:
+        self.work_queue, self._clock = MemoryWorkQueue(clock), clock
+        self._heard: list[WakeUp] = []
+        self.work_queue.answered_by(self._hear)
+        self.work_queue.open()
+
+    async def heard(self) -> list[WakeUp]:
+        await asyncio.sleep(0.01)
+        heard, self._heard = self._heard, []
+        return heard
+
+    async def let_pass(self, seconds: float) -> None:
+        await asyncio.sleep(0.01)
+        self._clock.move(seconds)
+
+    def cut_off(self) -> WorkQueue:
+        work_queue = MemoryWorkQueue(self._clock)
+        work_queue.open()
+        work_queue.close()
+        return work_queue
+
+    async def _hear(self, wake_up: WakeUp) -> None:
+        self._heard.append(wake_up)
+
+
+class SQLiteBelfry:
+    def __init__(self, clock: ManualClock, path: Path) -> None:
+        self._path, self._clock = path, clock
+        self._database = open_queues(path)
+        self._queue = SQLiteQueue(self._database, "task", clock)
+        self.work_queue = SQLiteWorkQueue(self._queue, at_once=16)
+
+    async def heard(self) -> list[WakeUp]:
+        heard = []
+        for message in await self._queue.receive(10):
+            await self._queue.delete(message)
+            heard.append(wake_up_of(message.body))
+        return heard
+
+    async def let_pass(self, seconds: float) -> None:
+        self._clock.move(seconds)
+
+    def cut_off(self) -> WorkQueue:
+        """Another process writes, and does not end."""
+        impatient = Database(self._path, "", version=VERSION, busy_seconds=0.05)
+        self._writer = sqlite3.connect(self._path, isolation_level=None)
+        self._writer.execute("BEGIN IMMEDIATE")
+        return SQLiteWorkQueue(SQLiteQueue(impatient, "task", self._clock), at_once=16)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+_queues = itertools.count()
+
+
+class SQSBelfry:
+    def __init__(self, stack: Stack, executor: ThreadPoolExecutor) -> None:
+        self._client, self._executor = stack.client("sqs"), executor
+        self.url = self._client.create_queue(QueueName=f"bells-{next(_queues)}")["QueueUrl"]
+        self.work_queue = SQSWorkQueue(Calls("sqs", executor, client=self._client), queue_url=self.url)
+
+    @property
+    def events(self) -> Any:
+        """The hooks of botocore's client."""
+        return self._client.meta.events
+
+    async def heard(self) -> list[WakeUp]:
+        heard = []
+        while messages := (await self._receive()).get("Messages"):
+            for message in messages:
+                self._client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
+                heard.append(wake_up_of(message["Body"]))
+        return heard
+
+    async def let_pass(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def cut_off(self) -> WorkQueue:
+        nowhere = botocore.session.get_session().create_client(
+            "sqs",
+            region_name="us-east-1",
+            endpoint_url="http://127.0.0.1:1",
+            aws_access_key_id="x",
+            aws_secret_access_key="x",
+            config=Config(connect_timeout=1, retries={"total_max_attempts": 1}),
+        )
+        return SQSWorkQueue(Calls("sqs", self._executor, client=nowhere), queue_url=self.url)
+
+    async def _receive(self) -> dict[str, Any]:
+        return await asyncio.to_thread(self._client.receive_message, QueueUrl=self.url, MaxNumberOfMessages=10)
+
+
+@pytest_asyncio.fixture
+async def belfry(
+    adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Belfry]:
+    if request.node.callspec.params["adapter"] == "sqlite":
+        in_a_file = SQLiteBelfry(clock, tmp_path / "queues.db")
+        yield in_a_file
+        in_a_file.close()
+    elif adapter is None:
+        belfry = MemoryBelfry(clock)
+        yield belfry
+        belfry.work_queue.close()
+    else:
+        with ThreadPoolExecutor(4) as executor:
+            yield SQSBelfry(adapter, executor)
+
+
+@pytest_asyncio.fixture
+async def sqs(stack: Stack) -> AsyncIterator[SQSBelfry]:
+    with ThreadPoolExecutor(4) as executor:
+        yield SQSBelfry(stack, executor)
+
+
+async def until_heard(belfry: Belfry, number: int = 1) -> list[WakeUp]:
+    """Return so many bells, as soon as they are heard."""
+    heard: list[WakeUp] = []
+    end = time.monotonic() + PATIENCE
+    while len(heard) < number:
+        assert time.monotonic() < end, f"{len(heard)} of {number} bells were heard"
+        heard += await belfry.heard()
+    return heard
+
+
+# --- Both ---
+
+
+async def test_a_bell_is_heard_and_says_where_it_rings(belfry: Belfry) -> None:
+    await belfry.work_queue.enqueue(WAKE_UP)
+    assert await until_heard(belfry) == [WAKE_UP]
+
+
+async def test_a_bell_for_any_turn_names_none(belfry: Belfry) -> None:
+    await belfry.work_queue.enqueue(WakeUp(WAKE_UP.context))
+    assert await until_heard(belfry) == [WakeUp(WAKE_UP.context)]
+
+
+@pytest.mark.parametrize("from_thread", [False, True])
+async def test_a_bell_is_not_heard_before_its_delay_is_over(belfry: Belfry, from_thread: bool) -> None:
+    if from_thread:
+        await asyncio.to_thread(belfry.work_queue.enqueue_from_thread, WAKE_UP, delay=1.2)
+    else:
+        await belfry.work_queue.enqueue(WAKE_UP, delay=1.2)
+    await belfry.let_pass(1.1)
+    assert await belfry.heard() == []
+    # SQS counts in whole seconds.
+    await belfry.let_pass(0.9)
+    assert await until_heard(belfry) == [WAKE_UP]
+
+
+async def test_a_thread_rings_while_the_event_loop_is_blocked(belfry: Belfry) -> None:
+    """The lease's own thread rings, and an agent may block the loop."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(belfry.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
+    assert await until_heard(belfry) == [WAKE_UP]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "a#b",
+        "日本 \U0001f642",
+        'say "hi"',
+        "two\nlines\r\n",
+        "{}",
+        "\x00\x1f\x7f",
+        "\ufffe\uffff",
+        "\\u0000",
+        "é" * 300,
+        " ",
+    ],
+    ids=ascii,
+)
+async def test_ids_may_hold_any_character(belfry: Belfry, odd: str) -> None:
+    wake_up = WakeUp(ContextKey(odd, f"{odd}-agent", f"{odd}-context"), 7)
+    await belfry.work_queue.enqueue(wake_up)
+    assert await until_heard(belfry) == [wake_up]
+
+
+async def test_of_three_bells_at_once_each_is_heard(belfry: Belfry) -> None:
+    three = [WakeUp(WAKE_UP.context, n) for n in range(3)]
+    await asyncio.gather(*(belfry.work_queue.enqueue(wake_up) for wake_up in three))
+    heard = await until_heard(belfry, 3)
+    assert sorted(wake_up.fence for wake_up in heard) == [0, 1, 2]
+
+
+async def test_the_same_bell_rung_twice_is_heard_twice(belfry: Belfry) -> None:
+    """What was swallowed as a repeat might have been the one that mattered."""
+    await belfry.work_queue.enqueue(WAKE_UP)
+    await belfry.work_queue.enqueue(WAKE_UP)
+    assert await until_heard(belfry, 2) == [WAKE_UP, WAKE_UP]
+
+
+async def test_a_queue_that_cannot_be_reached_is_told(belfry: Belfry) -> None:
+    work_queue = belfry.cut_off()
+    with pytest.raises(StoreUnavailable):
+        await work_queue.enqueue(WAKE_UP)
+    with pytest.raises(StoreUnavailable):
+        await asyncio.to_thread(work_queue.enqueue_from_thread, WAKE_UP)
+
+
+# --- On SQS ---
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"), [(0, 0), (-1, 0), (0.1, 1), (30, 30), (29.2, 30), (899.5, 900), (900, 900), (1e9, 900)]
+)
+async def test_a_delay_is_whole_seconds_and_15_minutes_at_most(sqs: SQSBelfry, delay: float, seconds: int) -> None:
+    sent: list[int] = []
+    sqs.events.register(
+        "provide-client-params.sqs.SendMessage", lambda params, **_: sent.append(params["DelaySeconds"])
+    )
+    await sqs.work_queue.enqueue(WAKE_UP, delay=delay)
+    assert sent == [seconds]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("RequestThrottled", StoreUnavailable),
+        ("ThrottlingException", StoreUnavailable),
+        ("KmsThrottled", StoreUnavailable),
+        ("KMS.ThrottlingException", StoreUnavailable),
+        ("InternalFailure", StoreUnavailable),
+        ("ServiceUnavailable", StoreUnavailable),
+        ("AccessDenied", StoreError),
+        ("InvalidMessageContents", StoreError),
+    ],
+)
+async def test_what_sqs_refuses_has_one_of_our_names(sqs: SQSBelfry, code: str, error: type[StoreError]) -> None:
+    class Answer:
+        status_code = 400
+
+    sqs.events.register(
+        "before-call.sqs.SendMessage", lambda **_: (Answer(), {"Error": {"Code": code}, "ResponseMetadata": {}})
+    )
+    with pytest.raises(StoreError) as raised:
+        await sqs.work_queue.enqueue(WAKE_UP)
+    assert type(raised.value) is error
+
+
+async def test_a_queue_that_is_not_there_is_an_error_that_does_not_pass(stack: Stack) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        calls = Calls("sqs", executor, client=stack.client("sqs"))
+        queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
+        work_queue = SQSWorkQueue(calls, queue_url=f"{queue}-nowhere")
+        with pytest.raises(StoreError) as raised:
+            await work_queue.enqueue(WAKE_UP)
+    assert type(raised.value) is StoreError
+
+
+def test_a_message_holds_ids_and_the_version_only() -> None:
+    assert body_of(WAKE_UP) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","fence":1}'
+
+
+def test_what_a_later_version_adds_is_no_matter() -> None:
+    assert wake_up_of(body_of(WAKE_UP).replace("{", '{"new":[1],')) == WAKE_UP
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("", "is not JSON"),
+        ("hello", "is not JSON"),
+        ("[]", "has no version"),
+        ("3", "has no version"),
+        ('{"task_id":"t-1"}', "has no version"),
+        (body_of(WAKE_UP).replace('"v":1', '"v":2'), "version 2, and this function reads 1"),
+        ('{"v":1}', "does not say"),
+        (body_of(WAKE_UP).replace('"owner":"owner"', '"owner":""'), "does not say"),
+        (body_of(WAKE_UP).replace('"c-1"', "7"), "does not say"),
+        (body_of(WAKE_UP).replace('"fence":1', '"fence":null'), "does not say"),
+    ],
+)
+def test_a_message_that_is_no_bell_is_refused_with_the_reason(body: str, told: str) -> None:
+    with pytest.raises(UnreadableWakeUp, match=told):
+        wake_up_of(body)

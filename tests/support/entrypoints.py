@@ -1,0 +1,58 @@
+"""AWS's fronts before an app, without a socket: each request becomes the event of its front, and that a request again."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aion_core.lambda_runtime.invocation import EventReader, InvocationContext
+from tests.support.recorded import recorded_event, rest_api_event
+
+CONTEXT = InvocationContext(
+    "r-1", "arn:aws:lambda:eu-west-1:123456789012:function:api", 4102444800000, "api", "7", 1024, "", ""
+)
+
+EventOf = Callable[[Request, bytes], dict[str, Any]]
+
+
+def rest_api(app: ASGIApp, domain: str, stage: str = "") -> ASGIApp:
+    """The app behind a REST API that is asked at this name; without a stage it is a domain of one's own."""
+    return behind(app, lambda request, body: rest_api_event(request, body, domain=domain, stage=stage))
+
+
+def function_url(app: ASGIApp, domain: str) -> ASGIApp:
+    """The app behind a Function URL of this name."""
+
+    def event_of(request: Request, body: bytes) -> dict[str, Any]:
+        path, query = request.url.path, request.url.query
+        event = recorded_event("function_url_v2", rawPath=path, rawQueryString=query, body=body.decode())
+        event |= {"headers": dict(request.headers), "cookies": [], "isBase64Encoded": False}
+        event["requestContext"] |= {"domainName": domain}
+        event["requestContext"]["http"] |= {"method": request.method, "path": path}
+        return event
+
+    return behind(app, event_of)
+
+
+def behind(app: ASGIApp, event_of: EventOf) -> ASGIApp:
+    """The app, as our runtime calls it with the event that is made of each request."""
+    reader = EventReader(app)
+
+    async def entrypoint_url(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        event = event_of(request, await request.body())
+        read = reader.read(json.dumps(event).encode(), CONTEXT)
+        unread = [read.body]
+
+        async def receive_event() -> Message:
+            if unread:
+                return {"type": "http.request", "body": unread.pop(), "more_body": False}
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        await app({**read.scope, "state": {}}, receive_event, send)
+
+    return entrypoint_url

@@ -1,0 +1,137 @@
+"""Bells within one process: what is not answered is heard again, a bounded number of times."""
+
+import asyncio
+import threading
+
+import pytest
+
+from aion_core.errors import StoreUnavailable
+from aion_core.memory.queues import TRIES, MemoryWorkQueue
+from aion_core.ports import ContextKey, WakeUp
+from tests.support.clock import ManualClock
+
+WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"))
+
+
+class Listener:
+    """Answers a bell after so many failures."""
+
+    def __init__(self, *, failures: int = 0) -> None:
+        self.heard = 0
+        self._failures = failures
+
+    async def __call__(self, wake_up: WakeUp) -> None:
+        self.heard += 1
+        if self.heard <= self._failures:
+            raise ValueError("not now")
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_bell_that_was_not_answered_is_heard_again_later_each_time(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener(failures=2)
+    work_queue.answered_by(listener)
+    await work_queue.enqueue(WAKE_UP)
+    await settle()
+    for seconds, heard in ((0.9, 1), (0.2, 2), (1.9, 2), (0.2, 3), (3600, 3)):
+        clock.move(seconds)
+        await settle()
+        assert listener.heard == heard
+    await work_queue.quiet()
+    assert work_queue.dead == []
+    assert caplog.text.count("A bell was not answered.") == 2
+    assert "not now" in caplog.text
+
+
+async def test_a_bell_that_is_never_answered_is_dead_after_its_tries(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener(failures=100)
+    work_queue.answered_by(listener)
+    await work_queue.enqueue(WAKE_UP)
+    for _ in range(TRIES):
+        await settle()
+        clock.move(60)
+    await work_queue.quiet()
+    assert (listener.heard, work_queue.dead) == (TRIES, [WAKE_UP])
+
+
+async def test_a_bell_that_fails_holds_up_no_other(clock: ManualClock) -> None:
+    work_queue = MemoryWorkQueue(clock)
+    heard: list[WakeUp] = []
+
+    async def answer(wake_up: WakeUp) -> None:
+        if not wake_up.fence:
+            raise ValueError
+        heard.append(wake_up)
+
+    work_queue.answered_by(answer)
+    await work_queue.enqueue(WAKE_UP)
+    await work_queue.enqueue(WakeUp(WAKE_UP.context, 1))
+    await settle()
+    assert heard == [WakeUp(WAKE_UP.context, 1)]
+    work_queue.close()
+
+
+async def test_it_is_quiet_when_everything_is_answered_and_what_the_answers_rang_too(clock: ManualClock) -> None:
+    work_queue = MemoryWorkQueue(clock)
+    heard: list[int] = []
+
+    async def answer(wake_up: WakeUp) -> None:
+        await asyncio.sleep(0.01)
+        heard.append(wake_up.fence)
+        if len(heard) < 3:
+            await work_queue.enqueue(WakeUp(WAKE_UP.context, len(heard)))
+
+    work_queue.answered_by(answer)
+    await work_queue.quiet()
+    await work_queue.enqueue(WAKE_UP)
+    await work_queue.quiet()
+    assert heard == [0, 1, 2]
+
+
+async def test_it_is_not_quiet_while_a_thread_has_just_rung(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener()
+    work_queue.answered_by(listener)
+    work_queue.open()
+    thread = threading.Thread(target=work_queue.enqueue_from_thread, args=(WAKE_UP,))
+    thread.start()
+    thread.join()
+    await work_queue.quiet()
+    assert listener.heard == 1
+
+
+async def test_closed_bells_are_heard_no_more(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener()
+    work_queue.answered_by(listener)
+    await work_queue.enqueue(WAKE_UP, delay=10)
+    await asyncio.to_thread(work_queue.enqueue_from_thread, WAKE_UP, delay=10)
+    work_queue.close()
+    clock.move(20)
+    await work_queue.quiet()
+    assert listener.heard == 0
+
+
+def test_what_a_thread_has_rung_before_there_is_an_event_loop_is_heard_when_there_is_one(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener()
+    work_queue.answered_by(listener)
+    work_queue.enqueue_from_thread(WAKE_UP)
+
+    async def enqueue() -> None:
+        await work_queue.enqueue(WAKE_UP)
+        await work_queue.quiet()
+
+    asyncio.run(enqueue())
+    assert listener.heard == 2
+    with pytest.raises(StoreUnavailable, match="event loop that hears the bells is closed"):
+        work_queue.enqueue_from_thread(WAKE_UP)
+
+
+async def test_bells_that_nobody_answers_are_dead_in_the_end(clock: ManualClock) -> None:
+    work_queue = MemoryWorkQueue(clock, tries=1)
+    await work_queue.enqueue(WAKE_UP)
+    await work_queue.quiet()
+    assert work_queue.dead == [WAKE_UP]

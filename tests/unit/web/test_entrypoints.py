@@ -1,0 +1,296 @@
+"""Where a card says that its server is which was not told: at the address at which AWS's front says it was asked."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver
+from a2a.utils.signing import create_signature_verifier
+from fastapi import FastAPI
+from jwt import PyJWK
+from mangum import Mangum
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from aion_core.bootstrap.app import build_app
+from aion_core.bootstrap.operations import Operations
+from aion_core.ports import NoopTraces, NullMetrics
+from aion_core.protocol.keys import Key, keys_in
+from aion_core.protocol.signing import verify_card
+from aion_core.settings import Settings
+from tests.support import entrypoints
+from tests.support.declared import AION_YAML
+from tests.support.recorded import recorded_event, rest_api_event
+
+CARD, KEYS = "/.well-known/agent-card.json", "/.well-known/jwks.json"
+API = "a1b2c3d4e5.execute-api.eu-west-1.amazonaws.com"
+URL = "abcdefghijklmnopqrstuvwxyz012345.lambda-url.eu-west-1.on.aws"
+NOWHERE = "http://127.0.0.1:8000"
+EXTENSION = {"A2A-Extensions": "https://example.com/ext", "X-A2A-Extensions": "https://example.com/ext"}
+
+Behind = Callable[[ASGIApp], ASGIApp]
+ENTRYPOINTS: dict[str, tuple[Behind, str]] = {
+    "a stage": (lambda app: entrypoints.rest_api(app, API, "prod"), f"https://{API}/prod"),
+    "a domain": (lambda app: entrypoints.rest_api(app, "Agents.Example.com"), "https://agents.example.com"),
+    "a Function URL": (lambda app: entrypoints.function_url(app, URL), f"https://{URL}"),
+    "sam local": (lambda app: entrypoints.behind(app, as_sam_has_it), "http://127.0.0.1:3000"),
+}
+each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.values(), ids=ENTRYPOINTS)
+
+
+def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
+    """Its requestContext.path is the route's, its domain the Host with the port (samcli 1.170, construct_v1_event)."""
+    event = rest_api_event(request, body, domain="127.0.0.1:3000")
+    route = "/" if event["path"] == "/" else "/{proxy+}"
+    event["requestContext"] |= {"path": route, "stage": "dev"}
+    return event
+
+
+def function(folder: Path, **environ: str) -> FastAPI:
+    """The app of a deployed function that was told nothing."""
+    config = folder / "aion.yaml"
+    config.write_text(AION_YAML, encoding="utf-8")
+    given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AWS_LAMBDA_FUNCTION_NAME": "api", **environ}
+    return build_app(Settings.from_environ(given), Operations(NullMetrics(), NoopTraces()))
+
+
+def signing(folder: Path, algorithm: str = "ES256") -> dict[str, str]:
+    file = folder / "key.pem"
+    file.write_text(Key.generate(algorithm)[1])
+    return {"AION_CARD_KEY_FILE": str(file)}
+
+
+def at(app: ASGIApp, address: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=address, headers=EXTENSION)
+
+
+def urls(card: dict[str, Any]) -> set[str]:
+    """All that a client of either version may go to."""
+    named = [its["url"] for name in ("supportedInterfaces", "additionalInterfaces") for its in card.get(name, ())]
+    return {*named, *([card["url"]] if "url" in card else [])}
+
+
+# --- The public card ---
+
+
+@each_entrypoint
+async def test_the_card_names_the_address_at_which_it_was_read(behind: Behind, address: str, tmp_path: Path) -> None:
+    """R4: in the fields of both versions, at the root and below an agent's own path."""
+    async with at(behind(function(tmp_path)), address) as client:
+        card = (await client.get(CARD)).json()
+        assert urls(card) == {f"{address}/", address}
+        assert [its["url"] for its in card["supportedInterfaces"]] == [f"{address}/", address] * 2
+        assert [its["url"] for its in card["additionalInterfaces"]] == [f"{address}/", address]
+        assert card["url"] == f"{address}/"
+        assert urls((await client.get(CARD, headers={"A2A-Version": "1.0"})).json()) == {f"{address}/", address}
+        assert urls((await client.get(f"/agents/helper{CARD}")).json()) == {f"{address}/", address}
+        quiet = (await client.get(f"/agents/quiet{CARD}")).json()
+        assert urls(quiet) == {f"{address}/agents/quiet/", f"{address}/agents/quiet"}
+
+
+@each_entrypoint
+async def test_the_official_client_finds_the_agent_where_the_card_leads(
+    behind: Behind, address: str, tmp_path: Path
+) -> None:
+    """R107: what the card names is what the front answers at, without a second deployment."""
+    async with at(behind(function(tmp_path)), address) as client:
+        card = await A2ACardResolver(client, address).get_agent_card()
+        body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobodys"}}
+        answer = await client.post(card.supported_interfaces[0].url, json=body, headers={"A2A-Version": "1.0"})
+        assert answer.json()["error"]["code"] == -32001
+
+
+@each_entrypoint
+async def test_no_header_says_where_it_is(behind: Behind, address: str, tmp_path: Path) -> None:
+    """R4: not Host, nor what a proxy might forward."""
+    spoofed = {
+        "host": "evil.example",
+        "x-forwarded-host": "evil.example",
+        "x-forwarded-proto": "http",
+        "x-forwarded-port": "81",
+        "x-forwarded-prefix": "/evil",
+        "forwarded": "host=evil.example;proto=http",
+        "x-original-host": "evil.example",
+    }
+    async with at(behind(function(tmp_path)), address) as client:
+        plain, told = await client.get(CARD), await client.get(CARD, headers=spoofed)
+    assert told.content == plain.content
+    assert told.headers["etag"] == plain.headers["etag"]
+
+
+@each_entrypoint
+async def test_a_base_url_that_was_said_goes_before_what_aws_says(behind: Behind, address: str, tmp_path: Path) -> None:
+    said = "https://cdn.example.com/a2a"
+    async with at(behind(function(tmp_path, AION_BASE_URL=said)), address) as client:
+        assert urls((await client.get(CARD)).json()) == {f"{said}/", said}
+        assert urls((await client.get("/extendedAgentCard")).json()) == {f"{said}/", said}
+
+
+async def test_two_fronts_of_one_process_have_each_its_own_card(tmp_path: Path) -> None:
+    """Each with its own tag, by which nobody takes the one for the other; signed, with the key where it is read."""
+    app = function(tmp_path, **signing(tmp_path))
+    both = {address: behind(app) for behind, address in (ENTRYPOINTS["a stage"], ENTRYPOINTS["a Function URL"])}
+    tags = {}
+    for _ in range(2):
+        for address, entrypoint_url in both.items():
+            async with at(entrypoint_url, address) as client:
+                answer = await client.get(CARD)
+                assert urls(answer.json()) == {f"{address}/", address}
+                tags.setdefault(address, answer.headers["etag"])
+                assert answer.headers["etag"] == tags[address]
+                known = await client.get(CARD, headers={"If-None-Match": answer.headers["etag"]})
+                assert (known.status_code, known.content) == (304, b"")
+    first, second = tags
+    assert tags[first] != tags[second]
+    async with at(both[second], second) as client:
+        assert (await client.get(CARD, headers={"If-None-Match": tags[first]})).status_code == 200
+
+
+async def test_a_card_is_right_at_more_addresses_than_are_kept(tmp_path: Path) -> None:
+    app = function(tmp_path)
+    for number in [*range(20), 0]:
+        address = f"https://a{number}.example.com"
+        async with at(entrypoints.rest_api(app, f"a{number}.example.com"), address) as client:
+            assert urls((await client.get(CARD)).json()) == {f"{address}/", address}
+
+
+# --- Signed ---
+
+
+@each_entrypoint
+async def test_a_signature_holds_and_leads_to_the_key_at_the_address_of_the_card(
+    behind: Behind, address: str, tmp_path: Path
+) -> None:
+    """R6: by the official client too; the extended card is signed as the public one is."""
+    app = behind(function(tmp_path, **signing(tmp_path)))
+    async with at(app, address) as client:
+        (jwk,) = (await client.get(KEYS)).json()["keys"]
+        (key,) = keys_in(json.dumps({"keys": [jwk]}))
+        seen: list[str | None] = []
+
+        def found(kid: str | None, jku: str | None) -> PyJWK:
+            seen.append(jku)
+            return PyJWK(jwk)
+
+        await A2ACardResolver(client, address).get_agent_card(
+            signature_verifier=create_signature_verifier(found, ["ES256"])
+        )
+        assert set(seen) == {f"{address}{KEYS}"}
+        for path in (CARD, f"/agents/quiet{CARD}", "/agent/authenticatedExtendedCard"):
+            card = (await client.get(path)).json()
+            assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": key.id}
+        # The URL where the card says the key is leads to it.
+        assert (await client.get(seen[0] or "")).json()["keys"] == [jwk]
+
+
+async def test_a_key_that_lies_elsewhere_is_named_there_at_every_front(tmp_path: Path) -> None:
+    elsewhere = "https://keys.example.com/jwks.json"
+    app = function(tmp_path, **signing(tmp_path), AION_CARD_KEY_URL=elsewhere)
+    for behind, address in ENTRYPOINTS.values():
+        async with at(behind(app), address) as client:
+            card = await A2ACardResolver(client, address).get_agent_card()
+        headers = {json.loads(unpadded(each.protected))["jku"] for each in card.signatures}
+        assert headers == {elsewhere}
+
+
+def unpadded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+# --- The extended card ---
+
+
+@each_entrypoint
+async def test_the_extended_card_names_it_too_by_all_its_names(behind: Behind, address: str, tmp_path: Path) -> None:
+    """R7, D4."""
+    app = behind(function(tmp_path))
+    async with at(app, address) as client:
+        for path in ("/", "/agents/helper/", ""):
+            for method in ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"):
+                body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
+                card = (await client.post(f"{address}{path}", json=body)).json()["result"]
+                assert card["description"] == "Answers more questions."
+                assert urls(card) == {f"{address}/", address}
+        for path in ("/extendedAgentCard", "/acme/extendedAgentCard", "/v1/card", "/agent/authenticatedExtendedCard"):
+            answer = await client.get(path)
+            assert (answer.status_code, urls(answer.json())) == (200, {f"{address}/", address})
+            assert "secret" in {skill["id"] for skill in answer.json()["skills"]}
+
+
+# --- What is no address ---
+
+
+ODD: list[Any] = [
+    "", " ", None, 7, True, ["agents.example.com"], {"name": "agents.example.com"},
+    "agents.example.com/evil", "agents.example.com@evil.example", "user@agents.example.com", "agents.example .com",
+    "agents.example.com:8443", "agents.example.com?", "agents.example.com#", "agents.example.com\n", "https://evil.example",
+    ".example.com", "agents..example.com", "agents.example.com.", "-agents.example.com", "agents-.example.com",
+    "agénts.example.com", "agents%2eexample.com", "agents", "10.0.0.1", "[2001:db8::1]", f"{'a' * 64}.example.com",
+    f"{'a.' * 130}com", "127.0.0.1:3000@evil.example", "127.0.0.1:", "127.0.0.1:0", "localhost.evil.example:80",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("domain", ODD, ids=repr)
+async def test_a_domain_that_is_none_is_not_taken_and_the_operator_is_told(
+    domain: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = function(tmp_path)
+    for entrypoint_url, stage in (
+        (entrypoints.rest_api(app, domain, "prod"), "/prod"),
+        (entrypoints.function_url(app, domain), ""),
+    ):
+        caplog.clear()
+        async with at(entrypoint_url, f"https://asked.example{stage}") as client:
+            answer = await client.get(CARD)
+        assert urls(answer.json()) == {f"{NOWHERE}/", NOWHERE}
+        assert "AION_BASE_URL is empty" in caplog.text
+        assert NOWHERE in caplog.text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"requestContext": {}},
+        {"requestContext": {"domainName": API}},
+        {"requestContext": {"domainName": API, "path": "/prod/another"}},
+        {"requestContext": {"domainName": API, "path": 7}},
+        {"requestContext": {"domainName": API, "path": f"/prod/../evil{CARD}"}},
+        {"requestContext": {"domainName": API, "path": f"@evil.example{CARD}"}},
+        {"requestContext": {"domainName": API, "path": f"/prod?{CARD}"}},
+        {"requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:…"}}},
+    ],
+    ids=repr,
+)
+async def test_an_event_that_does_not_say_where_it_was_asked_says_nothing(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    def odd(request: Request, body: bytes) -> dict[str, Any]:
+        event = rest_api_event(request, body, domain=API)
+        return {**event, **changes}
+
+    async with at(entrypoints.behind(function(tmp_path), odd), f"https://{API}") as client:
+        assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
+
+
+async def test_a_server_of_ones_own_has_no_front_and_warns_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with at(function(tmp_path, AWS_LAMBDA_FUNCTION_NAME=""), "http://agents.internal") as client:
+        assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
+    assert "AION_BASE_URL" not in caplog.text
+
+
+def test_the_buffered_twin_names_it_too(tmp_path: Path) -> None:
+    """By mangum, as `sam local` runs it: the recorded events, asked for the card."""
+    handler = Mangum(function(tmp_path), lifespan="off")
+    rest = recorded_event("rest_api_v1", path=CARD, httpMethod="GET", body=None)
+    rest["requestContext"] |= {"path": f"/prod{CARD}", "httpMethod": "GET"}
+    url = recorded_event("function_url_v2", rawPath=CARD, body="")
+    url["requestContext"]["http"] |= {"method": "GET", "path": CARD}
+    for event, address in ((rest, f"https://{API}/prod"), (url, f"https://{URL}")):
+        answer = handler(event, entrypoints.CONTEXT)  # type: ignore[arg-type]
+        assert urls(json.loads(answer["body"])) == {f"{address}/", address}
