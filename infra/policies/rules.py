@@ -117,7 +117,11 @@ def _environments(deployment: Deployment) -> Iterator[Compared]:
 def _options(deployment: Deployment) -> Iterator[Compared]:
     given, resources, attribute = deployment.given, deployment.resources, deployment.template.attribute
     environment = deployment.environment("ApiFunction")
-    yield "AION_FRONTS", environment.get("AION_FRONTS"), f"{given('ApiAuthorizer')},{given('FunctionUrlAuth')}"
+    yield (
+        "AION_HTTP_ENTRYPOINTS",
+        environment.get("AION_HTTP_ENTRYPOINTS"),
+        f"{given('ApiAuthorizer')},{given('FunctionUrlAuth')}",
+    )
     yield "AION_KMS_KEY", environment.get("AION_KMS_KEY"), given("CredentialsKey") or attribute("Key", "Arn", "Key")
     concurrency = deployment.functions["ApiFunction"].get("ReservedConcurrentExecutions", 0)
     yield "ApiFunction.ReservedConcurrentExecutions", int(concurrency), int(given("ApiConcurrency"))
@@ -186,7 +190,11 @@ def _table(deployment: Deployment) -> Iterator[Compared]:
         yield f"attributes of {name}", types, written
         projected = {index: made.get(index, {}).get("Projection", {}).get("NonKeyAttributes", []) for index in indexes}
         yield f"projections of {name}", projected, {index: [*each.copied] for index, each in indexes.items()}
-        yield f"TTL of {name}", table.get("TimeToLiveSpecification"), {"AttributeName": schema.ENDS, "Enabled": True}
+        yield (
+            f"TTL of {name}",
+            table.get("TimeToLiveSpecification"),
+            {"AttributeName": schema.TTL_ATTRIBUTE, "Enabled": True},
+        )
 
 
 def _bucket(deployment: Deployment) -> Iterator[Compared]:
