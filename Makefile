@@ -47,8 +47,8 @@ replay: $(VENV)/.tests ## Tell everything that happens in one simulated schedule
 check: lint ## Check all that `lint` does, write the bill of materials, and audit the lock (AUDIT=required)
 	$(VENV)/bin/python -m infra.supply_chain
 
-lint: lint-code ## Check style, types, imports and the template
-	$(VENV)/bin/python -m infra.template_gate
+lint: lint-code ## Check style, types, imports and the template's policies
+	$(VENV)/bin/python -m infra.policies.check
 
 # The tests of tests/template check the template, too: the test of the linters leaves it to them.
 lint-code: $(VENV)/.tests

@@ -1,4 +1,4 @@
-"""Templates are read as CloudFormation reads them."""
+"""The reader resolves templates as CloudFormation does."""
 
 import re
 from pathlib import Path
@@ -54,7 +54,7 @@ def read(value: str, tmp_path: Path, **parameters: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "resolved"),
     [
         ("!Ref Stage", "dev"),
         ("{Ref: Size}", 7),
@@ -78,31 +78,31 @@ def read(value: str, tmp_path: Path, **parameters: str) -> Any:
         ("{Statement: {Condition: {Bool: {x: !Ref Stage}}}}", {"Statement": {"Condition": {"Bool": {"x": "dev"}}}}),
     ],
 )  # fmt: skip
-def test_a_value_means_what_cloudformation_makes_of_it(written: str, meant: Any, tmp_path: Path) -> None:
-    assert read(written, tmp_path) == meant
+def test_reader_resolves_intrinsic_functions(written: str, resolved: Any, tmp_path: Path) -> None:
+    assert read(written, tmp_path) == resolved
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "message"),
     [
-        ("!Ref Nobody", "Value.Value: !Ref Nobody names neither a parameter nor a resource"),
+        ("!Ref Nobody", "Value.Value: !Ref Nobody is neither a parameter nor a resource"),
         ("!Ref Secret", "the parameter Secret has no default"),
-        ("!GetAtt Nobody.Arn", "!GetAtt Nobody.Arn names no resource"),
-        ("!Ref Rule", "!Ref Rule cannot be worked out here (AWS::Events::Rule)"),
-        ("!GetAtt Queue.Colour", "!GetAtt Queue.Colour cannot be worked out here"),
-        ("!Ref OnlyInProd", "OnlyInProd is not made"),
-        ("!If [IsNew, a, b]", "no condition is named 'IsNew'"),
+        ("!GetAtt Nobody.Arn", "!GetAtt Nobody.Arn: there is no such resource"),
+        ("!Ref Rule", "!Ref Rule is not supported (AWS::Events::Rule)"),
+        ("!GetAtt Queue.Colour", "!GetAtt Queue.Colour is not supported"),
+        ("!Ref OnlyInProd", "OnlyInProd does not exist"),
+        ("!If [IsNew, a, b]", "there is no condition 'IsNew'"),
         ("!FindInMap [Limits, test, retries]", "the mapping Limits has no test.retries"),
-        ("!ImportValue x", "Fn::ImportValue cannot be worked out here"),
+        ("!ImportValue x", "Fn::ImportValue is not supported"),
     ],
 )
-def test_what_cannot_be_worked_out_is_named(written: str, told: str, tmp_path: Path) -> None:
+def test_reader_reports_unresolvable_reference(written: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(TemplateError) as error:
         read(written, tmp_path)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
-def test_parameters_replace_defaults_and_decide_what_is_made(tmp_path: Path) -> None:
+def test_parameters_replace_defaults_and_set_conditions(tmp_path: Path) -> None:
     assert read("!Ref Stage", tmp_path, Stage="prod") == "prod"
     path = tmp_path / "template.yaml"
     assert Template(path, PLACE).resources("AWS::SQS::Queue") == ["Queue", "Named"]
@@ -111,7 +111,7 @@ def test_parameters_replace_defaults_and_decide_what_is_made(tmp_path: Path) -> 
         Template(path, PLACE, {"Stadium": "x"})
 
 
-def test_a_function_has_the_globals_beneath_its_own_properties(tmp_path: Path) -> None:
+def test_function_inherits_globals(tmp_path: Path) -> None:
     read("1", tmp_path)
     template = Template(tmp_path / "template.yaml", PLACE)
     assert template.resolved("Function", "Timeout", "Layers") == {"Timeout": 10, "Layers": ["one", "two"]}
@@ -166,19 +166,17 @@ def nest(value: str, folder: Path, **parameters: str) -> Template:
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "resolved"),
     [
         ("!GetAtt Below.Outputs.Arn", "arn:aws:sqs:eu-west-1:111122223333:dev-queue"),
         ('!Sub "${Below.Outputs.Stack}/${Below.Outputs.Last}"', "mine-Below/b"),
     ],
 )
-def test_a_nested_stacks_outputs_are_what_its_own_file_makes_of_its_parameters(
-    written: str, meant: str, tmp_path: Path
-) -> None:
-    assert nest(written, tmp_path).resolved("Value")["Value"] == meant
+def test_outputs_of_nested_stack_use_its_parameters(written: str, resolved: str, tmp_path: Path) -> None:
+    assert nest(written, tmp_path).resolved("Value")["Value"] == resolved
 
 
-def test_what_lies_in_a_nested_stack_is_asked_for_by_its_name(tmp_path: Path) -> None:
+def test_template_has_resources_of_nested_stacks(tmp_path: Path) -> None:
     template = nest("1", tmp_path)
     assert template.resources("AWS::SQS::Queue") == ["Mine", "Named", "Unnamed", "InDev"]
     assert template.attribute("Unnamed", "QueueName", "") == "mine-Below-Unnamed"
@@ -190,20 +188,18 @@ def test_what_lies_in_a_nested_stack_is_asked_for_by_its_name(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("value", "mend", "told"),
+    ("value", "change", "message"),
     [
         ("!GetAtt Below.Outputs.Colour", ("", ""), "below.yaml has no output Colour"),
-        ("!GetAtt OnlyInProd.Outputs.Arn", ("", ""), "OnlyInProd is not made"),
+        ("!GetAtt OnlyInProd.Outputs.Arn", ("", ""), "OnlyInProd does not exist"),
         ("1", ("Name: !Sub", "Nome: !Sub"), "has no parameter Nome"),
-        ("1", ("  Mine:", "  Named:"), "there is another resource Named"),
+        ("1", ("  Mine:", "  Named:"), "another file has a resource Named"),
         ("1", ("infra/below.yaml", "infra/nowhere.yaml"), "cannot read"),
     ],
 )
-def test_a_nested_stack_that_cannot_be_read_is_named(
-    value: str, mend: tuple[str, str], told: str, tmp_path: Path
-) -> None:
+def test_reader_reports_wrong_nested_stack(value: str, change: tuple[str, str], message: str, tmp_path: Path) -> None:
     nest(value, tmp_path)
     wrong = tmp_path / "template.yaml"
-    wrong.write_text(wrong.read_text().replace(*mend))
-    with pytest.raises(TemplateError, match=re.escape(told)):
+    wrong.write_text(wrong.read_text().replace(*change))
+    with pytest.raises(TemplateError, match=re.escape(message)):
         Template(wrong, PLACE).resolved("Value")
