@@ -329,7 +329,7 @@ async def test_what_is_no_credential_is_asked_again_without_a_word_of_it(dialect
         asked = await ask(client, dialect)
         again = await answer(client, dialect, asked, {"authType": "nothing-we-know"})
         assert state(again) == "AUTH_REQUIRED"
-        assert str(said(again)).startswith("That is no credential.")
+        assert str(said(again)).startswith("That is not a credential.")
         done = await answer(client, dialect, asked, "the-user-token", message_id="m-3")
     assert (state(done), used) == ("COMPLETED", ["the-user-token"])
 

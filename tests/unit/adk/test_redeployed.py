@@ -8,7 +8,7 @@ import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.tools import LongRunningFunctionTool
 
-from aion_core.agents.adk.fingerprint import REDEPLOYED
+from aion_core.agents.adk.thread import REDEPLOYED
 from aion_core.ports import Emission, TurnRequest
 from tests.support.adk import DyingSessions, call, saying, served
 from tests.support.adk_http import ask, history, said
