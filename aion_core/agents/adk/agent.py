@@ -31,9 +31,9 @@ from aion_core.agents.adk.thread import (
     missing_markers,
 )
 from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
-from aion_core.agents.inbound import InvalidResumeInput, asked_before
+from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.load_errors import text_of
-from aion_core.agents.loader import guarded_run
+from aion_core.agents.loader import run_guarded
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import AfterCrash, Emission, Paused, TurnRequest
 
@@ -92,7 +92,7 @@ class AdkAgent:
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        return guarded_run(self._run(request))
+        return run_guarded(self._run(request))
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._services)
@@ -139,7 +139,7 @@ class AdkAgent:
             # An App without resumability needs its message again, and stores it once.
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
             return RunnerInput(message, earlier[0].invocation_id)
-        question, pending = asked_before(request), pending_calls(session.events)
+        question, pending = answered_question(request), pending_calls(session.events)
         if question is not None and (answer := resume_content(request, question, pending)) is not None:
             invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])

@@ -16,7 +16,7 @@ from google.genai import types as genai
 from pydantic import ValidationError
 
 from aion_core.agents.adk.parts import data_part
-from aion_core.agents.inbound import InvalidResumeInput, ids_of
+from aion_core.agents.inbound import InvalidResumeInput, interrupt_ids
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, TaskState
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
@@ -84,7 +84,7 @@ def resume_content(request: TurnRequest, question: Message, calls: Sequence[Pend
     The answer belongs to the call named in its metadata, else to the only call of the question. `tasks.resume_input`
     refused ambiguous answers before the turn. Raises InvalidResumeInput for an answer of the wrong form.
     """
-    ids = ids_of(question)
+    ids = interrupt_ids(question)
     named = named_id(request.message) or (ids[0] if len(ids) == 1 else "")
     pending = next((each for each in calls if each.id == named), None)
     if pending is None:

@@ -20,19 +20,19 @@ from aion_core.agents.outbound import (
     INVOKED,
     REPLY,
     TARGET,
-    BrokeOff,
-    ChunkSaid,
-    Floor,
-    IsTyping,
-    Left,
-    Reacted,
-    Replied,
-    SaidMessages,
-    history_of,
-    last_words,
-    reaction_of,
-    rest_key,
-    settled,
+    StreamAborted,
+    ReplyChunk,
+    StreamSequencer,
+    TypingSignal,
+    TurnOutput,
+    Reaction,
+    DurableReply,
+    EmittedMessages,
+    thread_history,
+    final_emissions,
+    reaction_artifact,
+    final_key,
+    with_artifact_id,
 )
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
@@ -136,11 +136,11 @@ class ChannelSink:
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
-        await self._channel.send(ChunkSaid(text, message_id))
+        await self._channel.send(ReplyChunk(text, message_id))
 
-    def broke_off(self, message_id: str) -> None:
-        """See `ReplySink.broke_off`."""
-        self._channel.send_nowait(BrokeOff(message_id))
+    def abort(self, message_id: str) -> None:
+        """See `ReplySink.abort`."""
+        self._channel.send_nowait(StreamAborted(message_id))
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
@@ -151,19 +151,19 @@ class ChannelSink:
         """See `ReplySink.reply`; the reply's metadata names the target, for the distribution."""
         if target is not None:
             message.metadata.update({TARGET: target})
-        await self._channel.send(Replied(message, call_site.get()))
+        await self._channel.send(DurableReply(message, call_site.get()))
 
     async def react(self, key: str, *, message_id: str) -> None:
         """See `ReplySink.react`."""
-        await self._channel.send(Reacted(key, message_id, call_site.get()))
+        await self._channel.send(Reaction(key, message_id, call_site.get()))
 
     async def typing(self) -> None:
         """See `ReplySink.typing`."""
-        await self._channel.send(IsTyping())
+        await self._channel.send(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
         """See `ReplySink.history`."""
-        return await history_of(self._request, thread, limit=limit, before=before)
+        return await thread_history(self._request, thread, limit=limit, before=before)
 
 
 # ── Translation of events ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -190,9 +190,9 @@ class AdkOutbound:
         """`restarted`: the turn runs again from its message, so messages of the earlier try are not repeated."""
         self._request, self._load = request, load
         self._reactions = {artifact.artifact_id for artifact in request.task.artifacts}
-        self._messages = SaidMessages(request)
+        self._messages = EmittedMessages(request)
         self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
-        self._streams = Floor()
+        self._streams = StreamSequencer()
         self._open_messages: dict[tuple[str, str], str] = {}
         """The id of each agent's streaming message, by branch and author."""
         self._streamed: dict[str, list[str]] = {}
@@ -219,22 +219,22 @@ class AdkOutbound:
 
     def before_pause(self) -> Iterator[Emission]:
         """Yield the rest of the message streams: the turn continues in another process."""
-        yield from self._streams.end_all()
+        yield from self._streams.close_all()
 
     def before_question(self) -> Iterator[Emission]:
         """Yield the messages before a question: the turn with its answer has an answer of its own."""
-        yield from self._streams.end_all()
+        yield from self._streams.close_all()
         yield from self._emit_last()
         if (text := self._unfinished_text()) is not None:
             message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
-            yield from self._emit(message, rest_key(self._request, "question"))
+            yield from self._emit(message, final_key(self._request, "question"))
 
     def end(self) -> Iterator[Emission]:
         """Yield the remaining emissions after the last event, the Reply last.
 
         Raises AgentFailed if the model failed without an answer.
         """
-        yield from self._streams.end_all()
+        yield from self._streams.close_all()
         text = self._unfinished_text()
         if text is not None:
             # An unfinished stream is newer than the last complete message.
@@ -246,15 +246,15 @@ class AdkOutbound:
         outbox = _merged(self._outboxes)
         if self._failure is not None and text is None and outbox is None and self._messages.reply is None:
             raise AgentFailed(f"The model gave no answer: {self._failure.error_code}.")
-        left = Left(
+        left = TurnOutput(
             buffered=self._messages.reply,
             outbox=outbox,
             # An earlier try may have recorded the message under its event's id.
-            returned=(self._messages.under(self._last[1]) or self._last[0]) if self._last is not None else None,
+            returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
             spoken=text or "",
-            emitted=self._messages.emitted,
+            emitted=self._messages.intermediate,
         )
-        yield from last_words(self._request, left)
+        yield from final_emissions(self._request, left)
 
     def _event(self, event: Event) -> Iterator[Emission]:
         if event.author == "user":
@@ -267,12 +267,12 @@ class AdkOutbound:
                 yield from self._emit_last()
                 message_id = self._open_messages.setdefault(agent, event.id)
                 self._streamed.setdefault(message_id, []).append(text)
-                yield from self._streams.speak(Chunk(text, message_id))
+                yield from self._streams.add(Chunk(text, message_id))
             return
         # A failed model call ends its stream too: half an answer is no answer.
         if (parts or event.error_code) and (closed := self._open_messages.pop(agent, None)) is not None:
             self._streamed.pop(closed)
-            yield from self._streams.end(closed)
+            yield from self._streams.close(closed)
         if (outbox := outbox_of_event(event)) is not None:
             # An outbox replaces the content of its event.
             yield from self._emit_last()
@@ -301,18 +301,18 @@ class AdkOutbound:
             case AgentInvoked(name=name, branch=branch):
                 yield from self._emit_last()
                 yield AgentMetadata({INVOKED: name}, f"{self._request.turn.id}/{branch}/{name}/invoked")
-            case ChunkSaid():
-                yield from self._streams.speak(Chunk(call.text, call.message_id))
-            case BrokeOff():
-                yield from self._streams.broke_off(call.message_id)
-            case Replied():
+            case ReplyChunk():
+                yield from self._streams.add(Chunk(call.text, call.message_id))
+            case StreamAborted():
+                yield from self._streams.abort(call.message_id)
+            case DurableReply():
                 # Recorded at once, so a crash cannot lose it; the last reply is also the answer of the turn.
                 yield from self._emit_last()
                 yield from self._emit(call.message, f"{REPLY}{self._key(call.node) or call.message.message_id}")
-                yield from self._streams.leave(call.message.message_id)
-            case Reacted():
-                yield reaction_of(self._request, call, self._key(call.node), self._reactions)
-            case IsTyping():
+                yield from self._streams.discard(call.message.message_id)
+            case Reaction():
+                yield reaction_artifact(self._request, call, self._key(call.node), self._reactions)
+            case TypingSignal():
                 yield AgentTyping()
             case _:
                 pass
@@ -325,7 +325,7 @@ class AdkOutbound:
         artifact.metadata.update({VERSION: version})
         for part in artifact.parts:
             part.filename = part.filename or name.rpartition("/")[2]
-        return AgentArtifact(settled(self._request, artifact), key=key)
+        return AgentArtifact(with_artifact_id(self._request, artifact), key=key)
 
     def _emit_last(self) -> Iterator[Emission]:
         """Yield the last complete message as an intermediate message."""
@@ -337,7 +337,7 @@ class AdkOutbound:
     def _emit(self, message: Message, key: str) -> Iterator[Emission]:
         if self._to_skip[_content(message)] > 0:
             self._to_skip[_content(message)] -= 1
-        elif (emission := self._messages.say(message, key)) is not None:
+        elif (emission := self._messages.emit(message, key)) is not None:
             yield emission
 
     def _unfinished_text(self) -> str | None:
