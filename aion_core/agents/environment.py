@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from aion_core.agents.config import Declared, read_declared
-from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
+from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.errors import ConfigurationError
 
 DOTENV = ".env"

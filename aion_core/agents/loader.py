@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.factory import PerTurn, is_opened
-from aion_core.agents.finding import Found, find, kind_of_found, place_of
 from aion_core.agents.load_errors import explain
+from aion_core.agents.objects import Found, PerTurn, find, is_opened, kind_of_found, place_of
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import Agent, Emission, TurnRequest
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import partial
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
+from aion_core.agents.objects import Found
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent, Blobs, Cipher, Clock, TaskStore
 from aion_core.ports.table import Table

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from aion_core import log
 from aion_core.agents.config import Declared
-from aion_core.agents.environment_config import SecretSource
+from aion_core.agents.config_sections import SecretSource
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Clock
 from aion_core.settings import Settings

@@ -42,7 +42,7 @@ class Declared:
 def declared_in(config: Path) -> Declared:
     """Return what the file declares, nothing if the default one is missing; raises ConfigurationError."""
     from aion_core.agents.config import read_config
-    from aion_core.agents.security_config import BearerJwtConfig, OidcConfig
+    from aion_core.agents.config_sections import BearerJwtConfig, OidcConfig
 
     if config == DEFAULT and not config.is_file():
         return Declared()

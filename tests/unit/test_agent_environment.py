@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aion_core.agents.config import Declared, read_declared
+from aion_core.agents.config_sections import SecretSource
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
-from aion_core.agents.environment_config import SecretSource
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.plan import NOWHERE
 from aion_core.template.reader import Template

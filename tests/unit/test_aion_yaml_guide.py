@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from aion_core.agents.card_config import ExtendedCard, Extension, Provider, Skill
 from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, Push, read_config
-from aion_core.agents.security_config import SecurityConfig
+from aion_core.agents.config_sections import ExtendedCard, Extension, Provider, SecurityConfig, Skill
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
 

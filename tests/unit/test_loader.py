@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.finding import find
 from aion_core.agents.loader import LoadedAtFirstTurn
+from aion_core.agents.objects import find
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 

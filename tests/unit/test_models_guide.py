@@ -14,7 +14,7 @@ import pytest
 
 from aion_core.agents.config import Declared, read_declared
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
-from aion_core.agents.finding import kind_of
+from aion_core.agents.objects import kind_of
 from aion_core.packaging.plan import NOWHERE
 from aion_core.template.reader import Template
 from tests.template.breaking import TEMPLATE

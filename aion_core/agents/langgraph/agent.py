@@ -18,7 +18,6 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
-from aion_core.agents.factory import PerTurn
 from aion_core.agents.inbound import InvalidResumeInput, asked_before
 from aion_core.agents.langgraph.interrupts import breakpoint_before, question, unfit_by_schema
 from aion_core.agents.langgraph.outbound import Outbound
@@ -33,6 +32,7 @@ from aion_core.agents.langgraph.thread import (
 )
 from aion_core.agents.langgraph.turn import Given, GraphTurn, Memories, Savers, config_of
 from aion_core.agents.loader import guarded_run
+from aion_core.agents.objects import PerTurn
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import AgentMessage, Emission, Paused, Reply, TurnRequest

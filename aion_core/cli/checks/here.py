@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from aion_core.agents.config import AgentConfig, Declared, default_agent, read_declared
+from aion_core.agents.config_sections import variable_name
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
-from aion_core.agents.environment_config import variable_name
-from aion_core.agents.factory import PerTurn
-from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
+from aion_core.agents.objects import Found, PerTurn
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.cli.dev import agents_variables

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from aion_core.agents.config import Declared
+from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.agents.environment import template_parameters
-from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.cli.sentences import is_forbidden, sentence
 from aion_core.errors import AionError, ConfigurationError, StoreError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.agents.objects import Found
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings

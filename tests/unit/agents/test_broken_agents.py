@@ -595,7 +595,7 @@ class Hides(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Hides())
-from aion_core.agents.finding import find
+from aion_core.agents.objects import find
 from aion_core.errors import AgentLoadError
 try:
     find("agent.py", Path({str(tmp_path)!r}))
@@ -637,7 +637,7 @@ def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
         },
     )
     program = (
-        "import sys; from pathlib import Path; from aion_core.agents.finding import find\n"
+        "import sys; from pathlib import Path; from aion_core.agents.objects import find\n"
         "from aion_core.errors import AgentLoadError\n"
         "try:\n    find('agent.py', Path(sys.argv[1]))\nexcept AgentLoadError as error:\n    print(error.where)\n"
     )

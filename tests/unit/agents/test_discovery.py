@@ -113,7 +113,7 @@ def test_roots_let_imports_start_there(tmp_path: Path) -> None:
     put(tmp_path, "libs/one/src/shared_of_discovery.py", "VALUE = 7\n")
     put(tmp_path, "agent.py", f"from shared_of_discovery import VALUE\nassert VALUE == 7\n{GRAPH}")
     put(tmp_path, "langgraph.json", '{"graphs": {"a": "./agent.py:graph"}, "dependencies": ["./libs/one"]}')
-    from aion_core.agents.finding import find
+    from aion_core.agents.objects import find
 
     declared = read_declared(tmp_path / "langgraph.json")
     assert find("agent.py:graph", declared.folder, declared.roots).name == "graph"

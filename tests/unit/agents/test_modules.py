@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.finding import find
+from aion_core.agents.objects import find
 from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
 
@@ -84,7 +84,7 @@ def test_module_name_is_the_same_in_each_process(tmp_path: Path) -> None:
     """Checkpoints name an author's classes by their module."""
     put(tmp_path, "agent.py", GRAPH)
     program = (
-        "import sys; from pathlib import Path; from aion_core.agents.finding import find; "
+        "import sys; from pathlib import Path; from aion_core.agents.objects import find; "
         "print(find('agent.py:graph', Path(sys.argv[1])).module.__name__)"
     )
     names = {

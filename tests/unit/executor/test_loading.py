@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_core.agents.finding import find
+from aion_core.agents.objects import find
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings

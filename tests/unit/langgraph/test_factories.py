@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from aion_core.agents.factory import PerTurn
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED
+from aion_core.agents.objects import PerTurn
 from aion_core.bootstrap import build_app
 from aion_core.errors import AgentFailed, ConfigurationError
 from aion_core.ports import ContextKey, Paused, Reply, Turn, TurnRequest

@@ -1,19 +1,17 @@
-"""aion.yaml → an agent's object: find what `path` names, by name or by kind, and call what makes it.
-
-Imports no framework: an agent's kind is told by the names of its classes.
-"""
+"""Agent objects: import the object at `path` of aion.yaml, or search the module for its agent."""
 
 import ast
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import typing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aion_core.agents.factory import PerTurn, is_opened, per_turn
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
 from aion_core.agents.load_errors import at, explain, line_of_name, shown, similar
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -246,3 +244,79 @@ def _definition(made_by: Any, folder: Path) -> dict[str, str]:
     except (OSError, TypeError):
         return {}
     return at(file, [line], folder)
+
+
+# ── Graph factories ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_CONFIG = "config"
+"""The parameter that LangGraph's server fills in, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerTurn:
+    """A factory that is called for each turn, since it takes the turn's config or gives back what it has opened."""
+
+    make: Callable[..., Any]
+    parameter: str | None
+    """The name of the parameter that takes the config; None for a factory without one."""
+
+    @asynccontextmanager
+    async def made(self, config: Any) -> AsyncIterator[Any]:
+        """Give what the factory makes; a context manager is left in the task that entered it, with the turn's error."""
+        made = self.make(**{self.parameter: config}) if self.parameter else self.make()
+        if inspect.isawaitable(made):
+            made = await made
+        if inspect.isasyncgen(made):
+            made = asynccontextmanager(lambda: made)()
+        elif inspect.isgenerator(made):
+            made = contextmanager(lambda: made)()
+        if hasattr(made, "__aenter__"):
+            async with made as entered:
+                yield entered
+        elif hasattr(made, "__enter__"):
+            with made as entered:
+                yield entered
+        else:
+            yield made
+
+
+def per_turn(function: Callable[..., Any], path: str) -> PerTurn | None:
+    """Return the factory, None for a function that is called once, when the agent is loaded.
+
+    Raises AgentLoadError where the function requires an argument that nobody gives it.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    config = next((parameter.name for parameter in parameters if _takes_config(parameter, function)), None)
+    for parameter in parameters:
+        if parameter.name != config and parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
+            raise AgentLoadError(
+                f"{path} requires an argument {parameter.name!r}",
+                do="A factory takes no argument, or the run's config: `def make(config: RunnableConfig)`.",
+            )
+    own = inspect.unwrap(function)
+    opens = inspect.isgeneratorfunction(own) or inspect.isasyncgenfunction(own)
+    return PerTurn(function, config) if config is not None or opens else None
+
+
+def is_opened(made: object) -> bool:
+    """Tell whether the object is a context manager, plain or async."""
+    return hasattr(made, "__aenter__") or hasattr(made, "__enter__")
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _takes_config(parameter: inspect.Parameter, function: Callable[..., Any]) -> bool:
+    if parameter.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY):
+        return False
+    if parameter.name == _CONFIG:
+        return True
+    try:
+        annotation = typing.get_type_hints(inspect.unwrap(function)).get(parameter.name)
+    except (NameError, TypeError, AttributeError):
+        annotation = parameter.annotation
+    names = {getattr(each, "__name__", str(each)) for each in (annotation, *typing.get_args(annotation))}
+    return "RunnableConfig" in names
