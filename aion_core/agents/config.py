@@ -20,7 +20,7 @@ from aion_core.agents.config_sections import (
     STRICT,
     WEB_ADDRESS,
     AgentMessage,
-    ExtendedCard,
+    ExtendedCardConfig,
     Extensions,
     MediaType,
     Provider,
@@ -53,7 +53,7 @@ class Capabilities(_Strict):
     extensions: Extensions = []
 
 
-class Push(_Strict):
+class PushConfig(_Strict):
     """What the webhooks are told that clients have registered."""
 
     events: PushEvents = PushEvents.STATUS
@@ -76,7 +76,7 @@ class AgentConfig(_Strict):
     security: SecurityConfig | None = None
     """Who may call this agent, where that is not what `aion.security` says of all."""
     skills: Skills = []
-    extended_card: ExtendedCard | None = None
+    extended_card: ExtendedCardConfig | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
         *_TEXT,
         "application/json",
@@ -84,7 +84,7 @@ class AgentConfig(_Strict):
     ]
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     capabilities: Capabilities = Capabilities()
-    push: Push = Push()
+    push: PushConfig = PushConfig()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
@@ -176,7 +176,7 @@ class _OnceEach(yaml.SafeLoader):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeploymentConfig:
     """What the file says."""
 
     agents: Mapping[str, AgentConfig]
@@ -193,7 +193,7 @@ class Declared:
     """Variables of agents' code, each with the place of its value."""
 
 
-def read_declared(path: Path) -> Declared:
+def read_deployment_config(path: Path) -> DeploymentConfig:
     """Return all that the file says; raises ConfigurationError that names the file, the key and the mend.
 
     A folder, a langgraph.json or a Python file is searched for what it holds, as `agents.discovery` does.
@@ -203,13 +203,13 @@ def read_declared(path: Path) -> Declared:
 
         found = discover(path)
         if found.config is not None:
-            return read_declared(found.config)
-        return Declared(found.agents, found.limits, found.folder, found.roots, found.env)
+            return read_deployment_config(found.config)
+        return DeploymentConfig(found.agents, found.limits, found.folder, found.roots, found.env)
     said = _read(path)
     limits = said.limits.model_dump(exclude_none=True) if said.limits else {}
     folder = path.resolve().parent
     roots = [_existing(folder / root, f"{path}: aion.python_path") for root in said.python_path]
-    return Declared(
+    return DeploymentConfig(
         said.with_security(),
         Limits(**limits) if limits else None,
         folder,
@@ -225,9 +225,9 @@ def _existing(folder: Path, key: str) -> Path:
     return folder.resolve()
 
 
-def read_config(path: Path) -> Mapping[str, AgentConfig]:
-    """Return the agents that the file declares, in its order; raises as `read_declared`."""
-    return read_declared(path).agents
+def read_agent_configs(path: Path) -> Mapping[str, AgentConfig]:
+    """Return the agents that the file declares, in its order; raises as `read_deployment_config`."""
+    return read_deployment_config(path).agents
 
 
 def _read(path: Path) -> _Aion:

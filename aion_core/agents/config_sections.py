@@ -126,7 +126,7 @@ def _each_once(extensions: list[Extension]) -> list[Extension]:
 Extensions = Annotated[list[Extension], AfterValidator(_each_once)]
 
 
-class ExtendedCard(_Strict):
+class ExtendedCardConfig(_Strict):
     """What the extended card says beyond the public one, which it replaces where both say it (R7)."""
 
     name: str = ""

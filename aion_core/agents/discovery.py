@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from aion_core.agents.config import AgentConfig, read_declared
+from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.agents.source_scan import AgentFile, adk_root, agent_files_below, is_adk_folder
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Limits
@@ -111,7 +111,7 @@ def _of_folder(folder: Path) -> Discovered:
 
 
 def _of_aion_yaml(file: Path) -> Discovered:
-    declared = read_declared(file)
+    declared = read_deployment_config(file)
     return Discovered(
         declared.agents,
         declared.folder,

@@ -33,7 +33,7 @@ _OURS = str(Path(__file__).parents[1])
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)})
 
 
-def explain(
+def explain_error(
     error: BaseException, subject: str, folder: Path, verb: str = "cannot be imported:", *, file: Path | None = None
 ) -> AgentLoadError:
     """Return the error that says of `subject`, such as a path, what was raised, where, and what to do.
@@ -41,16 +41,16 @@ def explain(
     `folder` is the project's: its files are named relative to it. `file` is where it was raised, if no line of the
     author's is known. The cause is the caller's to set.
     """
-    own, line, source = _author_s(error, folder)
+    own, line, source = _author_frame(error, folder)
     return AgentLoadError(
         f"{subject} {verb} {type(error).__name__}: {text_of(error)}",
-        where=_where(own, [line], folder) if own else shown(file, folder) if file is not None else "",
+        where=_where(own, [line], folder) if own else display_path(file, folder) if file is not None else "",
         source=source,
         do=_remedy(error, own, folder),
     )
 
 
-def at(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
+def source_location(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
     """Return `where` and `source` of an AgentLoadError for these lines of a file; empty without a file."""
     numbers = sorted({line for line in lines if line > 0})
     if file is None:
@@ -59,7 +59,7 @@ def at(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str,
     return {"where": _where(str(file), numbers, folder), "source": source}
 
 
-def shown(file: Path | str, folder: Path) -> str:
+def display_path(file: Path | str, folder: Path) -> str:
     """Return the file's path, relative to the folder where it is below that."""
     path = Path(file)
     for base in (folder, folder.resolve()):
@@ -75,7 +75,7 @@ def similar(name: str, names: Iterable[str]) -> str:
 
 
 def _where(file: str, lines: list[int], folder: Path) -> str:
-    name = shown(file, folder)
+    name = display_path(file, folder)
     if not lines:
         return name
     return f"{name}, line {lines[0]}" if len(lines) == 1 else f"{name}, lines {', '.join(map(str, lines))}"
@@ -96,7 +96,7 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def _author_s(error: BaseException, folder: Path) -> tuple[str, int, str]:
+def _author_frame(error: BaseException, folder: Path) -> tuple[str, int, str]:
     """Return the innermost file, line and source that the author wrote; ("", 0, "") where there is none."""
     if isinstance(error, SyntaxError) and error.filename and not _is_library(error.filename, folder):
         return error.filename, error.lineno or 1, (error.text or "").strip()
@@ -154,7 +154,7 @@ def _of_shadowing(error: BaseException, file: str, folder: Path) -> str:
     own = next((place / f"{top}.py" for place in places if (place / f"{top}.py").is_file()), None)
     if own is None:
         return ""
-    return f"Rename {shown(own, folder)}: Python has a module {top!r} of its own, and only one of them can be imported."
+    return f"Rename {display_path(own, folder)}: Python has a module {top!r} of its own, and only one of them can be imported."
 
 
 def _of_import(error: BaseException, file: str, folder: Path) -> str:
@@ -190,7 +190,7 @@ def _of_module(name: str, file: str, folder: Path) -> str:
         package = sys.modules.get(parent)
         if package is not None and not hasattr(package, "__path__"):
             hiding = getattr(package, "__file__", None) or "a module of Python's own"
-            return f"{parent!r} is {shown(hiding, folder)}, which hides the package of that name: rename one of them."
+            return f"{parent!r} is {display_path(hiding, folder)}, which hides the package of that name: rename one of them."
         known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
         return similar(last, known) or f"There is no module {last!r} in {parent}: mend the name, or update the package."
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}

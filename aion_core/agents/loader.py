@@ -13,22 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.load_errors import explain
-from aion_core.agents.objects import Found, PerTurn, find, is_opened, kind_of_found, place_of
+from aion_core.agents.load_errors import explain_error
+from aion_core.agents.objects import (
+    LoadedObject,
+    PerTurnFactory,
+    framework_of_loaded,
+    is_opened,
+    load_object,
+    object_location,
+)
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import Agent, Emission, TurnRequest
 
 _LOADING = threading.Lock()
 """One at a time: two agents may share a module, and none is to find it half executed."""
 
-AdapterFactory = Callable[[Found, AgentConfig], Agent]
+AdapterFactory = Callable[[LoadedObject, AgentConfig], Agent]
 """Makes the agent of a framework's object, such as a graph, as its author has configured it.
 
 Raises ConfigurationError where it cannot be served so.
 """
 
 
-class LoadedAtFirstTurn:
+class LazyAgent:
     """An agent whose code is imported when it is first needed, or when `load` is called: a card needs no graph."""
 
     def __init__(
@@ -39,7 +46,7 @@ class LoadedAtFirstTurn:
         adapters: Mapping[str, AdapterFactory],
         roots: Sequence[Path] = (),
     ) -> None:
-        """`adapters` holds, by the kind of `kind_of`, what makes the agent of such an object.
+        """`adapters` holds, by the kind of `framework_of`, what makes the agent of such an object.
 
         `roots` are folders that imports start from, beside the folder and its `src`.
         """
@@ -54,12 +61,12 @@ class LoadedAtFirstTurn:
         with _LOADING:
             if self._agent is None:
                 try:
-                    found = find(self._config.path, self._folder, self._roots)
+                    found = load_object(self._config.path, self._folder, self._roots)
                     agent = self._adapter(found)
                     agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
-                self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurn)
+                self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
@@ -72,31 +79,31 @@ class LoadedAtFirstTurn:
             async for emission in emissions:
                 yield emission
 
-    def _adapter(self, found: Found) -> Agent:
+    def _adapter(self, found: LoadedObject) -> Agent:
         # `with_retry`, `with_config` and their like may wrap a graph, which is what they are bound to.
-        agent = found.agent if kind_of_found(found.agent) else getattr(found.agent, "bound", found.agent)
-        kind = kind_of_found(agent)
+        agent = found.agent if framework_of_loaded(found.agent) else getattr(found.agent, "bound", found.agent)
+        kind = framework_of_loaded(agent)
         path, folder = self._config.path, self._folder
         if kind is None:
             raise AgentLoadError(
                 f"{path} is {_with_article(type(found.agent).__name__)}, which is no agent",
                 do=_OPENED if is_opened(agent) else _TAKEN,
-                **place_of(found, folder),
+                **object_location(found, folder),
             )
         try:
             return self._adapters[kind](replace(found, agent=agent), self._config)
         except AgentLoadError as error:
             do, own = error.do, {"where": error.where, "source": error.source}
             raise AgentLoadError(
-                f"{path}: {error.what}", do=do, **(own if error.where else place_of(found, folder))
+                f"{path}: {error.what}", do=do, **(own if error.where else object_location(found, folder))
             ) from error
         except ConfigurationError as error:
-            raise AgentLoadError(f"{path}: {error}", **place_of(found, folder)) from error
+            raise AgentLoadError(f"{path}: {error}", **object_location(found, folder)) from error
         except (Exception, SystemExit) as error:  # compiling a graph runs the author's code, and LangGraph's checks
-            explained = explain(error, path, folder, "cannot be served:")
+            explained = explain_error(error, path, folder, "cannot be served:")
             if explained.where:
                 raise explained from error
-            raise AgentLoadError(explained.what, do=_MEND[kind], **place_of(found, folder)) from error
+            raise AgentLoadError(explained.what, do=_MEND[kind], **object_location(found, folder)) from error
 
 
 def _with_article(name: str) -> str:
@@ -131,7 +138,7 @@ _in_a_turn: ContextVar[bool] = ContextVar("aion_in_a_turn", default=False)
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def exit_guard() -> Iterator[None]:
     """Let nothing that is run, or started as a task, within end the process; raises AgentFailed in its place."""
     loop = asyncio.get_running_loop()
     there = loop.get_task_factory()
@@ -153,9 +160,9 @@ def guarded() -> Iterator[None]:
             loop.set_task_factory(factory.before)
 
 
-async def guarded_run(emissions: AsyncGenerator[Emission, None]) -> AsyncGenerator[Emission, None]:
+async def run_guarded(emissions: AsyncGenerator[Emission, None]) -> AsyncGenerator[Emission, None]:
     """Yield what an agent's turn yields, which ends no process."""
-    with guarded():
+    with exit_guard():
         async with aclosing(emissions):
             async for emission in emissions:
                 yield emission
@@ -170,10 +177,10 @@ class _TaskFactory:
         """How many are under way: when the last has ended, the loop is as it was."""
 
     def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
-        guarded = _Staying(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
+        exit_guard = _Staying(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
         if self.before is not None:
-            return self.before(loop, guarded, **options)
-        return asyncio.Task(guarded, loop=loop, **options)
+            return self.before(loop, exit_guard, **options)
+        return asyncio.Task(exit_guard, loop=loop, **options)
 
 
 class _Staying(Coroutine[Any, Any, Any]):

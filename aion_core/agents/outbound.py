@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 # ── Streamed messages ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Floor:
+class StreamSequencer:
     """Puts chunks in order, by the id of their message: a stream delta carries one message at a time (R61, R63).
 
     While one is open the chunks of the others wait, and follow when it has ended: a client sees whole answers, never two
@@ -42,48 +42,48 @@ class Floor:
 
     def __init__(self) -> None:
         self._open = ""
-        self._waiting: dict[str, list[Chunk]] = {}
-        self._ended: set[str] = set()
+        self._buffered: dict[str, list[Chunk]] = {}
+        self._closed: set[str] = set()
 
-    def speak(self, chunk: Chunk) -> Iterator[Chunk]:
+    def add(self, chunk: Chunk) -> Iterator[Chunk]:
         """Yield the chunk, unless another message has the word."""
         if self._open and chunk.message_id != self._open:
-            self._waiting.setdefault(chunk.message_id, []).append(chunk)
+            self._buffered.setdefault(chunk.message_id, []).append(chunk)
         else:
             self._open = chunk.message_id
             yield chunk
 
-    def end(self, *message_ids: str) -> Iterator[Chunk]:
+    def close(self, *message_ids: str) -> Iterator[Chunk]:
         """Yield what has waited for these messages, of which nothing more comes."""
-        self._ended.update(message_ids)
-        if self._open in self._ended:
+        self._closed.update(message_ids)
+        if self._open in self._closed:
             yield from self._next()
 
-    def leave(self, message_id: str) -> Iterator[Chunk]:
+    def discard(self, message_id: str) -> Iterator[Chunk]:
         """Yield what has waited for this message, which has been said as a whole: what of it has waited need not be."""
-        self._waiting.pop(message_id, None)
+        self._buffered.pop(message_id, None)
         if message_id == self._open:
             yield from self._next()
 
-    def broke_off(self, message_id: str) -> Iterator[Chunk]:
+    def abort(self, message_id: str) -> Iterator[Chunk]:
         """Yield that no more comes of the message, and what has waited for it."""
-        self._ended.add(message_id)
+        self._closed.add(message_id)
         if message_id == self._open:
             yield Chunk("", message_id, breaks_off=True)
-        yield from self.leave(message_id)
+        yield from self.discard(message_id)
 
-    def end_all(self) -> Iterator[Chunk]:
+    def close_all(self) -> Iterator[Chunk]:
         """Yield what waits, since all that had the word have ended."""
-        self._ended.add(self._open)
-        self._ended.update(self._waiting)
+        self._closed.add(self._open)
+        self._closed.update(self._buffered)
         yield from self._next()
 
     def _next(self) -> Iterator[Chunk]:
         self._open = ""
-        while self._waiting and not self._open:
-            speaker = next(iter(self._waiting))
-            yield from self._waiting.pop(speaker)
-            self._open = "" if speaker in self._ended else speaker
+        while self._buffered and not self._open:
+            message_id = next(iter(self._buffered))
+            yield from self._buffered.pop(message_id)
+            self._open = "" if message_id in self._closed else message_id
 
 
 # ── Values of the author's helpers ────────────────────────────────────────────────────────────────────────────────────
@@ -93,7 +93,7 @@ TARGET = "aion:target"
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkSaid:
+class ReplyChunk:
     """A chunk of a reply, as it comes."""
 
     text: str
@@ -101,14 +101,14 @@ class ChunkSaid:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokeOff:
+class StreamAborted:
     """No more comes of what was being said under this id, a reply or a model's message: it is not whole."""
 
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Replied:
+class DurableReply:
     """A durable reply."""
 
     message: Message
@@ -116,7 +116,7 @@ class Replied:
 
 
 @dataclass(frozen=True, slots=True)
-class Reacted:
+class Reaction:
     """A reaction to a message."""
 
     key: str
@@ -125,11 +125,13 @@ class Reacted:
 
 
 @dataclass(frozen=True, slots=True)
-class IsTyping:
+class TypingSignal:
     """The agent is writing."""
 
 
-async def history_of(asked: TurnRequest, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
+async def thread_history(
+    asked: TurnRequest, thread: Thread, *, limit: int, before: str | None
+) -> Sequence[ThreadMessage]:
     """Return what was said in the turn's context, as `ReplySink.history` does: the turn's own message last."""
     if limit <= 0:
         return []
@@ -167,7 +169,7 @@ _IDS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
 """The namespace of the ids that are made again where the same is said again."""
 
 
-class SaidMessages:
+class EmittedMessages:
     """The durable messages of one turn, by their keys and ids."""
 
     def __init__(self, asked: TurnRequest) -> None:
@@ -176,7 +178,7 @@ class SaidMessages:
         """The durable replies, in order."""
         self.reply: Message | None = None
         """The one that was said last, which is the turn's answer (D5)."""
-        self.emitted: Message | None = None
+        self.intermediate: Message | None = None
         """The last message that is none of the replies."""
         self._by_key: dict[str, Message] = {}
         """What this turn has said."""
@@ -189,7 +191,7 @@ class SaidMessages:
             if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
                 self._remember(entry.event.status.message, entry.key)
 
-    def say(self, given: Message, key: str) -> AgentMessage | None:
+    def emit(self, given: Message, key: str) -> AgentMessage | None:
         """Return the message as it is to be recorded, None where it was said before.
 
         What has this key in the log already, since its node runs again, is returned as it is there.
@@ -200,11 +202,11 @@ class SaidMessages:
         self._remember(message, key)
         return AgentMessage(message, key)
 
-    def under(self, key: str) -> Message | None:
+    def get(self, key: str) -> Message | None:
         """Return what this turn has said under the key, None where it has not."""
         return self._by_key.get(key)
 
-    def holds(self, message: Message) -> bool:
+    def contains(self, message: Message) -> bool:
         """Tell whether this turn has said the same, under whichever id."""
         return any(list(said.parts) == list(message.parts) for said in self._by_key.values())
 
@@ -212,7 +214,7 @@ class SaidMessages:
         """Return a copy with an id that no other message of the task has, None where it was said before."""
         message = Message()
         message.CopyFrom(given)
-        message.message_id = given.message_id or made_id(self._task_id, key)
+        message.message_id = given.message_id or deterministic_id(self._task_id, key)
         known = self._by_id.get(message.message_id)
         if known is None:
             return message
@@ -223,7 +225,7 @@ class SaidMessages:
         if known.parts == message.parts:
             return None
         # A task's messages are told apart by their ids: under the id of another one this would be lost.
-        message.message_id = made_id(message.message_id, self._task_id, key)
+        message.message_id = deterministic_id(message.message_id, self._task_id, key)
         return message
 
     def _remember(self, message: Message, key: str) -> None:
@@ -235,10 +237,10 @@ class SaidMessages:
             if all(said.message_id != message.message_id for said in self.replies):
                 self.replies.append(message)
         elif not key.startswith(REST):
-            self.emitted = message
+            self.intermediate = message
 
 
-def made_id(*names: str) -> str:
+def deterministic_id(*names: str) -> str:
     """Return an id that is the same whenever it is made of the same names."""
     return str(uuid.uuid5(_IDS, "\0".join(names)))
 
@@ -261,7 +263,7 @@ REACTION = "aion:reaction"
 NAME = "Reaction"
 
 
-def reaction_of(asked: TurnRequest, reacted: Reacted, key: str, opened: set[str]) -> AgentArtifact:
+def reaction_artifact(asked: TurnRequest, reacted: Reaction, key: str, opened: set[str]) -> AgentArtifact:
     """Return a reaction to a message as the client hears it; `opened` are the ids of the artifacts, it is added to them.
 
     To the message of a source network it is a ReactionActionPayload in that network's own ids; to any other it holds
@@ -285,7 +287,7 @@ def reaction_of(asked: TurnRequest, reacted: Reacted, key: str, opened: set[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class TurnOutput:
     """The outputs of a turn in order of precedence: the first one is its answer."""
 
     buffered: Message | None = None
@@ -300,7 +302,7 @@ class Left:
     """The last message that was emitted on the way; it is the answer only where there is no other (D6)."""
 
 
-def resolve(left: Left) -> list[Emission]:
+def resolve(left: TurnOutput) -> list[Emission]:
     """Return what is still to be said, the last of it the Reply."""
     if left.buffered is not None and left.outbox is not None:
         logger.warning("The turn has both a reply and an a2a_outbox: the reply is the answer (D5).")
@@ -346,39 +348,41 @@ INVOKED = "agentInvoked"
 """The metadata key of the status update that says which sub-agent was invoked (R39)."""
 
 
-def last_words(asked: TurnRequest, left: Left) -> Iterator[Emission]:
+def final_emissions(asked: TurnRequest, left: TurnOutput) -> Iterator[Emission]:
     """Yield what is still to be said of what the turn has left, the Reply last."""
     for place, emission in enumerate(resolve(left)):
         # The end may be reached again, by another process: what was said of it keeps its key and its id.
         if isinstance(emission, AgentArtifact):
-            emission = replace(emission, artifact=settled(asked, emission.artifact), key=rest_key(asked, place))
+            emission = replace(
+                emission, artifact=with_artifact_id(asked, emission.artifact), key=final_key(asked, place)
+            )
         elif isinstance(emission, AgentMessage):
             emission = replace(
-                emission, message=_identified(asked, emission.message, place), key=rest_key(asked, place)
+                emission, message=_identified(asked, emission.message, place), key=final_key(asked, place)
             )
         elif isinstance(emission, Reply) and emission.message is not None:
             emission = replace(emission, message=_identified(asked, emission.message, "answer"))
         yield emission
 
 
-def rest_key(asked: TurnRequest, place: object) -> str:
+def final_key(asked: TurnRequest, place: object) -> str:
     """Return the key of what is said at this place of the turn's end."""
     return f"{REST}{asked.turn.id}/{place}"
 
 
-def settled(asked: TurnRequest, given: Artifact) -> Artifact:
+def with_artifact_id(asked: TurnRequest, given: Artifact) -> Artifact:
     """Settle an artifact's identity: the id that was given, else (task, name); ids of the server's are its own."""
     artifact = Artifact()
     artifact.CopyFrom(given)
     if not artifact.artifact_id or is_reserved(artifact.artifact_id):
-        artifact.artifact_id = made_id(asked.task.id, artifact.name)
+        artifact.artifact_id = deterministic_id(asked.task.id, artifact.name)
     return artifact
 
 
 def _identified(asked: TurnRequest, message: Message, name: object) -> Message:
     """Give a message of the turn's end an id that it has again where that is reached again."""
     if not message.message_id:
-        message.message_id = made_id(asked.turn.id, str(name))
+        message.message_id = deterministic_id(asked.turn.id, str(name))
     return message
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, Push, read_config
+from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, Push, read_agent_configs
 from aion_core.agents.config_sections import ExtendedCard, Extension, Provider, SecurityConfig, Skill
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def test_the_example_is_an_aion_yaml(tmp_path: Path) -> None:
     [example] = re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
     file = tmp_path / "aion.yaml"
     file.write_text(example)
-    assert list(read_config(file)) == ["helper", "archive"]
+    assert list(read_agent_configs(file)) == ["helper", "archive"]
 
 
 def test_the_guides_that_it_names_are_there() -> None:

@@ -21,8 +21,8 @@ from aion_core.agents.adk.marks import missing
 from aion_core.agents.adk.outbound import Outbound
 from aion_core.agents.adk.services import credentials_of, memory_of
 from aion_core.agents.adk.turn import AdkTurn, Artifacts, Call, Drained, Given, Sessions
-from aion_core.agents.inbound import InvalidResumeInput, asked_before
-from aion_core.agents.loader import guarded_run
+from aion_core.agents.inbound import InvalidResumeInput, answered_question
+from aion_core.agents.loader import run_guarded
 from aion_core.errors import AgentFailed
 from aion_core.ports import AfterCrash, Emission, Paused, TurnRequest
 
@@ -79,7 +79,7 @@ class AdkAgent:
 
     def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        return guarded_run(self._run(asked))
+        return run_guarded(self._run(asked))
 
     async def _run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(asked, self._given)
@@ -123,7 +123,7 @@ class AdkAgent:
             # Where an App is not resumable ADK wants the message again, and stores it once.
             given = None if turn.is_resumable else next(event.content for event in before if event.author == "user")
             return Call(given, before[0].invocation_id)
-        asking = asked_before(asked)
+        asking = answered_question(asked)
         if asking is not None and (answered := answer(asked, asking, pending(session.events))) is not None:
             invocations = {each.event.invocation_id for each in pending(session.events)}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])

@@ -14,7 +14,7 @@ from google.genai import types as genai
 
 from aion_core.agents.adk import credentials
 from aion_core.agents.adk.parts import data_part
-from aion_core.agents.inbound import InvalidResumeInput, ids_of
+from aion_core.agents.inbound import InvalidResumeInput, interrupt_ids
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, TaskState
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
@@ -82,7 +82,7 @@ def answer(asked: TurnRequest, asking: Message, questions: Sequence[Question]) -
     Which question a message answers was settled before the turn began (`tasks.questions`): the one it names, or the one
     that was asked. Raises Unfit where the question does not take such an answer.
     """
-    was_asked = ids_of(asking)
+    was_asked = interrupt_ids(asking)
     named = named_id(asked.message) or (was_asked[0] if len(was_asked) == 1 else "")
     found = next((each for each in questions if each.id == named), None)
     if found is None:

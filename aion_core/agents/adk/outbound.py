@@ -12,18 +12,18 @@ from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, text_of
 from aion_core.agents.outbound import (
     INVOKED,
     REPLY,
-    BrokeOff,
-    ChunkSaid,
-    Floor,
-    IsTyping,
-    Left,
-    Reacted,
-    Replied,
-    SaidMessages,
-    last_words,
-    reaction_of,
-    rest_key,
-    settled,
+    DurableReply,
+    EmittedMessages,
+    Reaction,
+    ReplyChunk,
+    StreamAborted,
+    StreamSequencer,
+    TurnOutput,
+    TypingSignal,
+    final_emissions,
+    final_key,
+    reaction_artifact,
+    with_artifact_id,
 )
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
@@ -44,9 +44,9 @@ class Outbound:
         """`again`: the turn is run a second time from its beginning, and what it said then is not to be said twice."""
         self._asked, self._load = asked, load
         self._reactions = {artifact.artifact_id for artifact in asked.task.artifacts}
-        self._said = SaidMessages(asked)
+        self._emitted = EmittedMessages(asked)
         self._said_before = _texts(asked) if again else Counter[bytes]()
-        self._floor = Floor()
+        self._sequencer = StreamSequencer()
         self._speaking: dict[tuple[str, str], str] = {}
         """What each agent is saying, under the id of its message, until an event of its closes it."""
         self._spoken: dict[str, list[str]] = {}
@@ -72,22 +72,22 @@ class Outbound:
 
     def silence(self) -> Iterator[Emission]:
         """Yield what is still to be heard of what is spoken, since the turn goes on in another process."""
-        yield from self._floor.end_all()
+        yield from self._sequencer.close_all()
 
     def before_question(self) -> Iterator[Emission]:
         """Yield what the turn has answered before its question: the turn that takes the answer has one of its own."""
-        yield from self._floor.end_all()
+        yield from self._sequencer.close_all()
         yield from self._say_held()
         if (spoken := self._unclosed()) is not None:
             text = Message(role=Role.ROLE_AGENT, parts=[Part(text=spoken)])
-            yield from self._say(text, rest_key(self._asked, "question"))
+            yield from self._say(text, final_key(self._asked, "question"))
 
     def rest(self) -> Iterator[Emission]:
         """Yield what is still to be said once the last event is heard, the Reply last.
 
         Raises AgentFailed where the model's last word was that it failed.
         """
-        yield from self._floor.end_all()
+        yield from self._sequencer.close_all()
         spoken = self._unclosed()
         if spoken is not None:
             # It is the last word; what was whole came before it (R89).
@@ -97,17 +97,17 @@ class Outbound:
             yield from self._say_held()
             self._held = self._returned, ""
         outbox = _together(self._outboxes)
-        if self._failed is not None and spoken is None and outbox is None and self._said.reply is None:
+        if self._failed is not None and spoken is None and outbox is None and self._emitted.reply is None:
             raise AgentFailed(f"The model gave no answer: {self._failed.error_code}.")
-        left = Left(
-            buffered=self._said.reply,
+        left = TurnOutput(
+            buffered=self._emitted.reply,
             outbox=outbox,
             # An earlier try may have said it already, when it thought that more would follow.
-            returned=(self._said.under(self._held[1]) or self._held[0]) if self._held is not None else None,
+            returned=(self._emitted.get(self._held[1]) or self._held[0]) if self._held is not None else None,
             spoken=spoken or "",
-            emitted=self._said.emitted,
+            emitted=self._emitted.intermediate,
         )
-        yield from last_words(self._asked, left)
+        yield from final_emissions(self._asked, left)
 
     def _event(self, event: Event) -> Iterator[Emission]:
         if event.author == "user":
@@ -120,12 +120,12 @@ class Outbound:
                 yield from self._say_held()
                 spoken = self._speaking.setdefault(speaker, event.id)
                 self._spoken.setdefault(spoken, []).append(text)
-                yield from self._floor.speak(Chunk(text, spoken))
+                yield from self._sequencer.add(Chunk(text, spoken))
             return
         # A model that fails ends what it was saying, too: half an answer is none.
         if (parts or event.error_code) and (closed := self._speaking.pop(speaker, None)) is not None:
             self._spoken.pop(closed)
-            yield from self._floor.end(closed)
+            yield from self._sequencer.close(closed)
         if (outbox := outbox_in(event)) is not None:
             # It is what this event says, whatever else it holds.
             yield from self._say_held()
@@ -154,18 +154,18 @@ class Outbound:
             case Invoked(name=name, branch=branch):
                 yield from self._say_held()
                 yield AgentMetadata({INVOKED: name}, f"{self._asked.turn.id}/{branch}/{name}/invoked")
-            case ChunkSaid():
-                yield from self._floor.speak(Chunk(given.text, given.message_id))
-            case BrokeOff():
-                yield from self._floor.broke_off(given.message_id)
-            case Replied():
+            case ReplyChunk():
+                yield from self._sequencer.add(Chunk(given.text, given.message_id))
+            case StreamAborted():
+                yield from self._sequencer.abort(given.message_id)
+            case DurableReply():
                 # Recorded now, so that no crash can lose it; it is also the answer when the turn ends (D5).
                 yield from self._say_held()
                 yield from self._say(given.message, f"{REPLY}{self._key(given.node) or given.message.message_id}")
-                yield from self._floor.leave(given.message.message_id)
-            case Reacted():
-                yield reaction_of(self._asked, given, self._key(given.node), self._reactions)
-            case IsTyping():
+                yield from self._sequencer.discard(given.message.message_id)
+            case Reaction():
+                yield reaction_artifact(self._asked, given, self._key(given.node), self._reactions)
+            case TypingSignal():
                 yield AgentTyping()
             case _:
                 pass
@@ -178,7 +178,7 @@ class Outbound:
         artifact.metadata.update({VERSION: version})
         for each in artifact.parts:
             each.filename = each.filename or name.rpartition("/")[2]
-        return AgentArtifact(settled(self._asked, artifact), key=key)
+        return AgentArtifact(with_artifact_id(self._asked, artifact), key=key)
 
     def _say_held(self) -> Iterator[Emission]:
         if self._held is not None:
@@ -189,7 +189,7 @@ class Outbound:
     def _say(self, message: Message, key: str) -> Iterator[Emission]:
         if self._said_before[_content(message)] > 0:
             self._said_before[_content(message)] -= 1
-        elif (said := self._said.say(message, key)) is not None:
+        elif (said := self._emitted.emit(message, key)) is not None:
             yield said
 
     def _unclosed(self) -> str | None:

@@ -9,7 +9,15 @@ from contextvars import ContextVar
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.adk.handover import Handover
-from aion_core.agents.outbound import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
+from aion_core.agents.outbound import (
+    TARGET,
+    DurableReply,
+    Reaction,
+    ReplyChunk,
+    StreamAborted,
+    TypingSignal,
+    thread_history,
+)
 from aion_core.authoring.context import Message, Thread
 from aion_core.ports import TurnRequest
 from aion_core.protocol import types as a2a
@@ -38,11 +46,11 @@ class HandedSink:
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
-        await self._handover.hand(ChunkSaid(text, message_id))
+        await self._handover.hand(ReplyChunk(text, message_id))
 
-    def broke_off(self, message_id: str) -> None:
-        """See `ReplySink.broke_off`."""
-        self._handover.tell(BrokeOff(message_id))
+    def abort(self, message_id: str) -> None:
+        """See `ReplySink.abort`."""
+        self._handover.tell(StreamAborted(message_id))
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
@@ -53,16 +61,16 @@ class HandedSink:
         """See `ReplySink.reply`; where it goes is kept with it, for whoever distributes it."""
         if target is not None:
             message.metadata.update({TARGET: target})
-        await self._handover.hand(Replied(message, running_place.get()))
+        await self._handover.hand(DurableReply(message, running_place.get()))
 
     async def react(self, key: str, *, message_id: str) -> None:
         """See `ReplySink.react`."""
-        await self._handover.hand(Reacted(key, message_id, running_place.get()))
+        await self._handover.hand(Reaction(key, message_id, running_place.get()))
 
     async def typing(self) -> None:
         """See `ReplySink.typing`."""
-        await self._handover.hand(IsTyping())
+        await self._handover.hand(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[Message]:
         """See `ReplySink.history`: what was said in the context, the turn's own message last."""
-        return await history_of(self._asked, thread, limit=limit, before=before)
+        return await thread_history(self._asked, thread, limit=limit, before=before)

@@ -19,7 +19,7 @@ from aion_core.agents.executor.outbound import Outbound
 from aion_core.agents.executor.queue import RecordingQueue
 from aion_core.agents.executor.sink import QueueSink
 from aion_core.agents.inbound import context_of
-from aion_core.agents.loader import guarded_run
+from aion_core.agents.loader import run_guarded
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import AgentFailed, StoreError
 from aion_core.ports import AfterCrash, Emission, TaskKey, TaskStore, TurnRequest
@@ -66,7 +66,7 @@ class ExecutorAgent:
 
     def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        return guarded_run(self._run(asked))
+        return run_guarded(self._run(asked))
 
     async def _run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self._check_again(asked)

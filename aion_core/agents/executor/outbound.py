@@ -12,7 +12,15 @@ from google.protobuf.struct_pb2 import Struct
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.executor.queue import What
-from aion_core.agents.outbound import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, reaction_of, settled
+from aion_core.agents.outbound import (
+    DurableReply,
+    Reaction,
+    ReplyChunk,
+    StreamAborted,
+    TypingSignal,
+    reaction_artifact,
+    with_artifact_id,
+)
 from aion_core.errors import AgentFailed
 from aion_core.ports import (
     AgentArtifact,
@@ -102,18 +110,18 @@ class Outbound:
                 yield from self._artifact(what.artifact, what.append, what.last_chunk, _metadata(what.metadata))
             case Task():
                 yield from self._task(what)
-            case Replied():
+            case DurableReply():
                 self._replied = what.message
                 yield self._say(self._replied, {})
-            case ChunkSaid():
+            case ReplyChunk():
                 yield Chunk(what.text, what.message_id)
-            case BrokeOff():
+            case StreamAborted():
                 yield Chunk("", what.message_id, breaks_off=True)
-            case IsTyping():
+            case TypingSignal():
                 yield AgentTyping()
-            case Reacted():
+            case Reaction():
                 key = self._key(what.key.encode() + what.message_id.encode())
-                yield reaction_of(self._asked, what, key, self._reactions)
+                yield reaction_artifact(self._asked, what, key, self._reactions)
 
     def _status(self, status: TaskStatus, metadata: dict[str, Any]) -> Iterator[Emission]:
         message = _own(status.message) if status.HasField("message") else None
@@ -159,7 +167,7 @@ class Outbound:
             # A preview of what is being said, and no part of the task (R62).
             yield Chunk("".join(part.text for part in given.parts), f"delta/{self._asked.turn.id}")
             return
-        artifact = settled(self._asked, without_reserved_metadata(given))
+        artifact = with_artifact_id(self._asked, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._before and artifact.artifact_id not in self._opened
         # What the lost try of a turn has recorded under this id is replaced by its repeat. What continues an artifact
         # of an earlier turn cannot be: there, the same is not said twice.

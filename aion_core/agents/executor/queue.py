@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from a2a.server.events import EventQueue
 
-from aion_core.agents.outbound import BrokeOff, ChunkSaid, IsTyping, Reacted, Replied
+from aion_core.agents.outbound import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
 
 EVENTS = (Task, Message, TaskStatusUpdateEvent, TaskArtifactUpdateEvent)
-What = Event | ChunkSaid | BrokeOff | IsTyping | Reacted | Replied
+What = Event | ReplyChunk | StreamAborted | TypingSignal | Reaction | DurableReply
 """What an executor says: the SDK's events, or by the helpers of the turn's context."""
 
 

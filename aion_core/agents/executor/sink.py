@@ -6,7 +6,15 @@ from contextlib import AbstractContextManager, nullcontext
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.executor.queue import RecordingQueue
-from aion_core.agents.outbound import TARGET, BrokeOff, ChunkSaid, IsTyping, Reacted, Replied, history_of
+from aion_core.agents.outbound import (
+    TARGET,
+    DurableReply,
+    Reaction,
+    ReplyChunk,
+    StreamAborted,
+    TypingSignal,
+    thread_history,
+)
 from aion_core.authoring.context import Message, Thread
 from aion_core.ports import TurnRequest
 from aion_core.protocol import types as a2a
@@ -24,11 +32,11 @@ class QueueSink:
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
-        await self._queue.say(ChunkSaid(text, message_id))
+        await self._queue.say(ReplyChunk(text, message_id))
 
-    def broke_off(self, message_id: str) -> None:
-        """See `ReplySink.broke_off`."""
-        self._queue.put(BrokeOff(message_id))
+    def abort(self, message_id: str) -> None:
+        """See `ReplySink.abort`."""
+        self._queue.put(StreamAborted(message_id))
 
     def streaming(self) -> AbstractContextManager[None]:
         """See `ReplySink.streaming`: of an executor, no model streams by itself."""
@@ -38,16 +46,16 @@ class QueueSink:
         """See `ReplySink.reply`; it is recorded when this returns."""
         if target is not None:
             message.metadata.update({TARGET: target})
-        await self._queue.say(Replied(message, ""))
+        await self._queue.say(DurableReply(message, ""))
 
     async def react(self, key: str, *, message_id: str) -> None:
         """See `ReplySink.react`."""
-        await self._queue.say(Reacted(key, message_id, ""))
+        await self._queue.say(Reaction(key, message_id, ""))
 
     async def typing(self) -> None:
         """See `ReplySink.typing`."""
-        await self._queue.say(IsTyping())
+        await self._queue.say(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[Message]:
         """See `ReplySink.history`: what was said in the context, the turn's own message last."""
-        return await history_of(self._asked, thread, limit=limit, before=before)
+        return await thread_history(self._asked, thread, limit=limit, before=before)

@@ -1,4 +1,4 @@
-"""Input of a turn for its graph, and the graph's thread: what it held before the turn, and has to hold after it."""
+"""Input of a turn for its graph, and the graph's thread: what it value before the turn, and has to hold after it."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -63,11 +63,11 @@ def _names(graph: Graph) -> Iterator[str]:
 
 # ── Text that no state holds ──────────────────────────────────────────────────────────────────────────────────────────
 
-BESIDE = "aion:streamed"
+STREAMED_NAMESPACE = "aion:streamed"
 """The checkpoint_ns of the record, one for each turn: in the thread, and out of the graph's sight."""
 
 
-class Streamed:
+class StreamedText:
     """Knows what the model calls of a turn have streamed, and keeps the last that no node has returned (R81).
 
     Text that a node streams and does not return would be gone with its process: a node that has ended does not run again.
@@ -77,43 +77,43 @@ class Streamed:
         """`returns`: whether the state has messages, and what a node returns of them is kept there."""
         self._saver, self._returns = saver, returns
         self._turn = config["metadata"]["run_id"]
-        place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": BESIDE}
+        place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}
         self._config: RunnableConfig = {"configurable": place, "metadata": {"run_id": self._turn}}
         self._checkpoint = empty_checkpoint()
-        self._under_way: set[UUID] = set()
+        self._streaming: set[UUID] = set()
         self._unreturned: dict[str, str] = {}
-        self._kept = ""
+        self._stored = ""
 
-    def began_to_stream(self, call: UUID) -> None:
+    def start(self, call: UUID) -> None:
         """Note that the client hears this model call."""
-        self._under_way.add(call)
+        self._streaming.add(call)
 
-    def ended(self, call: UUID, message: BaseMessage) -> None:
+    def complete(self, call: UUID, message: BaseMessage) -> None:
         """Note what a model call has said as a whole."""
-        if call in self._under_way:
-            self._under_way.discard(call)
+        if call in self._streaming:
+            self._streaming.discard(call)
             if message.text:
                 self._unreturned[message.id or str(call)] = str(message.text)
 
-    def emitted(self, call: str, text: str) -> None:
+    def add_emitted(self, call: str, text: str) -> None:
         """Note a chunk that a node has emitted."""
         self._unreturned[call] = self._unreturned.get(call, "") + text
 
-    def returned(self, output: Any) -> None:
+    def remove_returned(self, output: Any) -> None:
         """Note what a node has returned: the messages in there are the state's to keep."""
         if self._returns and self._unreturned:
             for message in _messages_in(output):
                 self._unreturned.pop(message.id or "", None)
 
-    async def keep(self) -> None:
+    async def store(self) -> None:
         """Keep what no node has returned, unless it is kept already."""
         text = next(reversed(self._unreturned.values()), "")
-        if self._saver is not None and text != self._kept:
+        if self._saver is not None and text != self._stored:
             metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": text}
             await self._saver.aput(self._config, self._checkpoint, metadata, {})
-            self._kept = text
+            self._stored = text
 
-    async def earlier(self) -> str:
+    async def load_earlier(self) -> str:
         """Return what another process of this turn has kept."""
         found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
         metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
@@ -126,24 +126,24 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
     elif isinstance(output, Command):
         yield from _messages_in(output.update)
     elif isinstance(output, Mapping):
-        for held in output.values():
-            yield from _messages_in(held)
+        for value in output.values():
+            yield from _messages_in(value)
     elif isinstance(output, list | tuple):
-        for held in output:
-            if isinstance(held, BaseMessage | Command):
-                yield from _messages_in(held)
+        for value in output:
+            if isinstance(value, BaseMessage | Command):
+                yield from _messages_in(value)
 
 
 # ── Thread ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SENT = "aion:sent"
+SENT_NODE = "aion:sent"
 """The node that what was sent is written as; it triggers nothing, and no edge of the author's follows from it."""
 _TRIGGERS = "branch:to:"
 """What the channels begin with that say which node runs next."""
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class StateHistory:
     """What the thread has seen before this process took the turn up."""
 
     before: Mapping[str, Any]
@@ -152,7 +152,7 @@ class Past:
     """The values after each step that the turn has made so far, in order."""
 
 
-class Thread:
+class GraphThread:
     """The thread of one turn; of a graph without a checkpointer, empty."""
 
     def __init__(self, graph: Graph, config: RunnableConfig, *, durable: bool) -> None:
@@ -166,29 +166,31 @@ class Thread:
         """Tell whether the turn has written the state, and so has begun."""
         return state is not None and (state.metadata or {}).get("run_id") == self._config["metadata"]["run_id"]
 
-    async def questions(self, state: StateSnapshot | None, *, torn: bool) -> list[Interrupt]:
+    async def pending_interrupts(self, state: StateSnapshot | None, *, may_be_torn: bool) -> list[Interrupt]:
         """Return what is asked, as the innermost graphs know it.
 
         A subgraph's question is stored with the subgraph, then with the node that the subgraph is. A turn that is cut in
         between, or drained within the subgraph, leaves the node with a question that has been answered, whose answer
-        LangGraph would take for the next. `torn`: the turn may have been cut; then graphs are looked for that LangGraph
+        LangGraph would take for the next. `may_be_torn`: the turn may have been cut; then graphs are looked for that LangGraph
         does not see, such as one that a tool calls.
         """
         if state is None:
             return []
-        asked: list[Interrupt] = []
-        within = state.config["configurable"].get("checkpoint_ns", "")
+        pending: list[Interrupt] = []
+        namespace = state.config["configurable"].get("checkpoint_ns", "")
         for task in state.tasks:
             if isinstance(task.state, StateSnapshot) and task.state.tasks:
-                asked += await self.questions(task.state, torn=torn)
-            elif torn and task.interrupts:
+                pending += await self.pending_interrupts(task.state, may_be_torn=may_be_torn)
+            elif may_be_torn and task.interrupts:
                 task_ns = f"{task.name}:{task.id}"
-                asked += await self._asked_within(f"{within}|{task_ns}" if within else task_ns) or task.interrupts
+                pending += (
+                    await self._nested_interrupts(f"{namespace}|{task_ns}" if namespace else task_ns) or task.interrupts
+                )
             else:
-                asked += task.interrupts
-        return asked
+                pending += task.interrupts
+        return pending
 
-    async def _asked_within(self, namespace: str) -> list[Interrupt]:
+    async def _nested_interrupts(self, namespace: str) -> list[Interrupt]:
         saver, place = self._graph.checkpointer, {**self._config["configurable"], "checkpoint_ns": namespace}
         if not isinstance(saver, BaseCheckpointSaver):
             return []
@@ -196,27 +198,27 @@ class Thread:
         statuses = read_task_statuses((found.pending_writes or ()) if found is not None else ())
         return [interrupt for status in statuses.values() for interrupt in status.pending_interrupts]
 
-    async def has_work(self) -> bool:
+    async def has_pending_work(self) -> bool:
         """Tell whether something is left to do, whatever graph has left it."""
         saver = self._graph.checkpointer
         found = await saver.aget_tuple(self._config) if isinstance(saver, BaseCheckpointSaver) else None
         values = found.checkpoint["channel_values"] if found is not None else {}
-        return any(value or channel.startswith(_TRIGGERS) for channel, value in values.items() if _is_work(channel))
+        return any(value or channel.startswith(_TRIGGERS) for channel, value in values.items() if _is_pending(channel))
 
-    async def past(self, state: StateSnapshot | None, asked: Collection[str]) -> Past:
+    async def history(self, state: StateSnapshot | None, answered: Collection[str]) -> StateHistory:
         """Return what the turn has found, and made so far; `asked` are the ids of the questions it answers one of."""
         if state is None or not self.is_of_turn(state):
             # By its checkpoint: as of the start of the step in which it was asked, that step's results beside it.
-            began = await self._graph.aget_state(state.config) if state is not None and asked else state
-            return Past(with_finished(began, asked) if began is not None else {})
+            start = await self._graph.aget_state(state.config) if state is not None and answered else state
+            return StateHistory(finished_values(start, answered) if start is not None else {})
         since: list[Mapping[str, Any]] = []
         async for snapshot in self._graph.aget_state_history(self._config):
             if not self.is_of_turn(snapshot):
-                return Past(with_finished(snapshot, asked), since[::-1])
+                return StateHistory(finished_values(snapshot, answered), since[::-1])
             since.append(values_of(snapshot))
-        return Past({}, since[::-1])
+        return StateHistory({}, since[::-1])
 
-    async def keep(self, sent: Sequence[Message]) -> None:
+    async def store_sent(self, sent: Sequence[Message]) -> None:
         """See to it that the state holds what was sent, as AIMessages of the messages' ids (R79).
 
         The client has, or will have, its answer: where this cannot be done it is logged, and no more.
@@ -226,22 +228,22 @@ class Thread:
         try:
             state = await self._graph.aget_state(self._config)
             values = values_of(state)
-            held = values.get(MESSAGES) or []
+            value = values.get(MESSAGES) or []
             known = {message.id for message in messages_of(values)}
             missing = [_ai_message(message) for message in sent if message.message_id not in known]
             if missing:
                 # A channel without a reducer holds what is written last: the messages that are there come along.
                 whole = isinstance(self._graph.channels[MESSAGES], LastValue)
-                await self._written(missing if not whole else [*held, *missing])
+                await self._write(missing if not whole else [*value, *missing])
         except (LeaseLost, StoreError):
             raise
         except Exception:
             logger.exception("The state does not take what was sent; the conversation goes on without it.")
 
-    async def _written(self, messages: Sequence[BaseMessage]) -> None:
+    async def _write(self, messages: Sequence[BaseMessage]) -> None:
         node = PregelNode(channels=[], triggers=[], writers=[ChannelWrite([ChannelWriteEntry(MESSAGES)])])
-        graph = self._graph.copy(update={"nodes": {**self._graph.nodes, SENT: node}})
-        await graph.aupdate_state(self._config, messages, as_node=SENT)
+        graph = self._graph.copy(update={"nodes": {**self._graph.nodes, SENT_NODE: node}})
+        await graph.aupdate_state(self._config, messages, as_node=SENT_NODE)
 
 
 def values_of(state: StateSnapshot | None) -> Mapping[str, Any]:
@@ -255,14 +257,14 @@ def messages_of(values: Any) -> list[BaseMessage]:
     return as_messages(values.get(MESSAGES)) if isinstance(values, Mapping) else []
 
 
-def as_messages(held: Any) -> list[BaseMessage]:
-    """Return the messages that are held, in whichever form LangChain takes them; what is none is left out."""
-    if isinstance(held, BaseMessage):
-        return [held]
-    if not isinstance(held, Sequence) or isinstance(held, str):
+def as_messages(value: Any) -> list[BaseMessage]:
+    """Return the messages that are value, in whichever form LangChain takes them; what is none is left out."""
+    if isinstance(value, BaseMessage):
+        return [value]
+    if not isinstance(value, Sequence) or isinstance(value, str):
         return []
     messages: list[BaseMessage] = []
-    for message in held:
+    for message in value:
         if isinstance(message, BaseMessage):
             messages.append(message)
         elif isinstance(message, dict | tuple):
@@ -271,7 +273,7 @@ def as_messages(held: Any) -> list[BaseMessage]:
     return messages
 
 
-def with_finished(snapshot: StateSnapshot, asked: Collection[str]) -> Mapping[str, Any]:
+def finished_values(snapshot: StateSnapshot, answered: Collection[str]) -> Mapping[str, Any]:
     """Return the values of the step at which the turn took an answer, with what had ended by then in that step.
 
     A node whose question was still open, one of `asked`, has ended since, if it has.
@@ -280,13 +282,13 @@ def with_finished(snapshot: StateSnapshot, asked: Collection[str]) -> Mapping[st
     ended = [
         message
         for task in snapshot.tasks
-        if isinstance(task.result, dict) and not any(interrupt.id in asked for interrupt in task.interrupts)
+        if isinstance(task.result, dict) and not any(interrupt.id in answered for interrupt in task.interrupts)
         for message in messages_of(task.result)
     ]
-    return {**values, MESSAGES: [*messages_of(values), *ended]} if asked and ended else values
+    return {**values, MESSAGES: [*messages_of(values), *ended]} if answered and ended else values
 
 
-def _is_work(channel: str) -> bool:
+def _is_pending(channel: str) -> bool:
     return channel in (START, TASKS) or channel.startswith((_TRIGGERS, "join:"))
 
 
@@ -295,7 +297,7 @@ def _ai_message(message: Message) -> AIMessage:
     return AIMessage(text, id=message.message_id)
 
 
-def graph_input(graph: Graph, asked: TurnRequest, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
+def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
     """Return the input of the turn, for the channels that the graph's state has; all of it to a functional graph.
 
     `messages`: one HumanMessage, where the message has text; its content is the text parts in order (R49, R50) and its
@@ -305,11 +307,11 @@ def graph_input(graph: Graph, asked: TurnRequest, before: Sequence[BaseMessage] 
     `before` are the messages of the state as the turn finds it: tool calls that an earlier turn left open, because it
     failed or was cut, are answered first, since no model takes a conversation with an open one.
     """
-    text = text_of(asked)
-    human = [HumanMessage(content=text, id=asked.message.message_id)] if text else []
+    text = text_of(request)
+    human = [HumanMessage(content=text, id=request.message.message_id)] if text else []
     given = {
-        MESSAGES: [*answers_to_open_calls(before), *human],
-        INBOX: inbox_of(asked),
+        MESSAGES: [*cancelled_tool_calls(before), *human],
+        INBOX: inbox_of(request),
         OUTBOX: None,
     }
     if not isinstance(graph, CompiledStateGraph):
@@ -347,7 +349,7 @@ def clears_outbox(graph: Graph) -> bool:
     return isinstance(graph.channels.get(OUTBOX), LastValue)
 
 
-def answers_to_open_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
+def cancelled_tool_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
     """Return an answer for each tool call that has none: it was canceled."""
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     return [
