@@ -288,7 +288,7 @@ def config_of(request: TurnRequest, configuration: Mapping[str, Any]) -> Runnabl
     return {
         "configurable": {**copy.deepcopy(own), "thread_id": thread_id(request.context)},
         # LangGraph takes input under the run_id of the newest checkpoint for a resume_command of that run (pinned by
-        # tests/unit/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
+        # tests/unit/agents/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
         "metadata": {"run_id": request.turn.id},
     }
 

@@ -19,7 +19,7 @@ from aion_core.packaging.plan import NOWHERE
 from aion_core.template.reader import Template
 from tests.template.breaking import TEMPLATE
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
 SECTIONS = dict(
     zip(*(iter(re.split(r"^## (.+)$", GUIDE, flags=re.MULTILINE)[1:]),) * 2, strict=True)  # title, text, title, …
 )
@@ -190,4 +190,4 @@ def test_links_of_guide_lead_somewhere() -> None:
         if target.startswith("#"):
             assert target[1:] in anchors, target
         elif not target.startswith("https://"):
-            assert (Path(__file__).parents[2] / "docs" / target.partition("#")[0]).is_file(), target
+            assert (Path(__file__).parents[3] / "docs" / target.partition("#")[0]).is_file(), target

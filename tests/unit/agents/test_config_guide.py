@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, Push, read_agent_configs
 from aion_core.agents.config_sections import ExtendedCard, Extension, Provider, SecurityConfig, Skill
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_the_example_is_an_aion_yaml(tmp_path: Path) -> None:
 
 def test_the_guides_that_it_names_are_there() -> None:
     for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
-        assert (Path(__file__).parents[2] / "docs" / guide).is_file()
+        assert (Path(__file__).parents[3] / "docs" / guide).is_file()

@@ -24,7 +24,12 @@ def test_a_reply_waits_for_the_model_that_has_the_word_and_is_not_spoken_if_it_i
         list(streams.add_reply("r2", "reply")),
         list(streams.discard_reply("reply")),
     )
-    assert streamed == [("model", "m1 ", False), ("model", "m2", False), ("reply", "r1 ", False), ("reply", "r2", False)]
+    assert streamed == [
+        ("model", "m1 ", False),
+        ("model", "m2", False),
+        ("reply", "r1 ", False),
+        ("reply", "r2", False),
+    ]
     streams = ModelStreams()
     streamed = texts(
         list(streams.add(chunk("m1 ", "model"))),
