@@ -1,4 +1,4 @@
-"""Input of a turn, the same for every framework: its context, its inbox, and the question that its message answers."""
+"""Input of a turn for every framework: its context, its inbox, and the interrupt that its message answers."""
 
 import logging
 from typing import Any
@@ -21,14 +21,11 @@ logger = logging.getLogger(__name__)
 # ── Context and inbox ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 NETWORK, SENDER_ID = "aion:network", "aion:senderId"
-"""The inbox's keys of the network that the request comes from, and of its sender there: the server's to set (R76)."""
+"""Inbox keys for the request's source network and its sender there, set by the server only."""
 
 
 def context_of(request: TurnRequest, sink: ReplySink, *, name: str = "") -> AionContext:
-    """Return the turn's context: what happening, who spoke, in which thread, and where replies go (R53-R55, R58).
-
-    `name` is the agent's, as its author has it.
-    """
+    """Return the turn's context: event, message, thread and reply sink. `name` is the agent's name in its code."""
     inbound = inbound_of(request)
     routing = answer_to(inbound)
     thread = Thread(
@@ -51,26 +48,25 @@ def context_of(request: TurnRequest, sink: ReplySink, *, name: str = "") -> Aion
 
 
 def inbox_of(request: TurnRequest) -> A2AInbox:
-    """Return the envelope of the message: the task as it stands, the whole message, the request's metadata (R51).
+    """Return the inbox: the current task, the whole message, and the request's metadata.
 
-    To these are added the network and the sender there, as the distribution names them, and the guarded skills that the
-    caller may use, where there are any.
+    The metadata also has the network and the sender as the distribution names them, and the caller's guarded skills.
     """
     return _inbox(request, inbound_of(request))
 
 
 def inbound_of(request: TurnRequest) -> Inbound:
-    """Return what the Aion extensions say of what was request."""
+    """Return the contents of the Aion extensions in the request."""
     try:
         return read(request.message, request.request)
     except InvalidMessage as error:
-        # Such a request is refused; this one was taken in by a version that did not look.
+        # Such a request is refused today. An earlier version without this check accepted this one.
         logger.warning("%s It is taken for a message.", error, extra={"task_id": request.task.id})
         return Inbound()
 
 
 def text_of(request: TurnRequest) -> str:
-    """Return the message's text parts, in order, as one text (R50)."""
+    """Return the message's text parts as one text, in order."""
     return "".join(part.text for part in request.message.parts if part.WhichOneof("content") == "text")
 
 
@@ -109,15 +105,15 @@ def _identity(request: TurnRequest, inbound: Inbound, name: str) -> AgentIdentit
 # ── Question that the message answers ─────────────────────────────────────────────────────────────────────────────────
 
 PAUSED_BEFORE = "pausedBefore"
-"""The metadata key of the nodes before which a graph was compiled to pause."""
+"""Metadata key for the nodes at a graph's static breakpoint."""
 
 
 class InvalidResumeInput(ValueError):
-    """The answer is none that the question takes; the sentence says what would be."""
+    """The answer does not match the pending interrupt; the text names the accepted answers."""
 
 
 def answered_question(request: TurnRequest) -> Message | None:
-    """Return the question that the turn's message answers, None where it is a message by itself."""
+    """Return the agent's question before the turn's message, None for a message that answers no question."""
     said = request.task.history
     place = next((n for n, message in enumerate(said) if message.message_id == request.message.message_id), 0)
     before = said[place - 1] if place else None
@@ -127,7 +123,7 @@ def answered_question(request: TurnRequest) -> Message | None:
 
 
 def interrupt_ids(question: Message | None) -> list[str]:
-    """Return the ids of what was request, in its order."""
+    """Return the ids of the question's interrupts, in order."""
     metadata = MessageToDict(question.metadata) if question is not None else {}
     listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
     return [str(each["id"]) for each in listed if each["id"]]

@@ -19,6 +19,7 @@ from aion_core.cli.deployed import url_of
 from aion_core.errors import AionError, ConfigurationError
 
 if TYPE_CHECKING:
+    from aion_core.agents.config import DeploymentConfig
     from aion_core.deploy.sam import Sam
     from aion_core.deploy.samconfig import SamConfig
     from aion_core.deploy.stacks import Stack

@@ -104,7 +104,7 @@ class Outbound:
             outbox=outbox,
             # An earlier try may have said it already, when it thought that more would follow.
             returned=(self._emitted.get(self._held[1]) or self._held[0]) if self._held is not None else None,
-            spoken=spoken or "",
+            streamed=spoken or "",
             emitted=self._emitted.intermediate,
         )
         yield from final_emissions(self._asked, left)

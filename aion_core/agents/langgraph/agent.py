@@ -1,4 +1,4 @@
-"""LangGraph graph as an agent: one `astream` call is a turn, its start, its resumption, and its repeat."""
+"""LangGraph agent: one `astream` call starts a turn, resumes it, or repeats it."""
 
 import dataclasses
 import enum
@@ -40,9 +40,9 @@ from aion_core.protocol.types import Message
 
 
 class LangGraphAgent:
-    """`ports.Agent` of a graph; the author's object is left as it is.
+    """`ports.Agent` of a graph. The author's graph object is never changed.
 
-    A graph without a checkpointer, or without a store, gets one of ours; one that brings its own keeps it.
+    A graph without a checkpointer or a store gets ours. A graph with its own keeps it.
     """
 
     def __init__(
@@ -55,10 +55,11 @@ class LangGraphAgent:
         configuration: Mapping[str, Any] | None = None,
         module: ModuleType | None = None,
     ) -> None:
-        """`name` is the agent's own; `configuration` is what each turn's config holds, and a context schema is made of.
+        """Prepare the graph, unless a factory makes one for each turn.
 
-        `module` is where the graph was found: its classes may be kept too. A factory's graph is checked when it is made,
-        any other one now. Raises ConfigurationError.
+        `name` is the agent's name. `configuration` goes into each turn's config and into the context schema. `module`
+        is the module of the graph; checkpoints may hold instances of its classes. Raises ConfigurationError for a graph
+        that cannot be served; a factory's graph is checked when it is made.
         """
         self._name, self._savers, self._memories, self._module = name, savers, memories, module
         self._configuration = configuration or {}
@@ -66,10 +67,10 @@ class LangGraphAgent:
         self._prepared = self._prepare(graph) if not isinstance(graph, PerTurnFactory) else None
 
     def load(self) -> None:
-        """See `ports.Agent.load`: whoever has a graph has imported it."""
+        """Do nothing: the graph is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """See `ports.Agent.run`."""
+        """Run one turn of the graph. See `ports.Agent.run`."""
         return run_guarded(self._run(request))
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -83,12 +84,12 @@ class LangGraphAgent:
                 failure = error
                 raise
         if failure is not None:
-            # A context manager of the author's has suppressed it; the turn has failed all the same.
+            # The author's context manager suppressed the exception. The turn fails nevertheless.
             raise failure
 
     @asynccontextmanager
     async def _graph_of(self, request: TurnRequest) -> AsyncIterator[tuple[Graph, GraphSetup]]:
-        """Give the graph of a turn; what a factory has opened for it is open as long."""
+        """Yield the graph of a turn and keep the resources of its factory open meanwhile."""
         if self._factory is None:
             assert self._prepared is not None  # noqa: S101  # there is one or the other
             yield self._prepared
@@ -97,7 +98,7 @@ class LangGraphAgent:
             yield self._prepare(made)
 
     def _prepare(self, made: Any) -> tuple[Graph, GraphSetup]:
-        """Return a graph as it is run, and what its turns are given; raises ConfigurationError."""
+        """Return the compiled graph and the settings of its turns; raises ConfigurationError."""
         graph = made if isinstance(made, StateGraph | Pregel) else getattr(made, "bound", made)
         if not isinstance(graph, StateGraph | Pregel):
             raise ConfigurationError(
@@ -148,7 +149,7 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
 
 
 async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
-    """Yield how the turn ended that the graph has nothing more to stream of: with a question, or with its answer."""
+    """Yield the end of the turn: an interrupt or the answer."""
     state = await turn.thread.state()
     if state is not None and (state.interrupts or state.next):
         asked = [interrupt.id for interrupt in state.interrupts]
@@ -174,7 +175,7 @@ STATE_LOST = (
 
 
 def check_durable(request: TurnRequest, turn: GraphTurn) -> None:
-    """Raise AgentFailed where the turn has begun before, and the graph keeps nothing."""
+    """Raise AgentFailed for a resumed turn of a graph without stored state."""
     if not turn.durable and (request.turn.tries > 1 or request.turn.handoffs):
         raise AgentFailed(STATE_NOT_STORED)
 
@@ -182,7 +183,7 @@ def check_durable(request: TurnRequest, turn: GraphTurn) -> None:
 async def check_thread(
     request: TurnRequest, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, question: Message | None
 ) -> None:
-    """Raise AgentFailed where the thread does not hold what the turn is to go on from, or holds another graph's."""
+    """Raise AgentFailed if the thread lacks the state to resume from, or holds a state of other nodes."""
     if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn, question):
         raise AgentFailed(STATE_LOST)
     if not has_nodes(graph, state.metadata if state is not None else None):
@@ -196,10 +197,10 @@ def _is_empty(state: StateSnapshot | None) -> bool:
 
 
 def _has_started(request: TurnRequest, turn: GraphTurn, question: Message | None) -> bool:
-    """Tell whether the thread must hold something: the graph has asked, has been handed on, or has said something.
+    """Return True if the thread must hold a state of this turn.
 
-    A try that has left no trace may have died before it began. But where it was another process's, what an
-    InMemorySaver was given is gone with that.
+    It must after an interrupt, a handoff or a recorded emission. A failed attempt without any record may have died
+    before its first step. But a new process has lost everything that an earlier attempt wrote to an InMemorySaver.
     """
     if question is not None or request.turn.handoffs or any(entry.key for entry in request.recorded):
         return True
@@ -209,21 +210,21 @@ def _has_started(request: TurnRequest, turn: GraphTurn, question: Message | None
 # ── Context schema and checkpointer ───────────────────────────────────────────────────────────────────────────────────
 
 _ASYNC_METHODS = ("aget_tuple", "aput", "aput_writes")
-"""What a turn calls of a checkpointer."""
+"""Checkpointer methods called during a turn."""
 
 
 class _Configuration(dict[str, Any]):
-    """Is there even where it is empty: LangGraph takes what is false for no context at all."""
+    """Configuration dict, true even if empty: LangGraph takes a false context for no context."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the context of a graph that has a schema of its own: its configuration; None where the schema is ours.
+    """Return the configuration as the context of a graph with its own context schema, else None.
 
-    LangGraph makes an object of the schema of it for each turn. Raises AgentLoadError that names what is missing, or
-    does not fit.
+    LangGraph makes an instance of the schema for each turn. Raises AgentLoadError that names a missing or invalid
+    field.
     """
     schema = graph.context_schema
     if schema in (None, AionContext):
@@ -246,7 +247,7 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
 
 
 def check_saver(graph: Graph) -> None:
-    """Raise AgentLoadError where the graph brings a checkpointer that cannot be awaited."""
+    """Raise AgentLoadError for a checkpointer without async methods."""
     saver = graph.checkpointer
     if isinstance(saver, BaseCheckpointSaver) and any(
         _is_unimplemented(getattr(type(saver), name)) for name in _ASYNC_METHODS
@@ -258,19 +259,19 @@ def check_saver(graph: Graph) -> None:
 
 
 def _required(schema: Any) -> list[str]:
-    """Return the names of the fields that have no default."""
+    """Return the names of the fields without a default."""
     if dataclasses.is_dataclass(schema):
         unset = dataclasses.MISSING
         fields = (field for field in dataclasses.fields(schema) if field.init)
         return [field.name for field in fields if field.default is unset and field.default_factory is unset]
     if issubclass(schema, BaseModel):
         return [field.alias or name for name, field in schema.model_fields.items() if field.is_required()]
-    # A TypedDict has no defaults, and enforces nothing: its graph asks with `.get`.
+    # A TypedDict has no defaults and enforces nothing: its graph reads with `.get`.
     return []
 
 
 def _is_unimplemented(method: Any) -> bool:
-    # That of the base class, or one that is there to say where the async twin is, as LangGraph's own have it.
+    # The base class's method, or a stub that names the async saver, as LangGraph's own savers have.
     code = getattr(inspect.unwrap(method), "__code__", None)
     return code is not None and "NotImplementedError" in code.co_names
 
@@ -290,7 +291,7 @@ def _reason(error: Exception) -> str:
 
 
 def state_types(graph: Graph) -> frozenset[type]:
-    """Return the models, dataclasses and enums of the state's annotations, of their fields, and of the nodes' modules."""
+    """Return the models, dataclasses and enums in the state's annotations and in the modules of the nodes."""
     builder = getattr(graph, "builder", None)
     found: set[type] = set()
     for schema in getattr(builder, "schemas", {}):
@@ -298,26 +299,26 @@ def state_types(graph: Graph) -> frozenset[type]:
         if _is_own(schema):
             found.add(schema)
     for module in _modules(graph):
-        # A functional graph has no annotated state: what its tasks return is of its own module, most of the time.
+        # A functional graph has no annotated state. Its tasks mostly return classes of their own module.
         found.update(kind for kind in vars(module).values() if _is_own(kind) and kind.__module__ == module.__name__)
     for _, nested in graph.get_subgraphs():
-        if isinstance(nested, Pregel):  # a RemoteGraph keeps its state itself
+        if isinstance(nested, Pregel):  # a RemoteGraph stores its own state
             found |= state_types(nested)
     return frozenset(found)
 
 
 def classes_of(module: ModuleType) -> frozenset[type]:
-    """Return the models, dataclasses and enums that the module names: a `response_format`, say, that no state tells."""
+    """Return the module's models, dataclasses and enums, such as a `response_format` missing from the state."""
     named = (kind for kind in vars(module).values() if _is_own(kind))
     return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
 
 
 _FRAMEWORKS = ("lang", "pydantic", "enum")
-"""What the modules of classes begin with that an author imports, and keeps no objects of."""
+"""Module prefixes of classes that an author imports but never stores instances of."""
 
 
 def _modules(graph: Graph) -> set[ModuleType]:
-    """Return the modules that the functions of the graph's nodes are written in."""
+    """Return the modules that define the functions of the graph's nodes."""
     functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
     names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}
     return {sys.modules[name] for name in names if name in sys.modules and not name.startswith("lang")}
@@ -341,5 +342,5 @@ def _annotations(schema: Any) -> Iterator[Any]:
     try:
         yield from typing.get_type_hints(schema).values()
     except (NameError, TypeError):
-        # A name that cannot be resolved here: what it stands for comes back as plain data.
+        # An unresolvable name: values of that class are restored as plain data.
         return

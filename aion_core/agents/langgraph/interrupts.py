@@ -1,4 +1,4 @@
-"""Interrupts of a graph: as a question to the client, and the client's answer as what the graph resumes with."""
+"""Interrupts of a graph: the InputRequired for the client, and the Command for the client's answer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,19 +26,19 @@ _KINDS = ("approve", "edit", "reject", "respond")
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Tool calls that a human has to approve (HumanInTheLoopMiddleware), each with the decisions that it allows.
+    """Tool calls for a human to approve (HumanInTheLoopMiddleware), each with its allowed decisions.
 
-    The middleware takes only decisions of a fixed shape: any other would fail the turn. A client may send that shape as
-    data, or simply the word.
+    The middleware accepts decisions of one fixed structure only; any other fails the turn. A client sends that
+    structure as data, or just the word.
     """
 
     actions: Sequence[Mapping[str, Any]]
     allowed: Sequence[Sequence[str]]
     one_by_one: bool
-    """Whether the middleware asks for each call by itself, and takes a single decision."""
+    """True if the middleware asks for one call at a time and takes a single decision."""
 
     def text(self) -> str:
-        """Return the question in words."""
+        """Return the prompt for the client."""
         calls = [_call(action) for action in self.actions]
         if len(calls) == 1:
             return f"May the agent call {calls[0]}? {_choices(self.allowed[0])}"
@@ -47,7 +47,7 @@ class Review:
         return "\n".join(["May the agent make these calls? One word answers for all of them.", *numbered])
 
     def decisions_of(self, answer: Any) -> Any:
-        """Return the answer as the middleware takes it; raises Unfit for one that it would not."""
+        """Return the answer as decisions for the middleware; raises InvalidResumeInput for an unusable answer."""
         decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else answer
         if isinstance(decision_data, Mapping) and "decisions" in decision_data:
             decision_data = decision_data["decisions"]
@@ -72,7 +72,7 @@ class Review:
 
 
 def review_of(interrupt: Interrupt) -> Review | None:
-    """Return the review that the middleware asks for, None where the question is another one."""
+    """Return the review in an interrupt of the middleware, None for any other interrupt."""
     value = interrupt.value
     if not isinstance(value, Mapping):
         return None
@@ -135,9 +135,9 @@ def _choices(kinds: Sequence[str]) -> str:
 
 
 def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> InputRequired:
-    """Return the turn's end that shows all that is asked: a text for each, and what comes with it as data.
+    """Return the end of a turn with interrupts: a text for each, and its further values as data.
 
-    `unfit` is what was wrong with an answer: it is said first, and everything is asked again.
+    `rejection` is the reason for refusing an earlier answer. It comes first, and all interrupts are repeated.
     """
     message = Message(role=Role.ROLE_AGENT, parts=[Part(text=rejection)] if rejection else [])
     for interrupt in interrupts:
@@ -152,18 +152,18 @@ def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> I
 
 
 def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
-    """Return the turn's end of a graph that was compiled to pause here: any answer lets it go on."""
+    """Return the end of a turn at a static breakpoint of the graph: any answer continues it."""
     text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
     return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED_BEFORE: list(nodes)}))
 
 
 def resume_command(request: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
-    """Return the answer for the interrupt that it is for; None where that is no longer asked: the graph just goes on.
+    """Return the Command that resumes the interrupt with the client's answer, None if it is no longer pending.
 
-    Which interrupt a message answers was settled before the turn began (`tasks.questions`): the one it names, or the
-    one that was asked. What is pending now may be a later question, where this turn has been begun before.
+    `tasks.resume_input` has matched the message to an interrupt before the turn began: the named one, or the only one.
+    A later attempt of this turn may find another interrupt pending; then the graph continues without an answer.
 
-    Raises Unfit where the question does not take such an answer.
+    Raises InvalidResumeInput for an answer that the interrupt does not accept.
     """
     ids = interrupt_ids(question)
     named = named_id(request.message) or (ids[0] if len(ids) == 1 else "")
@@ -175,7 +175,7 @@ def resume_command(request: TurnRequest, question: Message, pending: Sequence[In
 
 
 def schema_rejection(error: Exception) -> str:
-    """Return why the question's own schema refuses the answer, "" where that is not what the error is about."""
+    """Return the reason why the interrupt's response schema refuses the answer, "" for any other error."""
     if not isinstance(error, ValidationError) or not is_invalid_resume(error):
         return ""
     first = error.errors()[0]
@@ -184,7 +184,10 @@ def schema_rejection(error: Exception) -> str:
 
 
 def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
-    """Return a question as a text and, where more came with it, data: a string, `value["prompt"]`, or what it is."""
+    """Return the prompt of an interrupt, and its further values as data.
+
+    The prompt is a string value, `value["prompt"]`, or the value as JSON.
+    """
     value, review = interrupt.value, review_of(interrupt)
     if review is not None:
         return review.text(), value
@@ -198,5 +201,5 @@ def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
 
 
 def _as_json(data: Any) -> Any:
-    """Return the data as JSON can say it: LangGraph takes any value for a question, A2A does not."""
+    """Return the data as plain JSON: LangGraph interrupts with any value, A2A carries JSON only."""
     return json.loads(json.dumps(data, default=str), parse_constant=lambda constant: None)

@@ -1,4 +1,4 @@
-"""One turn of a graph: where it is kept, what the graph is called with, and what it streams."""
+"""One turn of a graph: its persistence, its input, and its stream."""
 
 import asyncio
 import copy
@@ -52,18 +52,18 @@ logger = logging.getLogger(__name__)
 # ── Emissions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 IDLE_SECONDS, IDLE_ROUNDS = 0.1, 3
-"""How long the reader of the graph's stream may have nothing to read, and how often in a row, before an emission that
-has not reached it is given up: it went to a stream of the author's own, or to none.
+"""Seconds without a stream event, and rounds of it in a row, before an unseen emission is dropped: it went to another
+stream, or nowhere.
 
-More than once, since a node that blocks the loop delays the emission and the patience alike.
+More than one round, since a node that blocks the event loop delays the emission and this timer alike.
 """
 
 
 class PendingEmissions:
-    """Knows a turn's durable emissions: handed over by its nodes, from any thread, and recorded by its runner.
+    """Durable emissions of a turn: made by its nodes in any thread, and not yet recorded by the runner.
 
-    LangGraph takes a node for finished once its writes are stored. Were they stored before the node's emissions are in the
-    log, a crash in between would lose these for good: the node does not run again.
+    LangGraph takes a node for finished once its writes are stored. If they were stored before the node's emissions are
+    in the log, a crash in between would lose the emissions for good: the node does not run again.
     """
 
     def __init__(self) -> None:
@@ -77,38 +77,38 @@ class PendingEmissions:
         self._changed = asyncio.Event()
 
     def add(self, emission: object) -> None:
-        """Note that a node is handing over an emission."""
+        """Add an emission that a node is about to write."""
         with self._lock:
             self._pending[id(emission)] = emission
         if self._closed:
             logger.warning("The agent went on after its turn's end: what it says is ignored.")
 
     def wait_for_event(self) -> None:
-        """Note that whoever reads the stream waits for what comes next."""
+        """Note that the reader is waiting for the next stream event."""
         self._reading = True
 
     def event_received(self) -> None:
-        """Note that something has come; until `read` it is being recorded and spoken."""
+        """Note that an event arrived; until `wait_for_event` it is being recorded and streamed."""
         self._reading = False
         self._events += 1
 
     def mark_recorded(self, emission: object) -> None:
-        """Note that the emission is in the log."""
+        """Remove an emission that is in the log."""
         with self._lock:
             self._pending.pop(id(emission), None)
         self._changed.set()
 
     def abort(self) -> None:
-        """Note that the turn is cut: what is under way will not be recorded."""
+        """Note that the turn is cut: pending emissions will never be recorded."""
         self._aborted = True
         self._changed.set()
 
     def close(self) -> None:
-        """Note that the turn has ended: what is handed over from here on goes nowhere."""
+        """Note that the turn has ended: later emissions are ignored."""
         self._closed = True
 
     async def wait_recorded(self) -> None:
-        """Return when all that has been handed over by now is recorded; raises LeaseLost where it never will be."""
+        """Wait until all current emissions are recorded; raises LeaseLost if they never will be."""
         with self._lock:
             awaited = dict(self._pending)
         idle = 0
@@ -134,12 +134,12 @@ class PendingEmissions:
 
 
 class LangChainCallbacks(BaseCallbackHandler):
-    """Hears one turn's model calls and tools, and logs them as `internal:*` events.
+    """LangChain callbacks of one turn: log `internal:*` events of its model calls and tools.
 
-    `StreamedText` is told what a model has said before its node ends; the turn's own stream, that a call has broken off.
+    They also report a model's text to `StreamedText` before its node ends, and an aborted call to the turn's stream.
     """
 
-    # In the thread that calls, so that the lines stand in the order of what they tell.
+    # In the calling thread, so that log lines keep the order of the events.
     run_inline = True
 
     def __init__(self, task_id: str, streamed: StreamedText) -> None:
@@ -148,7 +148,7 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._visible: set[UUID] = set()
         self._nodes: set[UUID] = set()
         self._message_ids: dict[UUID, str] = {}
-        """The ids of the messages of the calls that stream."""
+        """Message ids of the streaming calls."""
 
     def on_chat_model_start(
         self,
@@ -160,20 +160,20 @@ class LangChainCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Log `internal:llm-call`, with which of the turn's calls it is."""
+        """Log `internal:llm-call` with the number of the call in this turn."""
         self._internal.llm_call()
         if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
             self._visible.add(run_id)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note that this call streams, and under which id."""
+        """Note that this call streams, and its message id."""
         if run_id in self._visible:
             self._visible.discard(run_id)
             self._streamed.start(run_id)
             self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what the call has said."""
+        """Store the complete text of the call."""
         self._visible.discard(run_id)
         self._message_ids.pop(run_id, None)
         for generation in response.generations[0][:1] if response.generations else ():
@@ -181,10 +181,10 @@ class LangChainCallbacks(BaseCallbackHandler):
                 self._streamed.complete(run_id, generation.message)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Let the turn's own stream know that the call has broken off, in line with what it has said."""
+        """Send the abort of a call to the turn's stream, after its chunks."""
         self._visible.discard(run_id)
         if message_id := self._message_ids.pop(run_id, ""):
-            # Outside of a node, or after the stream has ended, there is nobody to tell.
+            # Outside of a node, or after the end of the stream, no stream takes it.
             with suppress(Exception):
                 get_stream_writer()(StreamAborted(message_id))
 
@@ -197,18 +197,18 @@ class LangChainCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note that a node begins, as against a chain within it."""
+        """Note the start of a node, as opposed to a chain within it."""
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
             self._nodes.add(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what the node has returned."""
+        """Note the return value of a node."""
         if run_id in self._nodes:
             self._nodes.discard(run_id)
             self._streamed.remove_returned(outputs)
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
-        """See `on_chat_model_start`."""
+        """Log `internal:llm-call`. See `on_chat_model_start`."""
         self._internal.llm_call()
 
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
@@ -236,12 +236,12 @@ class LangChainCallbacks(BaseCallbackHandler):
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
-"""R59."""
+"""Modes of `astream` for every graph."""
 WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
-"""Where there are any: the operator's log says so (R38)."""
+"""Modes for a graph with a checkpointer: the operator's log has its steps."""
 
-# A tool with `runtime: ToolRuntime` has LangChain dump its arguments, and pydantic then warns, with all that the turn was
-# asked, that the context is not None.
+# LangChain dumps the arguments of a tool with `runtime: ToolRuntime`. pydantic then warns that the context is not None,
+# and its warning contains the whole input of the turn.
 warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
 
 
@@ -249,9 +249,9 @@ class SaverFactory(Protocol):
     """Factory of savers, one or more for each turn."""
 
     def __call__(self, *, fence: Fence, before_put: BeforePut, types: Collection[type]) -> BaseCheckpointSaver[Any]:
-        """Return a saver whose writes depend on the fence, and follow a call of `before_put`.
+        """Return a saver that checks the fence and awaits `before_put` before each write.
 
-        `types` are the author's own, which checkpoints may hold.
+        `types` are the author's classes that checkpoints may hold.
         """
         ...
 
@@ -260,52 +260,53 @@ class MemoryFactory(Protocol):
     """Factory of long-term memories, at most one for each turn."""
 
     def __call__(self, *, fence: Fence) -> LongTermMemory:
-        """Return the memory, whose writes depend on the fence."""
+        """Return a memory that checks the fence before each write."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphSetup:
-    """What all turns of an agent are given."""
+    """Settings and services of one graph, the same for all its turns."""
 
     name: str
-    """The agent's own."""
+    """Name of the agent."""
     configuration: Mapping[str, Any]
     """The author's own settings."""
     context: Mapping[str, Any] | None
-    """The graph's context, where its schema is its own; None where it is the turn's AionContext."""
+    """Context of a graph with its own schema; None for the turn's AionContext."""
     savers: SaverFactory | None
     memories: MemoryFactory | None
     types: Collection[type]
     """The author's classes that checkpoints may hold."""
     nodes: str
-    """The names of the graph's nodes."""
+    """Names of the graph's nodes, from `node_names`."""
 
 
 def config_of(request: TurnRequest, configuration: Mapping[str, Any]) -> RunnableConfig:
-    """Return the config of a turn: the author's own settings are configurable, and the server's keys win over them."""
+    """Return the config of a turn: the author's settings are configurable, the server's keys override them."""
     own = {key: value for key, value in configuration.items() if key not in _RESERVED_KEYS and not key.startswith("__")}
     return {
         "configurable": {**copy.deepcopy(own), "thread_id": thread_id(request.context)},
-        # LangGraph takes input under the run_id of the newest checkpoint for a resume_command of that run (pinned by
-        # tests/unit/agents/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after it.
+        # LangGraph takes input under the run_id of the newest checkpoint for a resumption of that run
+        # (tests/unit/agents/langgraph/test_pins.py): the same call starts a turn, resumes it, and does nothing after
+        # its end.
         "metadata": {"run_id": request.turn.id},
     }
 
 
 _RESERVED_KEYS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
-"""The configurable keys by which LangGraph finds a turn's state; those that begin with two underscores are its own too."""
+"""Configurable keys of LangGraph's own state lookup; keys with two leading underscores are LangGraph's too."""
 
 
 class GraphTurn:
-    """A turn whose message is asked."""
+    """Execution of one turn of a graph."""
 
     def __init__(self, request: TurnRequest, graph: Graph, setup: GraphSetup) -> None:
         self._request, self._setup, self._pending = request, setup, PendingEmissions()
         config = config_of(request, setup.configuration)
         config["metadata"][NODES] = setup.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
-        """What the graph keeps its state in, where its author has chosen that."""
+        """Checkpointer of the author; None if the graph uses ours or no checkpointer."""
         saver, fence = self.own_saver, Fence(request.context, request.fence)
         if saver is None and setup.savers is not None:
             saver = setup.savers(fence=fence, before_put=self._record_emissions, types=setup.types)
@@ -316,28 +317,29 @@ class GraphTurn:
             graph = graph.copy(update={"store": OwnerStore(partial(setup.memories, fence=fence), scope)})
         self._graph = graph
         self.durable = saver is not None
-        """Whether anything of the turn is kept at all."""
+        """True if the turn's state is stored."""
         self.thread = GraphThread(graph, config, durable=self.durable)
         self.streamed = StreamedText(saver, config, returns=MESSAGES in graph.channels)
         self._observer = LangChainCallbacks(request.task.id, self.streamed)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
-        """Return what the graph is called with: the message, or the answer to what it has asked.
+        """Return the input of the graph: the message, or the answer to an interrupt.
 
-        Raises Unfit where the message is no answer to that.
+        Raises InvalidResumeInput for a message that does not answer the interrupt.
         """
         if question is not None and state is not None:
             if (command := resume_command(self._request, question, pending)) is not None:
                 return command
             if state.tasks or self.thread.is_of_turn(state):
-                # It had paused before a node, or the answer was taken and then the process died: it goes on.
+                # Continue without input: the graph had paused before a node, or a process died after taking the answer.
                 return None
         return turn_input(self._graph, self._request, messages_of(values_of(state)))
 
     async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
-        """Return what hears the turn, with all that was heard of it before."""
-        # An answer's first step may have been cut before it was closed: the state is still the asking turn's then.
+        """Return the translator of the turn's stream, with the turn's earlier output."""
+        # A resuming turn may have been cut within its first step; the stored state is then still the interrupted
+        # turn's.
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         return LangGraphOutbound(
             self._request,
@@ -349,7 +351,7 @@ class GraphTurn:
         )
 
     async def stream(self, graph_input: Any, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
-        """Run the graph as far as it goes; raises GraphDrained where it was asked to stop before its end."""
+        """Run the graph to its end; raises GraphDrained if it was asked to stop before."""
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
         token = handed.set(pending.add)
@@ -358,12 +360,12 @@ class GraphTurn:
                 stream = graph.astream(
                     graph_input,
                     self._config,
-                    # A graph with a context of its own asks get_aion_context() for ours.
+                    # A graph with its own context schema reads our context with get_aion_context().
                     context=context if self._setup.context is None else copy.deepcopy(self._setup.context),
                     stream_mode=WITH_CHECKPOINTS if self.durable else STREAM_MODES,
                     subgraphs=True,
                     durability="sync" if self.durable else None,
-                    # Whoever goes on has to find where it was.
+                    # The next process resumes from the stored step.
                     control=_Drain(self._request) if self.durable else None,
                 )
                 event: Any
@@ -376,7 +378,7 @@ class GraphTurn:
                         self._observer.step_stored()
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
-                    # Whoever asks for what comes next has recorded what came.
+                    # The runner records an event before it asks for the next one.
                     if isinstance(event[2], NODE_EMISSIONS):
                         pending.mark_recorded(event[2])
                     pending.wait_for_event()
@@ -394,7 +396,7 @@ class GraphTurn:
 
 
 class _Drain(RunControl):
-    """Stops the graph at the next step boundary once the runner's time is up, even if a node blocks the loop till then."""
+    """Drain request of the runner: stops the graph at the next step boundary, even if a node blocks the event loop."""
 
     def __init__(self, request: TurnRequest) -> None:
         super().__init__()
@@ -402,14 +404,14 @@ class _Drain(RunControl):
 
     @property
     def drain_requested(self) -> bool:
-        """See `RunControl.drain_requested`."""
+        """True once the runner's deadline is near. See `RunControl.drain_requested`."""
         return self._drain.is_set() or super().drain_requested
 
     @property
     def drain_reason(self) -> str | None:
-        """See `RunControl.drain_reason`."""
+        """Reason of the drain. See `RunControl.drain_reason`."""
         return "deadline" if self._drain.is_set() else super().drain_reason
 
 
 async def _no_wait() -> None:
-    """Wait for nothing: what is kept beside the thread is what was said, not what came of it."""
+    """Wait for nothing: streamed text does not depend on recorded emissions."""
