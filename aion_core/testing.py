@@ -48,7 +48,7 @@ ENVIRONMENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class AgentReply:
     """Answer to one message, once the agent has finished, has failed, or asks for something."""
 
     state: str
@@ -78,7 +78,7 @@ class AgentClient:
 
     async def ask(
         self, text: str = "", *, parts: Sequence[Part] = (), context_id: str = "", task_id: str = ""
-    ) -> Reply:
+    ) -> AgentReply:
         """Send a message, read its stream to the end, and return the reply.
 
         `parts` follow the text: files, data. `context_id` continues a conversation, `task_id` answers a task that asks
@@ -92,10 +92,10 @@ class AgentClient:
         for event in events:
             if event.HasField("message"):
                 answer = event.message
-                return Reply("completed", _text(answer.parts), (), answer.context_id, None, tuple(events))
+                return AgentReply("completed", _text(answer.parts), (), answer.context_id, None, tuple(events))
         task = await self.a2a.get_task(GetTaskRequest(id=_task_id(events)))
         text = _text(task.status.message.parts) or "\n".join(_text(artifact.parts) for artifact in task.artifacts)
-        return Reply(state_name(task.status.state), text, _chunks(events), task.context_id, task, tuple(events))
+        return AgentReply(state_name(task.status.state), text, _chunks(events), task.context_id, task, tuple(events))
 
 
 @asynccontextmanager

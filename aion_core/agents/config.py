@@ -1,6 +1,9 @@
-"""What aion.yaml may say, and a sentence for whatever it may not."""
+"""Configuration of a deployment: the models of aion.yaml, and an error message for each mistake in it."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import difflib
+import types
+import typing
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -8,24 +11,28 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
-from aion_core.agents.card_config import (
+from aion_core.agents.config_sections import (
+    HEADER,
     LISTABLE,
     MEDIA_TYPE,
+    SCHEME_TYPES,
     SCOPE,
     STRICT,
     WEB_ADDRESS,
     AgentMessage,
-    ExtendedCard,
+    ExtendedCardConfig,
     Extensions,
     MediaType,
     Provider,
+    Secret,
+    SecretSource,
+    SecurityConfig,
     Skills,
+    Value,
+    Variable,
     WebAddress,
     unlike,
 )
-from aion_core.agents.config_keys import misplaced
-from aion_core.agents.environment_config import Secret, SecretSource, Value, Variable
-from aion_core.agents.security_config import HEADER, SCHEME_TYPES, SecurityConfig
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
 
@@ -46,7 +53,7 @@ class Capabilities(_Strict):
     extensions: Extensions = []
 
 
-class Push(_Strict):
+class PushConfig(_Strict):
     """What the webhooks are told that clients have registered."""
 
     events: PushEvents = PushEvents.STATUS
@@ -69,7 +76,7 @@ class AgentConfig(_Strict):
     security: SecurityConfig | None = None
     """Who may call this agent, where that is not what `aion.security` says of all."""
     skills: Skills = []
-    extended_card: ExtendedCard | None = None
+    extended_card: ExtendedCardConfig | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
         *_TEXT,
         "application/json",
@@ -77,7 +84,7 @@ class AgentConfig(_Strict):
     ]
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     capabilities: Capabilities = Capabilities()
-    push: Push = Push()
+    push: PushConfig = PushConfig()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
@@ -169,7 +176,7 @@ class _OnceEach(yaml.SafeLoader):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeploymentConfig:
     """What the file says."""
 
     agents: Mapping[str, AgentConfig]
@@ -186,7 +193,7 @@ class Declared:
     """Variables of agents' code, each with the place of its value."""
 
 
-def read_declared(path: Path) -> Declared:
+def read_deployment_config(path: Path) -> DeploymentConfig:
     """Return all that the file says; raises ConfigurationError that names the file, the key and the mend.
 
     A folder, a langgraph.json or a Python file is searched for what it holds, as `agents.discovery` does.
@@ -196,13 +203,13 @@ def read_declared(path: Path) -> Declared:
 
         found = discover(path)
         if found.config is not None:
-            return read_declared(found.config)
-        return Declared(found.agents, found.limits, found.folder, found.roots, found.env)
+            return read_deployment_config(found.config)
+        return DeploymentConfig(found.agents, found.limits, found.folder, found.roots, found.env)
     said = _read(path)
     limits = said.limits.model_dump(exclude_none=True) if said.limits else {}
     folder = path.resolve().parent
     roots = [_existing(folder / root, f"{path}: aion.python_path") for root in said.python_path]
-    return Declared(
+    return DeploymentConfig(
         said.with_security(),
         Limits(**limits) if limits else None,
         folder,
@@ -218,9 +225,9 @@ def _existing(folder: Path, key: str) -> Path:
     return folder.resolve()
 
 
-def read_config(path: Path) -> Mapping[str, AgentConfig]:
-    """Return the agents that the file declares, in its order; raises as `read_declared`."""
-    return read_declared(path).agents
+def read_agent_configs(path: Path) -> Mapping[str, AgentConfig]:
+    """Return the agents that the file declares, in its order; raises as `read_deployment_config`."""
+    return read_deployment_config(path).agents
 
 
 def _read(path: Path) -> _Aion:
@@ -292,3 +299,79 @@ _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
 }
 """Where pydantic's own words say nothing of the mend."""
+
+
+# ── Misplaced keys ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NAMED = "<id>"
+"""A step of a place that the author names, such as an agent's id."""
+LISTED = "[]"
+"""A step of a place that is an element of a list."""
+Place = tuple[str, ...]
+
+
+def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
+    """Return the rest of a sentence that says that a key, the last of `where`, is not known; "" without advice.
+
+    Suggestions come from the keys of that level; a key of another level is said to belong there.
+    """
+    key, level = where[-1], _level(root, where[:-1])
+    places = sorted({place for place, name in _keys(root, ()) if name == key}, key=_depth)
+    if places:
+        return f" here. It belongs below {' or '.join(f'`{_shown(place)}`' for place in places[:2])}."
+    near = difflib.get_close_matches(key, sorted(level), n=1)
+    return f". Did you mean {near[0]!r}?" if near else ""
+
+
+def _level(model: Any, path: Sequence[str]) -> set[str]:
+    """Return the keys that are valid below this path."""
+    models = [model]
+    for step in path:
+        models = [inner for each in models for inner in _below(each, step)]
+    return {field for each in models if _is_model(each) for field in each.model_fields}
+
+
+def _below(annotation: Any, step: str) -> list[Any]:
+    if _is_model(annotation):
+        field = annotation.model_fields.get(step)
+        return _unwrapped(field.annotation) if field is not None else []
+    inner = typing.get_args(annotation)
+    return _unwrapped(inner[-1]) if inner else []
+
+
+def _unwrapped(annotation: Any) -> list[Any]:
+    """Return the models and collections that an annotation allows."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _unwrapped(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [each for inner in typing.get_args(annotation) for each in _unwrapped(inner)]
+    return [annotation]
+
+
+def _keys(annotation: Any, place: Place) -> Iterator[tuple[Place, str]]:
+    """Yield each key that there is, with the place that it stands below."""
+    if _is_model(annotation):
+        for name, field in annotation.model_fields.items():
+            yield place, name
+            for inner in _unwrapped(field.annotation):
+                yield from _keys(inner, (*place, name))
+        return
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if not arguments or not isinstance(origin, type):
+        return
+    step = NAMED if issubclass(origin, Mapping) else LISTED
+    for inner in _unwrapped(arguments[-1]):
+        yield from _keys(inner, (*place, step))
+
+
+def _shown(place: Place) -> str:
+    return f"{'.'.join(place).replace(f'.{LISTED}', LISTED)}:" if place else "the top"
+
+
+def _depth(place: Place) -> tuple[int, Place]:
+    return len(place), place
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from aion_core.agents.config import Declared, read_declared
-from aion_core.agents.environment_config import SECRETS_MANAGER, SecretSource
+from aion_core.agents.config import DeploymentConfig, read_deployment_config
+from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.errors import ConfigurationError
 
 DOTENV = ".env"
@@ -25,17 +25,19 @@ _PROFILE = re.compile(r"(us-gov|us|eu|apac|ap|jp|au|ca|global)\.")
 
 
 def local_environment(
-    config: Path, environ: Mapping[str, str], declared: Declared | None = None
+    config: Path, environ: Mapping[str, str], declared: DeploymentConfig | None = None
 ) -> tuple[dict[str, str], list[str]]:
     """Return the variables to set for agents on this machine, and a warning for each secret without a value here.
 
     What `environ` has stays and is not returned. The file .env in the folder of `config` goes before `environment` of
     aion.yaml. No secret is read from AWS. `declared` is what the file says, where somebody has read it already; without
-    it and without the file, only .env counts. Raises ConfigurationError as `read_declared`, and where .env cannot be
+    it and without the file, only .env counts. Raises ConfigurationError as `read_deployment_config`, and where .env cannot be
     read.
     """
     if declared is None:
-        declared = read_declared(config) if config.is_file() else Declared({}, None, config.resolve().parent)
+        declared = (
+            read_deployment_config(config) if config.is_file() else DeploymentConfig({}, None, config.resolve().parent)
+        )
     file = config.resolve().parent / DOTENV
     found = {**declared.environment, **read_dotenv(file)}
     variables = {name: value for name, value in found.items() if name not in environ}
@@ -68,7 +70,7 @@ def read_dotenv(file: Path) -> dict[str, str]:
     return {name: value for name, value in said.items() if value is not None and "\0" not in value}
 
 
-def template_parameters(declared: Declared, region: str, account: str) -> dict[str, str]:
+def template_parameters(declared: DeploymentConfig, region: str, account: str) -> dict[str, str]:
     """Return the parameters of the template that give a deployment's functions what aion.yaml's `secrets` name.
 
     `AgentSecrets` is empty where aion.yaml names none, so that a right that is no longer needed is taken back. Raises

@@ -1,4 +1,4 @@
-"""Explanations of what an agent's code raised while it was loaded: what, where in the author's files, what to do."""
+"""Errors of loading an agent: the cause, the line in the author's files, and the remedy."""
 
 import ast
 import difflib
@@ -7,15 +7,17 @@ import os
 import re
 import sys
 import sysconfig
+import tomllib
 import traceback
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 from typing import Any
 
-from aion_core.agents.missing_module import of_framework, of_named_package, package_of
-from aion_core.errors import AgentLoadError
+from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
+from aion_core.agents.discovery import read_langgraph_json
+from aion_core.errors import AgentLoadError, ConfigurationError
 
 LONGEST = 300
 """Characters of an exception's own text that are shown."""
@@ -31,7 +33,7 @@ _OURS = str(Path(__file__).parents[1])
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)})
 
 
-def explain(
+def explain_error(
     error: BaseException, subject: str, folder: Path, verb: str = "cannot be imported:", *, file: Path | None = None
 ) -> AgentLoadError:
     """Return the error that says of `subject`, such as a path, what was raised, where, and what to do.
@@ -39,16 +41,16 @@ def explain(
     `folder` is the project's: its files are named relative to it. `file` is where it was raised, if no line of the
     author's is known. The cause is the caller's to set.
     """
-    own, line, source = _author_s(error, folder)
+    own, line, source = _author_frame(error, folder)
     return AgentLoadError(
         f"{subject} {verb} {type(error).__name__}: {text_of(error)}",
-        where=_where(own, [line], folder) if own else shown(file, folder) if file is not None else "",
+        where=_where(own, [line], folder) if own else display_path(file, folder) if file is not None else "",
         source=source,
         do=_remedy(error, own, folder),
     )
 
 
-def at(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
+def source_location(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
     """Return `where` and `source` of an AgentLoadError for these lines of a file; empty without a file."""
     numbers = sorted({line for line in lines if line > 0})
     if file is None:
@@ -57,7 +59,7 @@ def at(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str,
     return {"where": _where(str(file), numbers, folder), "source": source}
 
 
-def shown(file: Path | str, folder: Path) -> str:
+def display_path(file: Path | str, folder: Path) -> str:
     """Return the file's path, relative to the folder where it is below that."""
     path = Path(file)
     for base in (folder, folder.resolve()):
@@ -73,7 +75,7 @@ def similar(name: str, names: Iterable[str]) -> str:
 
 
 def _where(file: str, lines: list[int], folder: Path) -> str:
-    name = shown(file, folder)
+    name = display_path(file, folder)
     if not lines:
         return name
     return f"{name}, line {lines[0]}" if len(lines) == 1 else f"{name}, lines {', '.join(map(str, lines))}"
@@ -94,7 +96,7 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def _author_s(error: BaseException, folder: Path) -> tuple[str, int, str]:
+def _author_frame(error: BaseException, folder: Path) -> tuple[str, int, str]:
     """Return the innermost file, line and source that the author wrote; ("", 0, "") where there is none."""
     if isinstance(error, SyntaxError) and error.filename and not _is_library(error.filename, folder):
         return error.filename, error.lineno or 1, (error.text or "").strip()
@@ -152,7 +154,7 @@ def _of_shadowing(error: BaseException, file: str, folder: Path) -> str:
     own = next((place / f"{top}.py" for place in places if (place / f"{top}.py").is_file()), None)
     if own is None:
         return ""
-    return f"Rename {shown(own, folder)}: Python has a module {top!r} of its own, and only one of them can be imported."
+    return f"Rename {display_path(own, folder)}: Python has a module {top!r} of its own, and only one of them can be imported."
 
 
 def _of_import(error: BaseException, file: str, folder: Path) -> str:
@@ -188,7 +190,7 @@ def _of_module(name: str, file: str, folder: Path) -> str:
         package = sys.modules.get(parent)
         if package is not None and not hasattr(package, "__path__"):
             hiding = getattr(package, "__file__", None) or "a module of Python's own"
-            return f"{parent!r} is {shown(hiding, folder)}, which hides the package of that name: rename one of them."
+            return f"{parent!r} is {display_path(hiding, folder)}, which hides the package of that name: rename one of them."
         known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
         return similar(last, known) or f"There is no module {last!r} in {parent}: mend the name, or update the package."
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
@@ -285,3 +287,128 @@ def line_of_name(module: Any, name: str) -> int:
         or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name)
     ]
     return max(lines, default=0)
+
+
+# ── Missing packages ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+PYPROJECT, REQUIREMENTS = "pyproject.toml", "requirements.txt"
+
+_FRAMEWORKS = {
+    "langgraph": ("a LangGraph agent", "langgraph"),
+    "langchain_core": ("a LangGraph agent", "langgraph"),
+    "google.adk": ("an ADK agent", "adk"),
+    "google.genai": ("an ADK agent", "adk"),
+}
+"""By module, what an agent that imports it is, and the extra of aion-lambda that brings it."""
+
+_PACKAGES = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Packages of well-known modules that have another name."""
+
+_IN_UVS_CACHE = re.compile(r"(archive|environments)-v\d+")
+"""Names of the folders in uv's cache that hold the environments of `uvx`."""
+
+
+def package_of(module: str) -> str:
+    """Return the package to install for the module, by its name if no other is known."""
+    return _PACKAGES.get(module, module)
+
+
+def of_framework(module: str, folder: Path) -> str:
+    """Return the remedy for a framework's module that is not installed, "" for any other module."""
+    if module not in _FRAMEWORKS:
+        return ""
+    is_, extra = _FRAMEWORKS[module]
+    if _is_uvx():
+        command = f"uvx --from 'aion-lambda[{extra},local]' aion dev"
+    elif _table(folder / PYPROJECT):
+        command = f"uv add 'aion-lambda[{extra}]'"
+    else:
+        command = f"pip install 'aion-lambda[{extra},local]'"
+    return f"This is {is_}: install aion-lambda[{extra},local], as in `{command}`."
+
+
+def of_named_package(module: str, folder: Path) -> str:
+    """Return the remedy if the project names the module's package, which is not installed here; else ""."""
+    file, line = next(((file, line) for file, line in _named(folder) if _has(line, module)), ("", ""))
+    if not file:
+        return ""
+    name = _name(line)
+    if not _is_uvx():
+        said = f"{file} names {name}, but the environment that runs aion ({sys.prefix}) does not have it."
+        if file == PYPROJECT:
+            return f"{said} Run `uv sync`, then `uv run aion dev`."
+        return f"{said} Run `pip install {f'-r {file}' if file == REQUIREMENTS else repr(line)}` there."
+    said = f"{file} names {name}, but aion runs in an environment of its own (uvx), which does not have it."
+    extra = ",".join(_installed_extras())
+    from_ = f"--from 'aion-lambda[{f'{extra},' if extra else ''}local]' aion dev"
+    if file == PYPROJECT:
+        has_aion = any(_name(each) == "aion-lambda" for _, each in _named(folder))
+        own = f"'aion-lambda[{extra}]'" if extra else "aion-lambda"
+        first = "" if has_aion else f" (after `uv add {own}` and `uv add --dev 'aion-lambda[local]'`)"
+        return f"{said} Start it in the project's: `uv run aion dev`{first}, or `uvx --with-editable . {from_}`."
+    more = f"--with-requirements {file}" if file == REQUIREMENTS else f"--with '{line}'"
+    return f"{said} Start it with `uvx {more} {from_}`."
+
+
+def _is_uvx() -> bool:
+    """Tell whether this environment is uv's own: of `uvx`, or of `uv tool install`."""
+    prefix = Path(sys.prefix)
+    return (prefix / "uv-receipt.toml").is_file() or any(_IN_UVS_CACHE.fullmatch(part) for part in prefix.parts)
+
+
+def _installed_extras() -> Iterator[str]:
+    for extra, package in (("langgraph", "langgraph"), ("adk", "google-adk")):
+        try:
+            distribution(package)
+        except PackageNotFoundError:
+            continue
+        yield extra
+
+
+def _named(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield each requirement of the project, and the name of the file that has it."""
+    dependencies = _table(folder / PYPROJECT).get("dependencies")
+    yield from ((PYPROJECT, str(line)) for line in (dependencies if isinstance(dependencies, list) else ()))
+    requirements = folder / REQUIREMENTS
+    if requirements.is_file():
+        lines = requirements.read_text(encoding="utf-8", errors="replace").splitlines()
+        yield from ((REQUIREMENTS, line.strip()) for line in lines)
+    if (folder / LANGGRAPH_JSON).is_file():
+        try:
+            lines = list(read_langgraph_json(folder / LANGGRAPH_JSON).requirements)
+        except ConfigurationError:
+            lines = []
+        yield from ((LANGGRAPH_JSON, line) for line in lines)
+
+
+def _table(pyproject: Path) -> dict[str, Any]:
+    """Return the table [project] of the file, {} if it has none that can be read."""
+    try:
+        table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _has(line: str, module: str) -> bool:
+    """Tell whether the requirement is the package of the module, or of a package that the module is in."""
+    parts = module.split(".")
+    modules = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+    return _name(line) in {_normal(package_of(each)) for each in modules}
+
+
+def _name(line: str) -> str:
+    found = re.match(r"[A-Za-z0-9][\w.-]*", line)
+    return _normal(found[0]) if found else ""
+
+
+def _normal(name: str) -> str:
+    """Return the name as Python's packaging compares it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()

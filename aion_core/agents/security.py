@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from aion_core.agents.card_config import RequirementConfig
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.security_config import (
+from aion_core.agents.config_sections import (
     ApiKeyConfig,
     AwsIamConfig,
     BasicConfig,
     OidcConfig,
+    RequirementConfig,
     SchemeConfig,
 )
 from aion_core.auth.declaration import ApiKey, AwsIam, Basic, Jwt, Requirement, Scheme, Security

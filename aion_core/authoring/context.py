@@ -38,11 +38,11 @@ class ReplySink(Protocol):
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """Speak one chunk of the reply with this id, as it comes.
 
-        The whole of it follows as `reply`, or else `broke_off`: its chunks are nobody's answer then.
+        The whole of it follows as `reply`, or else `abort`: its chunks are nobody's answer then.
         """
         ...
 
-    def broke_off(self, message_id: str) -> None:
+    def abort(self, message_id: str) -> None:
         """Take note that no more comes of the reply with this id, whose chunks were spoken."""
         ...
 
@@ -196,7 +196,7 @@ class Thread:
                         said.append(chunk)
                         await self.sink.chunk(chunk, message_id=message_id, target=target)
         except BaseException:
-            self.sink.broke_off(message_id)
+            self.sink.abort(message_id)
             raise
         finally:
             # A cancelled turn gives the model's connection back now, not when memory is next tidied.

@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import partial
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
+from aion_core.agents.objects import LoadedObject
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Agent, Blobs, Cipher, Clock, TaskStore
 from aion_core.ports.table import Table
@@ -20,7 +20,7 @@ def build_adapters(
 ) -> Mapping[str, AdapterFactory]:
     """Return the adapters by the kind of a framework's object; what the framework stores is in this table."""
 
-    def langgraph(found: Found, config: AgentConfig) -> Agent:
+    def langgraph(found: LoadedObject, config: AgentConfig) -> Agent:
         from aion_core.agents.langgraph.agent import LangGraphAgent
         from aion_core.stores.checkpoints import TableSaver
         from aion_core.stores.long_term_memory import TableLongTermMemory
@@ -34,7 +34,7 @@ def build_adapters(
             module=found.module,
         )
 
-    def adk(found: Found, config: AgentConfig) -> Agent:
+    def adk(found: LoadedObject, config: AgentConfig) -> Agent:
         from aion_core.agents.adk.agent import AdkAgent
         from aion_core.stores.artifacts import BlobArtifacts
         from aion_core.stores.retries import Fence
@@ -57,7 +57,7 @@ def build_adapters(
             module=found.module,
         )
 
-    def executor(found: Found, config: AgentConfig) -> Agent:
+    def executor(found: LoadedObject, config: AgentConfig) -> Agent:
         from aion_core.agents.executor.agent import ExecutorAgent
 
         return ExecutorAgent(

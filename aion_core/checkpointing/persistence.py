@@ -58,7 +58,7 @@ def serializer(types: Iterable[StoredType] = ()) -> JsonPlusSerializer:
     return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *types))
 
 
-class Unserializable(AgentFailed):
+class UnserializableState(AgentFailed):
     """What the agent keeps holds a value that nothing can be written of; the sentence names its type."""
 
     def __init__(self, what: str) -> None:
@@ -81,7 +81,7 @@ class _Serializer(JsonPlusSerializer):
             return super().dumps_typed(_without_protobuf(obj))
         except ormsgpack.MsgpackEncodeError as error:
             # "Type is not msgpack serializable: function"
-            raise Unserializable(str(error).rpartition(": ")[2]) from error
+            raise UnserializableState(str(error).rpartition(": ")[2]) from error
 
 
 def _without_protobuf(value: Any) -> Any:
@@ -102,7 +102,7 @@ class StoreRefused(AgentFailed):
     """A namespace, key or value that the store does not take; the sentence says why."""
 
 
-class OwnersStore(BaseStore):
+class OwnerStore(BaseStore):
     """LangGraph's store for one turn: the long-term memory of one owner with one agent.
 
     It has no index: `query` of a search and `index` of a put have no effect, as in an InMemoryStore without one.
@@ -265,7 +265,7 @@ BeforePut = Callable[[], Awaitable[None]]
 """Records what the graph has emitted so far. It must not wait for the graph, which may be waiting for it."""
 
 
-class LogFirst:
+class BeforeWrite:
     """The step before each write of a saver: records what the graph has emitted.
 
     It precedes a task's writes as well as a checkpoint: LangGraph takes a node for finished, and never runs it again,

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import aion_core
-from aion_core.agents.config import read_declared
+from aion_core.agents.config import read_deployment_config
 from aion_core.agents.discovery import as_yaml, discover
 from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
@@ -180,7 +180,7 @@ def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
         roots: list[Path] = []
         for config in configs:
             _check_config_is_built(config)
-            declared = read_declared(config)
+            declared = read_deployment_config(config)
             paths = {name: agent.path for name, agent in declared.agents.items()}
             found, starts = _located(folder, paths, import_roots(declared.folder, declared.roots))
             agents += found

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.discovery import AION_YAML, Discovered, as_yaml, discover
+from aion_core.agents.discovery import AION_YAML, NAME, Discovered, as_yaml, discover
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_roots
-from aion_core.agents.langgraph_json import NAME
 from aion_core.packaging.frameworks import FRAMEWORKS, frameworks_of
 from aion_core.project.errors import ProjectError
 

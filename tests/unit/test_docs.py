@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aion_core.agents.factory import per_turn
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.objects import per_turn
 from tests.support.service import http, parts, send
 
 ROOT = Path(__file__).parents[2]

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from aion_core.agents.config import AgentConfig, Declared, default_agent, read_declared
+from aion_core.agents.config import AgentConfig, DeploymentConfig, default_agent, read_deployment_config
+from aion_core.agents.config_sections import variable_name
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
-from aion_core.agents.environment_config import variable_name
-from aion_core.agents.factory import PerTurn
-from aion_core.agents.finding import Found
 from aion_core.agents.loader import AdapterFactory
+from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.cli.dev import agents_variables
@@ -35,7 +34,7 @@ _LAMBDA = ".".join(map(str, RUNTIME))
 SLOW_SECONDS = 10.0
 """An environment of Lambda has so long to start; then it starts once more, and is paid for."""
 
-Read = tuple[Declared | None, list[Check]]
+Read = tuple[DeploymentConfig | None, list[Check]]
 
 
 def machine(port: int) -> Iterator[Check]:
@@ -82,7 +81,7 @@ def _credentials() -> Check:
 def read(config: Path) -> Read:
     """Return what the file declares, or a folder without one holds, None where it cannot be read, and the checks of it."""
     try:
-        declared = read_declared(config)
+        declared = read_deployment_config(config)
         found = discover(config) if config.is_dir() else None
         agents = declared.agents
         default_agent(agents)
@@ -117,7 +116,7 @@ _MEND = {
 def environment(config: Path) -> tuple[Mapping[str, str], list[Check]]:
     """Return the variables that `aion dev` would set for the agents, and what is to be said of them and of secrets."""
     try:
-        discovered, declared = discover(config), read_declared(config)
+        discovered, declared = discover(config), read_deployment_config(config)
     except ConfigurationError:
         # `read` says it.
         return {}, []
@@ -162,7 +161,7 @@ _SECRET_NAME = re.compile(
 )
 
 
-def load(declared: Declared) -> Iterator[Check]:
+def load(declared: DeploymentConfig) -> Iterator[Check]:
     """Import each agent's code, one after the other, as its first turn would."""
     from aion_core.bootstrap.engine import build_agents
     from aion_core.bootstrap.stores import build_stores
@@ -171,8 +170,8 @@ def load(declared: Declared) -> Iterator[Check]:
 
     kinds: list[str] = []
 
-    def noted(kind: str, make: AdapterFactory, found: Found, config: AgentConfig) -> Agent:
-        kinds.append(PER_TURN if isinstance(found.agent, PerTurn) else kind)
+    def noted(kind: str, make: AdapterFactory, found: LoadedObject, config: AgentConfig) -> Agent:
+        kinds.append(PER_TURN if isinstance(found.agent, PerTurnFactory) else kind)
         return make(found, config)
 
     known = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()

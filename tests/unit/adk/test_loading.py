@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.finding import Found
-from aion_core.agents.loader import AdapterFactory, LoadedAtFirstTurn
+from aion_core.agents.loader import AdapterFactory, LazyAgent
+from aion_core.agents.objects import LoadedObject
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
@@ -47,12 +47,12 @@ FILES = {
 }
 
 
-def loaded(file: Path, name: str = "") -> LoadedAtFirstTurn:
-    def adk(found: Found, config: AgentConfig) -> Any:
+def loaded(file: Path, name: str = "") -> LazyAgent:
+    def adk(found: LoadedObject, config: AgentConfig) -> Any:
         return served(found.agent, name=config.name)
 
     adapters: dict[str, AdapterFactory] = {"adk": adk}
-    return LoadedAtFirstTurn("agent", AgentConfig(path=f"{file.name}{name}"), file.parent, adapters)
+    return LazyAgent("agent", AgentConfig(path=f"{file.name}{name}"), file.parent, adapters)
 
 
 @pytest.mark.parametrize("export", FILES)
@@ -80,7 +80,7 @@ async def test_a_file_that_imports_its_neighbours_by_dots_is_a_module_of_its_pac
     (folder / "speaking.py").write_text(SPEAKS)
     (folder / "agent.py").write_text("from .speaking import Speaks\nroot_agent = Speaks(name='dotted')")
     adapters: dict[str, AdapterFactory] = {"adk": lambda found, config: served(found.agent, name=config.name)}
-    agent = LoadedAtFirstTurn("agent", AgentConfig(path=path.format(name)), tmp_path, adapters)
+    agent = LazyAgent("agent", AgentConfig(path=path.format(name)), tmp_path, adapters)
     async with http(parts(agent).app()) as client:
         assert said(await ask(client, "SendMessage")) == "I am dotted."
 

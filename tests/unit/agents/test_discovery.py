@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_declared
+from aion_core.agents.config import read_deployment_config
 from aion_core.agents.discovery import Discovered, as_yaml, discover
 from aion_core.errors import ConfigurationError
 from tests.support.isolated import isolated_imports
@@ -113,13 +113,13 @@ def test_roots_let_imports_start_there(tmp_path: Path) -> None:
     put(tmp_path, "libs/one/src/shared_of_discovery.py", "VALUE = 7\n")
     put(tmp_path, "agent.py", f"from shared_of_discovery import VALUE\nassert VALUE == 7\n{GRAPH}")
     put(tmp_path, "langgraph.json", '{"graphs": {"a": "./agent.py:graph"}, "dependencies": ["./libs/one"]}')
-    from aion_core.agents.finding import find
+    from aion_core.agents.objects import load_object
 
-    declared = read_declared(tmp_path / "langgraph.json")
-    assert find("agent.py:graph", declared.folder, declared.roots).name == "graph"
+    declared = read_deployment_config(tmp_path / "langgraph.json")
+    assert load_object("agent.py:graph", declared.folder, declared.roots).name == "graph"
     found = discover(tmp_path)
     file = put(tmp_path, "aion.yaml", as_yaml(found))
-    assert list(read_declared(file).roots) == list(declared.roots)
+    assert list(read_deployment_config(file).roots) == list(declared.roots)
 
 
 @pytest.mark.parametrize("code", ["from . import agent\n", "from .agent import root_agent\n"])
@@ -277,5 +277,5 @@ def test_as_yaml_says_only_what_was_found(tmp_path: Path) -> None:
 def test_declared_takes_what_discovery_takes(name: str, tmp_path: Path) -> None:
     put(tmp_path, "langgraph.json", '{"graphs": {"mine": "./mine.py:graph"}}')
     put(tmp_path, "mine.py", GRAPH)
-    declared = read_declared(tmp_path / name)
+    declared = read_deployment_config(tmp_path / name)
     assert (list(declared.agents), declared.folder) == (["mine"], tmp_path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_config
+from aion_core.agents.config import read_agent_configs
 from aion_core.agents.security import declared_securities
 from aion_core.auth.declaration import ApiKey, AwsIam, Basic, IamOwner, Jwt, Security
 from aion_core.errors import ConfigurationError
@@ -23,7 +23,7 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
         f"    b: {{path: b.py{b and ', '}{b}}}",
     ]
     file.write_text("\n".join(lines) + "\n")
-    return declared_securities(read_config(file))
+    return declared_securities(read_agent_configs(file))
 
 
 def test_each_scheme_by_itself_is_enough_where_nothing_is_said(tmp_path: Path) -> None:

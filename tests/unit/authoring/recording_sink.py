@@ -32,8 +32,8 @@ class RecordingSink:
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         self.told.append(("chunk", (text, message_id, target)))
 
-    def broke_off(self, message_id: str) -> None:
-        self.told.append(("broke_off", message_id))
+    def abort(self, message_id: str) -> None:
+        self.told.append(("abort", message_id))
 
     def streaming(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_core.agents.finding import find
+from aion_core.agents.objects import load_object
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
@@ -66,7 +66,7 @@ def test_one_that_cannot_be_made_says_so(tmp_path: Path) -> None:
         EXECUTOR.replace("async def execute", "def __init__(self, key): ...\n    async def execute")
     )
     with pytest.raises(ConfigurationError, match=r"TypeError.*key"):
-        find("agent.py", tmp_path)
+        load_object("agent.py", tmp_path)
 
 
 def test_the_sdks_server_is_imported_for_an_executor_only(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import Declared, read_declared
+from aion_core.agents.config import DeploymentConfig, read_deployment_config
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
-from aion_core.agents.finding import kind_of
+from aion_core.agents.objects import framework_of
 from aion_core.packaging.plan import NOWHERE
 from aion_core.template.reader import Template
 from tests.template.breaking import TEMPLATE
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
 SECTIONS = dict(
     zip(*(iter(re.split(r"^## (.+)$", GUIDE, flags=re.MULTILINE)[1:]),) * 2, strict=True)  # title, text, title, …
 )
@@ -40,11 +40,11 @@ def blocks(section: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", SECTIONS[section], re.MULTILINE | re.DOTALL)
 
 
-def declared(section: str, folder: Path) -> Declared:
+def declared(section: str, folder: Path) -> DeploymentConfig:
     (block,) = blocks(section, "yaml")
     file = folder / "aion.yaml"
     file.write_text(block)
-    return read_declared(file)
+    return read_deployment_config(file)
 
 
 def test_each_provider_has_a_section() -> None:
@@ -124,7 +124,7 @@ def test_adk_agent_without_another_package_is_one(tmp_path: Path, monkeypatch: p
         monkeypatch.setenv(name, value)
     names: dict[str, object] = {"__name__": "guide"}
     exec(compile(block, "docs/models.md", "exec"), names)  # noqa: S102  # our own page
-    assert kind_of(names["root_agent"]) == "adk"
+    assert framework_of(names["root_agent"]) == "adk"
     assert getattr(names["root_agent"], "model", None) == os.environ["MODEL"]
 
 
@@ -169,7 +169,7 @@ def test_parameter_store_is_the_other_place(tmp_path: Path) -> None:
     (named,) = re.findall(r"`(OPENAI_API_KEY): (ssm:[^`]+)`", SECTIONS["OpenAI"])
     file = tmp_path / "aion.yaml"
     file.write_text(json.dumps({"aion": {"secrets": dict([named]), "agents": {"a": {"path": "a.py"}}}}))
-    asked = template_parameters(read_declared(file), REGION, ACCOUNT)["AgentSecrets"]
+    asked = template_parameters(read_deployment_config(file), REGION, ACCOUNT)["AgentSecrets"]
     assert asked == f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter{named[1].removeprefix('ssm:')}"
     assert f"--name {named[1].removeprefix('ssm:')} " in SECTIONS["OpenAI"]
 
@@ -190,4 +190,4 @@ def test_links_of_guide_lead_somewhere() -> None:
         if target.startswith("#"):
             assert target[1:] in anchors, target
         elif not target.startswith("https://"):
-            assert (Path(__file__).parents[2] / "docs" / target.partition("#")[0]).is_file(), target
+            assert (Path(__file__).parents[3] / "docs" / target.partition("#")[0]).is_file(), target

@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from aion_core.agents.factory import PerTurn
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED
+from aion_core.agents.objects import PerTurnFactory
 from aion_core.bootstrap import build_app
 from aion_core.errors import AgentFailed, ConfigurationError
 from aion_core.ports import ContextKey, Paused, Reply, Turn, TurnRequest
@@ -242,7 +242,7 @@ def row(saver: Any, *names: str, then: Callable[[], Any] | None = None) -> Any:
     return builder.compile(saver)
 
 
-def per_turn(graph: Any, log: list[str]) -> PerTurn:
+def per_turn(graph: Any, log: list[str]) -> PerTurnFactory:
     @asynccontextmanager
     async def make(config: Any) -> Any:
         log.append("entered")
@@ -251,7 +251,7 @@ def per_turn(graph: Any, log: list[str]) -> PerTurn:
         finally:
             log.append("left")
 
-    return PerTurn(make, "config")
+    return PerTurnFactory(make, "config")
 
 
 def asked_of(drain: asyncio.Event | None = None, handoffs: int = 0) -> TurnRequest:
@@ -324,6 +324,6 @@ async def until(holds: Callable[[], bool], rest: Callable[[], Awaitable[None]] =
 
 
 async def test_factory_of_another_kind_is_named() -> None:
-    agent = LangGraphAgent(PerTurn(lambda: 7, None))
+    agent = LangGraphAgent(PerTurnFactory(lambda: 7, None))
     with pytest.raises(ConfigurationError, match="The graph factory returned a int"):
         await last(agent, asked_of())

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from aion_core.agents.card_config import ExtendedCard, Extension, Provider, Skill
-from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, Push, read_config
-from aion_core.agents.security_config import SecurityConfig
+from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushConfig, read_agent_configs
+from aion_core.agents.config_sections import ExtendedCard, Extension, Provider, SecurityConfig, Skill
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -24,7 +23,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "aion-yaml.md").read_text(encoding
         (LimitsConfig, ""),
         (Provider, "provider."),
         (ExtendedCard, "extended_card."),
-        (Push, "push."),
+        (PushConfig, "push."),
     ],
 )
 def test_every_key_is_in_the_guide(model: type[BaseModel], before: str) -> None:
@@ -36,9 +35,9 @@ def test_the_example_is_an_aion_yaml(tmp_path: Path) -> None:
     [example] = re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
     file = tmp_path / "aion.yaml"
     file.write_text(example)
-    assert list(read_config(file)) == ["helper", "archive"]
+    assert list(read_agent_configs(file)) == ["helper", "archive"]
 
 
 def test_the_guides_that_it_names_are_there() -> None:
     for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
-        assert (Path(__file__).parents[2] / "docs" / guide).is_file()
+        assert (Path(__file__).parents[3] / "docs" / guide).is_file()

@@ -13,7 +13,7 @@ from langgraph.func import entrypoint
 from langgraph.func import task as durable_task
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 
-from aion_core.agents.loader import guarded
+from aion_core.agents.loader import exit_guard
 from aion_core.errors import AgentFailed
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.service import http, parts, send
@@ -143,7 +143,7 @@ async def test_only_what_a_turn_starts_is_guarded_and_the_loop_is_as_it_was_when
     go_on = asyncio.Event()
 
     async def turn() -> str:
-        with guarded():
+        with exit_guard():
             await go_on.wait()
             return type(asyncio.create_task(asyncio.sleep(0)).get_coro()).__name__
 
@@ -167,7 +167,7 @@ async def test_a_task_factory_that_is_there_makes_the_tasks_and_stays() -> None:
     loop = asyncio.get_running_loop()
     loop.set_task_factory(factory)
     try:
-        with guarded(), pytest.raises(AgentFailed):
+        with exit_guard(), pytest.raises(AgentFailed):
             await asyncio.create_task(exits_later(), name="mine")
         assert made == ["_Staying"]
         assert loop.get_task_factory() is factory
@@ -177,7 +177,7 @@ async def test_a_task_factory_that_is_there_makes_the_tasks_and_stays() -> None:
 
 async def test_a_factory_that_is_put_around_ours_stays() -> None:
     loop = asyncio.get_running_loop()
-    with guarded():
+    with exit_guard():
         ours: Any = loop.get_task_factory()
         loop.set_task_factory(lambda loop, work, **options: ours(loop, work, **options))
         around = loop.get_task_factory()
@@ -189,7 +189,7 @@ async def test_a_factory_that_is_put_around_ours_stays() -> None:
 
 
 async def test_a_task_that_is_cancelled_is_cancelled_and_what_a_task_returns_is_returned() -> None:
-    with guarded():
+    with exit_guard():
         cancelled = asyncio.create_task(asyncio.sleep(60))
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):

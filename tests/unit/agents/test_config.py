@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import AgentConfig, read_config
+from aion_core.agents.config import AgentConfig, read_agent_configs
 from aion_core.errors import ConfigurationError
 from tests.support.declared import AION_YAML
 
@@ -15,7 +15,7 @@ ONE = "aion:\n  agents:\n    a:\n      path: a.py\n"
 def config(folder: Path, text: str) -> dict[str, AgentConfig]:
     file = folder / "aion.yaml"
     file.write_text(text, encoding="utf-8")
-    return read_config(file)
+    return read_agent_configs(file)
 
 
 def test_everything_that_a_card_holds_can_be_said(tmp_path: Path) -> None:

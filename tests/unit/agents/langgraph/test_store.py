@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.persistence import OwnersStore
+from aion_core.checkpointing.persistence import OwnerStore
 from aion_core.tasks.call import Call
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.requests import request
@@ -298,7 +298,7 @@ async def test_value_that_is_no_json_fails_the_task_and_is_named() -> None:
 
 async def test_store_is_ours_and_knows_ttl() -> None:
     async def node(state: MessagesState, *, store: BaseStore) -> State:
-        assert isinstance(store, OwnersStore)
+        assert isinstance(store, OwnerStore)
         await store.aput(NS, "k", {"at": Thing(1)}, ttl=5)
         item = await store.aget(NS, "k")
         assert item is not None

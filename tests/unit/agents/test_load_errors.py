@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from aion_core.agents.config import AgentConfig, read_declared
-from aion_core.agents.loader import LoadedAtFirstTurn
+from aion_core.agents.config import AgentConfig, read_deployment_config
+from aion_core.agents.loader import LazyAgent
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -367,9 +367,9 @@ def written(folder: Path, files: Mapping[str, str | bytes]) -> None:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def made(folder: Path, path: str) -> LoadedAtFirstTurn:
+def made(folder: Path, path: str) -> LazyAgent:
     adapters = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
-    return LoadedAtFirstTurn("mine", AgentConfig(path=path), folder, adapters)
+    return LazyAgent("mine", AgentConfig(path=path), folder, adapters)
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -470,7 +470,7 @@ def test_broken_file_is_named_with_its_remedy(case: str, tmp_path: Path) -> None
     name, content, sentences = FILES[case]
     written(tmp_path, {name: content})
     with pytest.raises(ConfigurationError) as failed:
-        read_declared(tmp_path / name)
+        read_deployment_config(tmp_path / name)
     assert str(failed.value).startswith(str(tmp_path / name))
     assert len(str(failed.value).splitlines()) == 1
     for sentence in sentences:
@@ -595,10 +595,10 @@ class Hides(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Hides())
-from aion_core.agents.finding import find
+from aion_core.agents.objects import load_object
 from aion_core.errors import AgentLoadError
 try:
-    find("agent.py", Path({str(tmp_path)!r}))
+    load_object("agent.py", Path({str(tmp_path)!r}))
 except AgentLoadError as error:
     print(error.do)
 """
@@ -637,9 +637,9 @@ def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
         },
     )
     program = (
-        "import sys; from pathlib import Path; from aion_core.agents.finding import find\n"
+        "import sys; from pathlib import Path; from aion_core.agents.objects import find\n"
         "from aion_core.errors import AgentLoadError\n"
-        "try:\n    find('agent.py', Path(sys.argv[1]))\nexcept AgentLoadError as error:\n    print(error.where)\n"
+        "try:\n    load_object('agent.py', Path(sys.argv[1]))\nexcept AgentLoadError as error:\n    print(error.where)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

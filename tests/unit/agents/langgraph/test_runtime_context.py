@@ -93,7 +93,7 @@ from langchain.tools import ToolRuntime
 from langchain_core.tools import tool
 from tests.golden.graphs import asks_for
 from tests.support.service import http, parts, send
-from tests.unit.langgraph.test_runtime_context import Model
+from tests.unit.agents.langgraph.test_runtime_context import Model
 
 @tool
 def look(runtime: ToolRuntime) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from aion_core.packaging.frameworks import frameworks_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CODE = {
     "ADK": ("from google.adk.agents import LlmAgent", {"adk"}),
     "ADK's short name": ("from google import adk", {"adk"}),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aion_core.agents.config import Declared, read_declared
+from aion_core.agents.config import DeploymentConfig, read_deployment_config
+from aion_core.agents.config_sections import SecretSource
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
-from aion_core.agents.environment_config import SecretSource
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.plan import NOWHERE
 from aion_core.template.reader import Template
@@ -42,7 +42,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("said", SOURCES)
 def test_secret_source_is_read(said: str, tmp_path: Path) -> None:
-    assert read_declared(written(tmp_path, secrets={"KEY": said})).secrets == {"KEY": SOURCES[said]}
+    assert read_deployment_config(written(tmp_path, secrets={"KEY": said})).secrets == {"KEY": SOURCES[said]}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -76,7 +76,7 @@ REFUSED += [
 @pytest.mark.parametrize(("aion", "said"), REFUSED, ids=lambda value: str(value)[:60])
 def test_unusable_variable_is_named(aion: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        read_declared(written(tmp_path, **aion))
+        read_deployment_config(written(tmp_path, **aion))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_unusable_variable_is_named(aion: dict[str, Any], said: str, tmp_path: P
 )  # fmt: skip
 def test_unknown_place_of_secret_is_refused(said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"aion\.secrets\.KEY: this is neither the name or ARN"):
-        read_declared(written(tmp_path, secrets={"KEY": said}))
+        read_deployment_config(written(tmp_path, secrets={"KEY": said}))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_unknown_place_of_secret_is_refused(said: str, tmp_path: Path) -> None:
 )
 def test_key_in_place_of_its_name_is_not_repeated(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        read_declared(written(tmp_path, secrets={"KEY": key}))
+        read_deployment_config(written(tmp_path, secrets={"KEY": key}))
     assert "aion.secrets.KEY: this looks like the key itself. Put the key into Secrets Manager" in str(raised.value)
     assert key not in str(raised.value)
 
@@ -149,7 +149,7 @@ def test_parameters_are_the_arns_of_the_secrets(tmp_path: Path) -> None:
         "G": "arn:aws:secretsmanager:eu-west-1:210987654321:secret:without",
         "H": "arn:aws:ssm:eu-west-1:123456789012:parameter/a/b:label#key",
     }
-    found = template_parameters(read_declared(written(tmp_path, secrets=secrets)), "eu-west-1", "123456789012")
+    found = template_parameters(read_deployment_config(written(tmp_path, secrets=secrets)), "eu-west-1", "123456789012")
     assert found["AgentSecrets"].split(",") == [
         "arn:aws:secretsmanager:eu-west-1:123456789012:secret:openai-key-??????",
         "arn:aws:secretsmanager:eu-west-1:123456789012:secret:prod/db-??????",
@@ -166,20 +166,22 @@ def test_parameters_are_the_arns_of_the_secrets(tmp_path: Path) -> None:
     ("region", "partition"), [("eu-west-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
 )
 def test_parameters_know_their_partition(region: str, partition: str, tmp_path: Path) -> None:
-    found = template_parameters(read_declared(written(tmp_path, secrets={"A": "k"})), region, "123456789012")
+    found = template_parameters(read_deployment_config(written(tmp_path, secrets={"A": "k"})), region, "123456789012")
     assert found["AgentSecrets"] == f"arn:{partition}:secretsmanager:{region}:123456789012:secret:k-??????"
     assert re.fullmatch(pattern_of("AgentSecrets"), found["AgentSecrets"])
 
 
 def test_parameters_without_secrets_are_empty() -> None:
-    assert template_parameters(Declared({}, None, Path.cwd()), "eu-west-1", "123456789012") == {"AgentSecrets": ""}
+    assert template_parameters(DeploymentConfig({}, None, Path.cwd()), "eu-west-1", "123456789012") == {
+        "AgentSecrets": ""
+    }
     assert re.fullmatch(pattern_of("AgentSecrets"), "")
 
 
 def test_too_many_secrets_are_refused(tmp_path: Path) -> None:
     file = written(tmp_path, secrets={f"K{n}": f"{n:0100}" for n in range(30)})
     with pytest.raises(ConfigurationError, match="the template parameter AgentSecrets takes 4096"):
-        template_parameters(read_declared(file), "eu-west-1", "123456789012")
+        template_parameters(read_deployment_config(file), "eu-west-1", "123456789012")
 
 
 def test_bedrock_ids_become_arns() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.finding import find
-from aion_core.agents.loader import LoadedAtFirstTurn
+from aion_core.agents.loader import LazyAgent
+from aion_core.agents.objects import load_object
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 
@@ -38,7 +38,7 @@ def write(folder: Path, source: str) -> None:
 
 def found(folder: Path, source: str, path: str = "agent.py") -> Any:
     write(folder, source)
-    return find(path, folder).agent
+    return load_object(path, folder).agent
 
 
 def nodes(graph: Any) -> set[str]:
@@ -135,7 +135,7 @@ def load(folder: Path, source: str, **configuration: Any) -> None:
     write(folder, source)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     config = AgentConfig(path="agent.py:graph", configuration=configuration)
-    LoadedAtFirstTurn("ada", config, folder, stores.adapters()).load()
+    LazyAgent("ada", config, folder, stores.adapters()).load()
 
 
 SCHEMAS = {

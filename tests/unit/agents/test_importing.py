@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.finding import find
+from aion_core.agents.objects import load_object
 from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
 
@@ -35,7 +35,7 @@ def test_src_file_has_one_module_by_each_path(init: str, tmp_path: Path) -> None
     put(tmp_path, "src/pkg_of_modules/state.py", "class State: ...\n")
     put(tmp_path, "src/pkg_of_modules/graph.py", f"from pkg_of_modules.state import State as Own\n{GRAPH}")
     paths = ["src/pkg_of_modules/graph.py:graph", "pkg_of_modules.graph:graph", "src.pkg_of_modules.graph:graph"]
-    modules = {find(path, tmp_path).module for path in paths}
+    modules = {load_object(path, tmp_path).module for path in paths}
     assert [module.__name__ for module in modules if module is not None] == ["pkg_of_modules.graph"]
 
 
@@ -44,8 +44,8 @@ def test_file_imported_by_its_neighbour_is_the_same(first: str, tmp_path: Path) 
     put(tmp_path, first, GRAPH)
     folder = (tmp_path / first).parent
     put(folder, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
-    mine = find(f"{first}:graph", tmp_path).module
-    beside = find(f"{Path(first).parent / 'beside_of_modules.py'}:graph", tmp_path).module
+    mine = load_object(f"{first}:graph", tmp_path).module
+    beside = load_object(f"{Path(first).parent / 'beside_of_modules.py'}:graph", tmp_path).module
     assert mine is not None
     assert beside is not None
     assert beside.Theirs is mine.State
@@ -56,8 +56,8 @@ def test_file_imported_by_its_neighbour_is_the_same(first: str, tmp_path: Path) 
 def test_file_its_neighbour_imported_first_is_the_same(tmp_path: Path) -> None:
     put(tmp_path, "mine_of_modules.py", GRAPH)
     put(tmp_path, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
-    beside = find("beside_of_modules.py:graph", tmp_path).module
-    mine = find("mine_of_modules.py:graph", tmp_path).module
+    beside = load_object("beside_of_modules.py:graph", tmp_path).module
+    mine = load_object("mine_of_modules.py:graph", tmp_path).module
     assert mine is not None
     assert beside is not None
     assert beside.Theirs is mine.State
@@ -66,7 +66,7 @@ def test_file_its_neighbour_imported_first_is_the_same(tmp_path: Path) -> None:
 def test_two_folders_may_have_files_of_one_name(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         put(tmp_path, f"{folder}/agent.py", f"{GRAPH}NAME = {folder!r}\n")
-    modules = [find(f"{folder}/agent.py:graph", tmp_path).module for folder in ("one", "two")]
+    modules = [load_object(f"{folder}/agent.py:graph", tmp_path).module for folder in ("one", "two")]
     assert [module.NAME for module in modules if module is not None] == ["one", "two"]
 
 
@@ -75,7 +75,7 @@ def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
     put(tmp_path, "pkg_of_modules/__init__.py")
     put(tmp_path, "pkg_of_modules/langgraph.py", "raise RuntimeError\n")
     put(tmp_path, "pkg_of_modules/agent.py", GRAPH)
-    find("pkg_of_modules/agent.py:graph", tmp_path)
+    load_object("pkg_of_modules/agent.py:graph", tmp_path)
     assert sys.path.index(str(tmp_path)) < sys.path.index(str(tmp_path / "pkg_of_modules"))
     assert sys.path[-1] == str(tmp_path / "pkg_of_modules")
 
@@ -84,8 +84,8 @@ def test_module_name_is_the_same_in_each_process(tmp_path: Path) -> None:
     """Checkpoints name an author's classes by their module."""
     put(tmp_path, "agent.py", GRAPH)
     program = (
-        "import sys; from pathlib import Path; from aion_core.agents.finding import find; "
-        "print(find('agent.py:graph', Path(sys.argv[1])).module.__name__)"
+        "import sys; from pathlib import Path; from aion_core.agents.objects import find; "
+        "print(load_object('agent.py:graph', Path(sys.argv[1])).module.__name__)"
     )
     names = {
         subprocess.run(

@@ -12,7 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph.stream import emit_message
-from aion_core.agents.langgraph.agent import FORGOTTEN, LangGraphAgent
+from aion_core.agents.langgraph.agent import STATE_LOST, LangGraphAgent
 from aion_core.errors import AgentFailed
 from aion_core.ports import Agent, Reply, TurnRequest
 from tests.contract.driven import Conversation
@@ -60,7 +60,7 @@ async def test_an_answer_that_another_processs_memory_was_asked_for_fails_and_sa
     """R36, D14: it is not asked again, which would go on for ever."""
     _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
     assert status["state"] in ("TASK_STATE_FAILED", "failed")
-    assert status["message"]["parts"][0]["text"] == FORGOTTEN
+    assert status["message"]["parts"][0]["text"] == STATE_LOST
 
 
 async def test_an_answer_is_taken_where_the_checkpointer_lasts() -> None:
@@ -124,7 +124,7 @@ async def test_a_turn_whose_memory_is_gone_with_its_process_does_not_run_its_nod
     turn.taken_over(await taken_over(savers, clock, turn.begun))
     with pytest.raises(AgentFailed) as failed:
         await turn.run(charges(InMemorySaver(), ran, emits=emits, dies=[]), savers)
-    assert str(failed.value) == FORGOTTEN
+    assert str(failed.value) == STATE_LOST
     assert ran == ["charge"]
 
 

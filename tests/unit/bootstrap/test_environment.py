@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from aion_core import log
-from aion_core.agents.config import Declared, read_declared
+from aion_core.agents.config import DeploymentConfig, read_deployment_config
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.environment import AgentEnvironment, agent_environment, read_from_aws
 from aion_core.errors import ConfigurationError
@@ -48,10 +48,10 @@ def unique() -> str:
     return f"value-{uuid4().hex}"
 
 
-def declared(folder: Path, **secrets: str) -> Declared:
+def declared(folder: Path, **secrets: str) -> DeploymentConfig:
     file = folder / "aion.yaml"
     file.write_text(json.dumps({"aion": {"secrets": secrets, "agents": {"a": {"path": "a.py"}}}}))
-    return read_declared(file)
+    return read_deployment_config(file)
 
 
 def now(work: Callable[[], None]) -> None:
@@ -370,7 +370,7 @@ def test_set_variable_goes_before_its_secret(tmp_path: Path, clock: ManualClock)
         return f"secret-{name}"
 
     environ = {"LEVEL": "high", "KEY": "of-the-process", "EMPTY": ""}
-    AgentEnvironment(read_declared(file), clock, read, environ=environ).apply()
+    AgentEnvironment(read_deployment_config(file), clock, read, environ=environ).apply()
     assert environ == {"LEVEL": "high", "MODE": "fast", "KEY": "of-the-process", "EMPTY": "secret-e"}
     assert asked == ["e"]
 

@@ -1,26 +1,24 @@
-"""aion.yaml → an agent's object: find what `path` names, by name or by kind, and call what makes it.
-
-Imports no framework: an agent's kind is told by the names of its classes.
-"""
+"""Agent objects: import the object at `path` of aion.yaml, or search the module for its agent."""
 
 import ast
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import typing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from aion_core.agents.factory import PerTurn, is_opened, per_turn
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
-from aion_core.agents.load_errors import at, explain, line_of_name, shown, similar
+from aion_core.agents.load_errors import display_path, explain_error, line_of_name, similar, source_location
 from aion_core.errors import AgentLoadError, ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoadedObject:
     """Object that `path` names, and its module."""
 
     agent: Any
@@ -30,7 +28,7 @@ class Found:
     """The name that the module has for it, if any."""
 
 
-def find(path: str, folder: Path, roots: Sequence[Path] = ()) -> Found:
+def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedObject:
     """Return the object that `path` names, or the one agent of the module, or of the folder, where no name is given.
 
     A function without arguments, or a class, is called; a function that takes the run's config, or is a context manager,
@@ -46,7 +44,7 @@ def find(path: str, folder: Path, roots: Sequence[Path] = ()) -> Found:
     for file in files:
         if file.name == YAML_AGENT and not name:
             put_on_path([*starts, file.parent.parent])
-            return Found(file, None)
+            return LoadedObject(file, None)
         modules.append(module := _imported_module(place, file, starts))
         found = getattr(module, name, None) if name else _search(module, path, folder, of_folder=of_folder)
         if found is not None:
@@ -59,10 +57,10 @@ def find(path: str, folder: Path, roots: Sequence[Path] = ()) -> Found:
     raise _nothing(place, name, modules, folder)
 
 
-def _found(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> Found:
+def _found(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> LoadedObject:
     if inspect.isfunction(found) or inspect.isclass(found):
         found = _made(found, path, folder)
-    return Found(found, module, name or _name_in(module, found))
+    return LoadedObject(found, module, name or _name_in(module, found))
 
 
 def _name_in(module: ModuleType, found: Any) -> str:
@@ -72,13 +70,15 @@ def _name_in(module: ModuleType, found: Any) -> str:
 def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
     """Return the error of a place where no agent is."""
     file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
-    where = at(file, [], folder)
+    where = source_location(file, [], folder)
     path = f"{place}:{name}" if name else place
     if name:
         known = {
             known: value for module in modules for known, value in vars(module).items() if not known.startswith("_")
         }
-        agents = [known_name for known_name, value in known.items() if kind_of(value) and not isinstance(value, type)]
+        agents = [
+            known_name for known_name, value in known.items() if framework_of(value) and not isinstance(value, type)
+        ]
         do = similar(name, agents) or similar(name, known)
         do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or mend `path`.")
         return AgentLoadError(f"{path}: there is no {name!r} in {place}", do=do, **where)
@@ -98,7 +98,7 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
             where=str(file),
             do=f"{near} `path` is relative to aion.yaml's folder, {folder}.".strip(),
         )
-    subject = shown(file, folder) if file is not None else place
+    subject = display_path(file, folder) if file is not None else place
     try:
         return import_file(file, roots) if file is not None else import_name(place, roots)
     except ConfigurationError:
@@ -111,7 +111,7 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
                 where=f"not in {looked}, and not installed",
                 do="Mend `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
             ) from error
-        raise explain(error, subject, folder, file=file) from error
+        raise explain_error(error, subject, folder, file=file) from error
 
 
 KINDS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -122,21 +122,21 @@ KINDS: dict[str, tuple[tuple[str, str], ...]] = {
 """The classes of which each framework's agents are: the package they are defined in, and their name."""
 
 
-def kind_of_found(agent: object) -> str | None:
+def framework_of_loaded(agent: object) -> str | None:
     """Return the framework that is to run what `find` has found."""
-    if isinstance(agent, PerTurn):
+    if isinstance(agent, PerTurnFactory):
         return "langgraph"
-    return "adk" if isinstance(agent, Path) else kind_of(agent)
+    return "adk" if isinstance(agent, Path) else framework_of(agent)
 
 
-def place_of(found: Found, folder: Path) -> dict[str, str]:
+def object_location(found: LoadedObject, folder: Path) -> dict[str, str]:
     """Return `where` and `source` of what was found."""
     if found.module is None:
-        return at(found.agent, [], folder) if isinstance(found.agent, Path) else {}
-    return at(found.module.__file__, [line_of_name(found.module, found.name)], folder)
+        return source_location(found.agent, [], folder) if isinstance(found.agent, Path) else {}
+    return source_location(found.module.__file__, [line_of_name(found.module, found.name)], folder)
 
 
-def kind_of(candidate: object) -> str | None:
+def framework_of(candidate: object) -> str | None:
     """Return the framework that the object, or the class, is an agent of, None where it is none; imports nothing."""
     own = candidate if isinstance(candidate, type) else type(candidate)
     for kind, classes in KINDS.items():
@@ -156,10 +156,10 @@ def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = Fa
     """
     if of_folder:
         known = (getattr(module, name, None) for name in ("app", "root_agent"))
-        if (named := next((agent for agent in known if kind_of(agent) == "adk"), None)) is not None:
+        if (named := next((agent for agent in known if framework_of(agent) == "adk"), None)) is not None:
             return named
     imported = _imported(module)
-    agents = {name: value for name, value in vars(module).items() if kind_of(value)}
+    agents = {name: value for name, value in vars(module).items() if framework_of(value)}
     instances = {name: value for name, value in agents.items() if not isinstance(value, type)}
     classes = {name: value for name, value in agents.items() if getattr(value, "__module__", "") == module.__name__}
     own = {name: value for name, value in instances.items() if name not in imported}
@@ -168,7 +168,7 @@ def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = Fa
         raise AgentLoadError(
             f"{path} holds several agents: {', '.join(found)}",
             do=f"Name one, as in {path}:{next(iter(found))}.",
-            **at(module.__file__, [line_of_name(module, name) for name in found], folder),
+            **source_location(module.__file__, [line_of_name(module, name) for name in found], folder),
         )
     return next(iter(found.values()), None)
 
@@ -191,7 +191,7 @@ def _parts(agent: Any) -> Iterator[Any]:
     root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
     nodes = getattr(getattr(agent, "graph", None), "nodes", ())
     tools = [getattr(tool, "agent", None) for tool in getattr(agent, "tools", None) or ()]
-    inner = [each for each in (root, *getattr(agent, "sub_agents", ()), *nodes, *tools) if kind_of(each)]
+    inner = [each for each in (root, *getattr(agent, "sub_agents", ()), *nodes, *tools) if framework_of(each)]
     for each in inner:
         yield each
         yield from _parts(each)
@@ -212,7 +212,7 @@ def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     """Return what the function, or the class, makes; a factory that makes a graph per turn as it is."""
     if not inspect.isclass(factory):
         try:
-            made_per_turn = per_turn(factory, path)
+            made_per_turn = per_turn_factory(factory, path)
         except AgentLoadError as error:
             raise AgentLoadError(error.what, do=error.do, **_definition(factory, folder)) from None
         if made_per_turn is not None:
@@ -227,12 +227,12 @@ def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
         # Loaded in a thread of its own, where no event loop runs.
         made = asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
     except (Exception, SystemExit) as error:  # the author's function may raise anything
-        explained = explain(error, path, folder, "raised")
+        explained = explain_error(error, path, folder, "raised")
         if not explained.where:
             explained = AgentLoadError(explained.what, do=explained.do, **_definition(factory, folder))
         raise explained from error
     # Its open resources belong to one turn, so each turn makes another.
-    return PerTurn(factory, None) if is_opened(made) and not kind_of(made) else made
+    return PerTurnFactory(factory, None) if is_opened(made) and not framework_of(made) else made
 
 
 async def _awaited(made: Awaitable[Any]) -> Any:
@@ -245,4 +245,80 @@ def _definition(made_by: Any, folder: Path) -> dict[str, str]:
         file, line = inspect.getsourcefile(made_by), inspect.getsourcelines(made_by)[1]
     except (OSError, TypeError):
         return {}
-    return at(file, [line], folder)
+    return source_location(file, [line], folder)
+
+
+# ── Graph factories ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_CONFIG = "config"
+"""The parameter that LangGraph's server fills in, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerTurnFactory:
+    """A factory that is called for each turn, since it takes the turn's config or gives back what it has opened."""
+
+    make: Callable[..., Any]
+    parameter: str | None
+    """The name of the parameter that takes the config; None for a factory without one."""
+
+    @asynccontextmanager
+    async def made(self, config: Any) -> AsyncIterator[Any]:
+        """Give what the factory makes; a context manager is left in the task that entered it, with the turn's error."""
+        made = self.make(**{self.parameter: config}) if self.parameter else self.make()
+        if inspect.isawaitable(made):
+            made = await made
+        if inspect.isasyncgen(made):
+            made = asynccontextmanager(lambda: made)()
+        elif inspect.isgenerator(made):
+            made = contextmanager(lambda: made)()
+        if hasattr(made, "__aenter__"):
+            async with made as entered:
+                yield entered
+        elif hasattr(made, "__enter__"):
+            with made as entered:
+                yield entered
+        else:
+            yield made
+
+
+def per_turn_factory(function: Callable[..., Any], path: str) -> PerTurnFactory | None:
+    """Return the factory, None for a function that is called once, when the agent is loaded.
+
+    Raises AgentLoadError where the function requires an argument that nobody gives it.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    config = next((parameter.name for parameter in parameters if _takes_config(parameter, function)), None)
+    for parameter in parameters:
+        if parameter.name != config and parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
+            raise AgentLoadError(
+                f"{path} requires an argument {parameter.name!r}",
+                do="A factory takes no argument, or the run's config: `def make(config: RunnableConfig)`.",
+            )
+    own = inspect.unwrap(function)
+    opens = inspect.isgeneratorfunction(own) or inspect.isasyncgenfunction(own)
+    return PerTurnFactory(function, config) if config is not None or opens else None
+
+
+def is_opened(made: object) -> bool:
+    """Tell whether the object is a context manager, plain or async."""
+    return hasattr(made, "__aenter__") or hasattr(made, "__enter__")
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _takes_config(parameter: inspect.Parameter, function: Callable[..., Any]) -> bool:
+    if parameter.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY):
+        return False
+    if parameter.name == _CONFIG:
+        return True
+    try:
+        annotation = typing.get_type_hints(inspect.unwrap(function)).get(parameter.name)
+    except (NameError, TypeError, AttributeError):
+        annotation = parameter.annotation
+    names = {getattr(each, "__name__", str(each)) for each in (annotation, *typing.get_args(annotation))}
+    return "RunnableConfig" in names

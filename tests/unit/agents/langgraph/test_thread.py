@@ -6,19 +6,19 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.agents.langgraph.thread import Streamed
+from aion_core.agents.langgraph.thread import StreamedText
 
 
-def streamed(saver: InMemorySaver, turn: str) -> Streamed:
+def streamed(saver: InMemorySaver, turn: str) -> StreamedText:
     config: RunnableConfig = {"configurable": {"thread_id": "c"}, "metadata": {"run_id": turn}}
-    return Streamed(saver, config, returns=True)
+    return StreamedText(saver, config, returns=True)
 
 
 async def test_streamed_text_is_of_its_turn_only() -> None:
     saver, first = InMemorySaver(), uuid4()
     one = streamed(saver, "turn-1")
-    one.began_to_stream(first)
-    one.ended(first, AIMessage("text of turn 1"))
-    await one.keep()
-    assert await streamed(saver, "turn-1").earlier() == "text of turn 1"
-    assert await streamed(saver, "turn-2").earlier() == "", "not the answer of the turn before"
+    one.start(first)
+    one.complete(first, AIMessage("text of turn 1"))
+    await one.store()
+    assert await streamed(saver, "turn-1").load_earlier() == "text of turn 1"
+    assert await streamed(saver, "turn-2").load_earlier() == "", "not the answer of the turn before"

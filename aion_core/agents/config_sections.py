@@ -1,0 +1,317 @@
+"""Sections of aion.yaml: the card, the environment and the security of agents."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StringConstraints
+
+from aion_core.auth.declaration import ALGORITHMS, IamOwner
+
+# ── Card ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
+"""`type/subtype`, as RFC 6838 has it; a range, such as `image/*`, too."""
+WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
+SCOPE = r"^[!#-\[\]-~]+$"
+"""RFC 6749, 3.3."""
+LISTABLE = r"^[^\s,]+$"
+"""What can stand in a header that lists such things with commas between them."""
+MAX_PARAMS_DEPTH = 32
+
+# An unknown key is an error that names the key, never ignored: a typing slip must not turn a setting off.
+STRICT = ConfigDict(extra="forbid", frozen=True)
+
+MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
+WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
+AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""What a card has to say: a field that the specification requires is not empty."""
+
+
+def _named(require: object) -> object:
+    """Read the name of a scheme for the scheme without scopes."""
+    return {require: []} if isinstance(require, str) else require
+
+
+Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
+SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_named), Field(min_length=1)]
+"""Schemes that are needed together, each with its scopes; a name alone is the scheme without."""
+
+
+def unlike(skills: list["Skill"]) -> list["Skill"]:
+    """Return the skills; raises ValueError where two have one id, by which clients tell them apart."""
+    ids = [skill.id for skill in skills]
+    if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+        raise ValueError(f"two skills have the id {twice[0]!r}")
+    return skills
+
+
+def _sayable(params: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what no JSON holds: YAML knows dates, infinities and keys that are numbers."""
+    _check(params, 1)
+    try:
+        json.dumps(params, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"this cannot be said in JSON ({error}); put it in quotes") from error
+    return params
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > MAX_PARAMS_DEPTH:
+        raise ValueError(f"this is nested more than {MAX_PARAMS_DEPTH} levels deep")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"the key {key!r} is no text; put it in quotes")
+            _check(inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            _check(inner, depth + 1)
+
+
+class _Strict(BaseModel):
+    model_config = STRICT
+
+
+class Skill(_Strict):
+    """A capability as the card describes it (R6)."""
+
+    id: AgentMessage
+    name: AgentMessage
+    description: AgentMessage
+    tags: list[AgentMessage] = []
+    """Its id, where none is given: a skill without tags is invalid."""
+    examples: list[AgentMessage] = []
+    input_modes: list[MediaType] = []
+    """What it takes, where that is not what the agent takes."""
+    output_modes: list[MediaType] = []
+    require: list[RequirementConfig] = []
+    """What its callers need beyond what the agent requires; one of them is enough."""
+
+
+Skills = Annotated[list[Skill], AfterValidator(unlike)]
+
+
+class Provider(_Strict):
+    """Who offers the agent, as its card says (spec 4.4.2)."""
+
+    organization: AgentMessage
+    url: WebAddress
+
+
+class Extension(_Strict):
+    """An extension of A2A that the agent knows, as its card declares it (spec 4.4.4)."""
+
+    uri: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=LISTABLE)]
+    description: str = ""
+    required: bool = False
+    """Whether a client that does not declare it in `A2A-Extensions` is refused (-32008)."""
+    params: Annotated[dict[str, Any], AfterValidator(_sayable)] = {}
+
+    def as_declared(self) -> dict[str, Any]:
+        """Return what is said of it; what is not said is left out of the card, too."""
+        return {field: value for field, value in self.model_dump().items() if value}
+
+
+def _each_once(extensions: list[Extension]) -> list[Extension]:
+    uris = [extension.uri for extension in extensions]
+    if twice := sorted({uri for uri in uris if uris.count(uri) > 1}):
+        raise ValueError(f"two extensions have the uri {twice[0]!r}")
+    return extensions
+
+
+Extensions = Annotated[list[Extension], AfterValidator(_each_once)]
+
+
+class ExtendedCardConfig(_Strict):
+    """What the extended card says beyond the public one, which it replaces where both say it (R7)."""
+
+    name: str = ""
+    description: str = ""
+    version: str = ""
+    skills: Skills = []
+    """Further skills, after those of the public card."""
+
+
+# ── Environment ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Service = Literal["secretsmanager", "ssm"]
+SECRETS_MANAGER: Service = "secretsmanager"
+PARAMETER_STORE: Service = "ssm"
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LAMBDAS = re.compile(r"AWS_\w*|LAMBDA_\w*|_HANDLER|_X_AMZN_TRACE_ID")
+"""Names that Lambda sets and reserves: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html"""
+_TOO_LATE = re.compile(r"PYTHON\w*|LD_\w*")
+"""Names that the interpreter and the linker read once, before aion.yaml is read."""
+
+_SECRET = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[\w/+=.@-]+|[\w/+=.@-]{1,512}", re.A)
+_PARAMETER = re.compile(
+    r"(arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/[\w./-]+|/?[\w.-][\w./-]*)(:[\w.-]+)?", re.A
+)
+_PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:")
+_KEYS = re.compile(
+    r"-----BEGIN|(sk-|sk_|AIza|ya29\.|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|tvly-|lsv2_|hf_|gsk_|pplx-).{16}"
+)
+"""Beginnings of keys of well-known services, and as many characters as a name of such a beginning hardly has."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSource:
+    """The place of a secret's value: a service of AWS, a name or ARN, and perhaps a key of the JSON object there."""
+
+    service: Service
+    name: str
+    """The name or the ARN of the secret, or of the parameter."""
+    key: str = ""
+    """The key of a JSON object; the whole text without one."""
+
+    def __str__(self) -> str:
+        """Return it as aion.yaml has it, without the key."""
+        return self.name if self.service == SECRETS_MANAGER else f"ssm:{self.name}"
+
+
+def variable_name(name: str) -> str:
+    """Return the name; raises ValueError for one that agents' code cannot be given."""
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError("a variable's name has letters, digits and _, and does not begin with a digit")
+    if name.startswith("AION_"):
+        raise ValueError("names that begin with AION_ are aion's own: the template's parameters set them")
+    if _LAMBDAS.fullmatch(name):
+        raise ValueError("Lambda sets this variable and reserves its name")
+    if _TOO_LATE.fullmatch(name):
+        raise ValueError("this variable is read when the process starts, before aion.yaml is: it would change nothing")
+    return name
+
+
+def secret_source(said: Any) -> SecretSource:
+    """Return the place that a line of `secrets` names; raises ValueError, which never repeats what was written."""
+    if isinstance(said, SecretSource):
+        return said
+    if not isinstance(said, str):
+        raise ValueError("YAML does not take this for text: put it in quotes")
+    if _KEYS.match(said):
+        raise ValueError(
+            "this looks like the key itself. Put the key into Secrets Manager, and its name there into this line; "
+            "on this machine, put the key into .env"
+        )
+    place, hash_, key = said.partition("#")
+    service, name = SECRETS_MANAGER, place
+    if place.startswith("ssm:") or _PARAMETER_ARN.match(place):
+        service, name = PARAMETER_STORE, place.removeprefix("ssm:")
+    known = _SECRET if service == SECRETS_MANAGER else _PARAMETER
+    if not known.fullmatch(name) or bool(hash_) != bool(key):
+        raise ValueError(
+            "this is neither the name or ARN of a Secrets Manager secret (openai-key), nor ssm: and the name or ARN of "
+            "a parameter (ssm:/my-agent/openai). A key of a JSON secret stands after # (prod/db#password)"
+        )
+    return SecretSource(service, name, key)
+
+
+def _text(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("an environment variable cannot hold a NUL character")
+    return value
+
+
+Variable = Annotated[str, AfterValidator(variable_name)]
+Value = Annotated[str, AfterValidator(_text)]
+Secret = Annotated[SecretSource, PlainValidator(secret_source)]
+
+
+# ── Security ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+HEADER = r"^[A-Za-z][A-Za-z0-9-]{0,63}$"
+_LOOPBACK = r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?(/\S*)?"
+_NOT_FOR_KEYS = frozenset(
+    {"authorization", "cookie", "host", "content-type", "content-length", "accept", "user-agent", "a2a-version"}
+)
+
+
+def _trusted(url: str) -> str:
+    if not re.fullmatch(rf"https://[^\s/?#@]+(/[^\s?#]*)?|{_LOOPBACK}", url):
+        raise ValueError(f"{url!r} has to be an https URL without a query (http on loopback only)")
+    return url
+
+
+def _own_header(name: str) -> str:
+    if name.lower() in _NOT_FOR_KEYS or name.lower().startswith(("x-amz", "x-forwarded", "a2a-", "x-a2a-")):
+        raise ValueError(f"{name} has another meaning; X-API-Key is usual")
+    return name
+
+
+def _several(said: object) -> object:
+    return [said] if isinstance(said, str) else said
+
+
+TrustedUrl = Annotated[str, AfterValidator(_trusted)]
+Algorithm = Literal["RS256", "ES256", "EdDSA"]
+
+
+class _Scheme(BaseModel):
+    model_config = STRICT
+    description: str = ""
+    """What the card says of the scheme."""
+
+
+class _Tokens(_Scheme):
+    issuer: TrustedUrl
+    audience: Annotated[list[AgentMessage], BeforeValidator(_several), Field(min_length=1)]
+    algorithms: Annotated[list[Algorithm], Field(min_length=1)] = [*ALGORITHMS]  # type: ignore[list-item]
+    tenant_claim: str = ""
+    scope_claim: str = ""
+
+
+class BearerJwtConfig(_Tokens):
+    """Signed tokens of an issuer, whose keys are at `jwks_url`."""
+
+    type: Literal["bearer-jwt"]
+    jwks_url: TrustedUrl
+
+
+class OidcConfig(_Tokens):
+    """Signed tokens of an OpenID provider, which says itself where its keys are."""
+
+    type: Literal["oidc"]
+    jwks_url: TrustedUrl | None = None
+
+
+class ApiKeyConfig(_Scheme):
+    """Keys of this deployment, made by `aion key create`."""
+
+    type: Literal["api-key"]
+    header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_own_header)] = "X-API-Key"
+
+
+class BasicConfig(_Scheme):
+    """Names and passwords; their hashes are in a secret."""
+
+    type: Literal["basic"]
+
+
+class AwsIamConfig(_Scheme):
+    """Requests that are signed with AWS credentials, as API Gateway or a Function URL checks them."""
+
+    type: Literal["aws-iam"]
+    owner: IamOwner = IamOwner.ROLE
+    """Whose tasks are those of a role's session: the `role`'s, or the `session`'s alone."""
+
+
+SchemeConfig = Annotated[
+    BearerJwtConfig | OidcConfig | ApiKeyConfig | BasicConfig | AwsIamConfig, Field(discriminator="type")
+]
+
+SCHEME_TYPES = ("bearer-jwt", "oidc", "api-key", "basic", "aws-iam")
+
+
+class SecurityConfig(BaseModel):
+    """Who may call: of the whole deployment, or of one agent, whose word goes first."""
+
+    model_config = STRICT
+
+    schemes: Mapping[SchemeName, SchemeConfig] = {}
+    require: list[RequirementConfig] | None = None
+    """One of them is enough; where nothing is said, any one scheme is."""

@@ -1,0 +1,67 @@
+"""When a checkpoint may follow what a node has emitted: once that is recorded, or is known to go elsewhere."""
+
+import asyncio
+
+import pytest
+
+from aion_core.agents.langgraph.turn import PendingEmissions
+from aion_core.errors import LeaseLost
+
+
+async def test_nothing_is_waited_for_where_nothing_was_emitted() -> None:
+    await PendingEmissions().wait_recorded()
+
+
+async def test_what_is_under_way_is_waited_for_and_what_comes_later_is_not() -> None:
+    pending, first, later = PendingEmissions(), object(), object()
+    pending.add(first)
+    waiting = asyncio.create_task(pending.wait_recorded())
+    await asyncio.sleep(0)
+    pending.add(later)
+    assert not waiting.done()
+    pending.mark_recorded(first)
+    await waiting
+
+
+async def test_an_equal_emission_is_another_one() -> None:
+    pending, one, other = PendingEmissions(), [1], [1]
+    pending.add(one)
+    pending.add(other)
+    pending.mark_recorded(one)
+    waiting = asyncio.create_task(pending.wait_recorded())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    pending.mark_recorded(other)
+    await waiting
+
+
+async def test_what_never_reaches_a_stream_that_is_read_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    pending = PendingEmissions()
+    pending.add(lost := object())
+    pending.wait_for_event()
+    await pending.wait_recorded()
+    assert "did not reach" in caplog.text
+    await pending.wait_recorded()
+    pending.mark_recorded(lost)  # late, and no matter
+
+
+async def test_nothing_is_given_up_while_something_is_being_recorded() -> None:
+    pending, emission = PendingEmissions(), object()
+    pending.add(emission)
+    pending.wait_for_event()
+    pending.event_received()
+    waiting = asyncio.create_task(pending.wait_recorded())
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    pending.mark_recorded(emission)
+    await waiting
+
+
+async def test_what_is_cut_will_never_be_recorded() -> None:
+    pending = PendingEmissions()
+    pending.add(object())
+    waiting = asyncio.create_task(pending.wait_recorded())
+    await asyncio.sleep(0)
+    pending.abort()
+    with pytest.raises(LeaseLost):
+        await waiting
