@@ -20,18 +20,18 @@ from aion_core.agents.outbound import (
     INVOKED,
     REPLY,
     TARGET,
-    StreamAborted,
-    ReplyChunk,
-    StreamSequencer,
-    TypingSignal,
-    TurnOutput,
-    Reaction,
     DurableReply,
     EmittedMessages,
-    thread_history,
+    Reaction,
+    ReplyChunk,
+    StreamAborted,
+    StreamSequencer,
+    TurnOutput,
+    TypingSignal,
     final_emissions,
-    reaction_artifact,
     final_key,
+    reaction_artifact,
+    thread_history,
     with_artifact_id,
 )
 from aion_core.authoring.context import Message as ThreadMessage
@@ -251,7 +251,7 @@ class AdkOutbound:
             outbox=outbox,
             # An earlier try may have recorded the message under its event's id.
             returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
-            spoken=text or "",
+            streamed=text or "",
             emitted=self._messages.intermediate,
         )
         yield from final_emissions(self._request, left)

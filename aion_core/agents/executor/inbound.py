@@ -34,9 +34,7 @@ class AuthenticatedUser(User):
         return self._owner
 
 
-async def request_context(
-    request: TurnRequest, tasks: TaskStore, configuration: Mapping[str, Any]
-) -> RequestContext:
+async def request_context(request: TurnRequest, tasks: TaskStore, configuration: Mapping[str, Any]) -> RequestContext:
     """Return the request context with the caller's own tasks among the message's references.
 
     For a new task, `current_task` is empty. For a follow-up it is the task before the message, including the question;

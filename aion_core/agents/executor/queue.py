@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from a2a.server.events import EventQueue
 
-from aion_core.agents.outbound import StreamAborted, ReplyChunk, TypingSignal, Reaction, DurableReply
+from aion_core.agents.outbound import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
