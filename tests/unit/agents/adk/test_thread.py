@@ -17,8 +17,7 @@ from aion_core.agents.adk.thread import TRANSFER_NOT_RESUMABLE
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import AfterCrash, Head
 from aion_core.protocol.types import Message, Part, Role
-from tests.support.adk import DecidingLlm, DyingSessions, call, saying, served
-from tests.support.adk_http import agent, history, said, says, task_of
+from tests.support.adk import DecidingLlm, DyingSessions, agent, call, history, said, saying, says, served, task_of
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore

@@ -15,8 +15,7 @@ from google.genai import types as genai
 
 from aion_core.agents.adk import interrupts, thread
 from aion_core.agents.adk.turn import TURN
-from tests.support.adk import DyingSessions, saying, served
-from tests.support.adk_http import ask
+from tests.support.adk import DyingSessions, ask, saying, served
 from tests.support.service import http, parts
 
 

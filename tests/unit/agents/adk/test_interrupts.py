@@ -12,8 +12,7 @@ from google.adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAu
 from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
 from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
 
-from tests.support.adk import call, saying, served, texts
-from tests.support.adk_http import DIALECTS, ask, ask_parts, history, said
+from tests.support.adk import DIALECTS, ask, ask_parts, call, history, said, saying, served, texts
 from tests.support.service import http, parts, send
 
 
