@@ -11,7 +11,7 @@ from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.stores.retries import Fence
-from tests.support.adk import DecidingLlm, ask, call, history, said, saying, served, texts
+from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.service import Parts, http, parts, send
@@ -51,14 +51,14 @@ async def test_a_conversation_goes_on_in_another_process(place: SessionPlace, cl
         """Read."""
         return {key: tool_context.state.get(key) for key in ("noted", "a2a_outbox")}
 
-    first = saying([call("note", text="milk")], ["I noted it."])
+    first = scripted_model([call("note", text="milk")], ["I noted it."])
     async with http(process(place, clock, LlmAgent(name="root", model=first, tools=[note])).app()) as client:
         task = await ask(client, DIALECT, contextId=context, message_id="m-1")
-        assert said(task) == "Noted."
-    second = saying([call("read")], ["Milk."])
+        assert answer_text(task) == "Noted."
+    second = scripted_model([call("read")], ["Milk."])
     async with http(process(place, clock, LlmAgent(name="root", model=second, tools=[read])).app()) as client:
         task = await ask(client, DIALECT, "and?", contextId=context, message_id="m-2")
-        assert said(task) == "Milk."
+        assert answer_text(task) == "Milk."
     assert texts(second.seen[1])[-1] == "user: read -> {'noted': 'milk', 'a2a_outbox': None}"
     assert "model: I noted it." in texts(second.seen[0])
 
@@ -90,20 +90,20 @@ async def test_questions_wait_in_the_session_until_another_process_takes_the_ans
             name="root",
             sub_agents=[
                 LlmAgent(name="asks", model=DecidingLlm(decide=decide), tools=tools),
-                LlmAgent(name="last", model=saying(["Done."])),
+                LlmAgent(name="last", model=scripted_model(["Done."])),
             ],
         )
 
     async with http(process(place, clock, tree()).app()) as client:
         task = await ask(client, DIALECT, contextId=new_owner(), message_id="m-1")
-        assert "pay(amount=5)" in str(said(task))
+        assert "pay(amount=5)" in str(answer_text(task))
     async with http(process(place, clock, tree()).app()) as client:
         task = await ask(client, DIALECT, "yes", taskId=task["id"], message_id="m-2")
         assert (task["status"]["state"], paid) == ("TASK_STATE_INPUT_REQUIRED", [5])
-        assert "approve()" in str(said(task))
+        assert "approve()" in str(answer_text(task))
     async with http(process(place, clock, tree()).app()) as client:
         task = await ask(client, DIALECT, "go", taskId=task["id"], message_id="m-3")
-    assert (said(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
+    assert (answer_text(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
 
 
 async def test_a_late_workers_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
@@ -122,9 +122,9 @@ async def test_a_late_workers_session_write_is_refused(place: SessionPlace, cloc
         ended.set()
         return "too late"
 
-    model = saying([call("wait", "call-1")], ["Not heard."])
+    model = scripted_model([call("wait", "call-1")], ["Not heard."])
     late = process(place, clock, LlmAgent(name="root", model=model, tools=[wait]))
-    following = saying(["Next."])
+    following = scripted_model(["Next."])
     async with http(late.app()) as client:
         request = send(contextId=context)
         request["params"]["configuration"] = {"returnImmediately": True}
@@ -136,7 +136,7 @@ async def test_a_late_workers_session_write_is_refused(place: SessionPlace, cloc
             go.set()
             await ended.wait()
             task = await ask(other, DIALECT, "and?", contextId=context, message_id="m-2")
-        assert said(task) == "Next."
+        assert answer_text(task) == "Next."
     assert texts(following.seen[0]) == [
         "user: hi",
         "model: wait({})",
