@@ -1,4 +1,4 @@
-"""ADK turns over the sessions that a deployment has, in memory and on DynamoDB: what they keep is enough to go on from."""
+"""ADK turns over stored sessions, in memory and on DynamoDB: another process can continue them."""
 
 import asyncio
 from typing import Any
@@ -29,16 +29,16 @@ def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
 
 
 def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Parts:
-    """A process of the deployment: what it has at hand is gone with it."""
+    """Return a process of the deployment; its memory ends with it."""
 
-    def adapted(agent: BaseAgent) -> AdkAgent:
+    def adapter_of(agent: BaseAgent) -> AdkAgent:
         return served(agent, lambda asked: place.service(fence=Fence(asked.context, asked.fence)))
 
-    return parts(adapted(agent), place.tasks, clock, blocking_wait=1e9)
+    return parts(adapter_of(agent), place.tasks, clock, blocking_wait=1e9)
 
 
-async def test_a_conversation_goes_on_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
-    """R43, R87: state, events and what was asked; the outbox is not in the state."""
+async def test_conversation_continues_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
+    """State and events are stored; the outbox is not in the state."""
     context = new_owner()
 
     def note(tool_context: ToolContext, text: str) -> str:
@@ -63,10 +63,8 @@ async def test_a_conversation_goes_on_in_another_process(place: SessionPlace, cl
     assert "model: I noted it." in texts(second.seen[0])
 
 
-async def test_questions_wait_in_the_session_until_another_process_takes_the_answer(
-    place: SessionPlace, clock: ManualClock
-) -> None:
-    """Section 3: within a sequence, a confirmation and a long-running tool."""
+async def test_another_process_accepts_the_answers(place: SessionPlace, clock: ManualClock) -> None:
+    """A sequence asks for a confirmation, then for the result of a long-running tool."""
     paid: list[int] = []
 
     def pay(amount: int) -> str:
@@ -75,7 +73,7 @@ async def test_questions_wait_in_the_session_until_another_process_takes_the_ans
         return "paid"
 
     def approve() -> None:
-        """Ask."""
+        """Wait for an approval."""
 
     def tree() -> SequentialAgent:
         def decide(seen: list[str]) -> list[Any]:
@@ -106,13 +104,13 @@ async def test_questions_wait_in_the_session_until_another_process_takes_the_ans
     assert (answer_text(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
 
 
-async def test_a_late_workers_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
-    """Fixed decision 6: what it does after its task was canceled is not in the next turn's session."""
+async def test_late_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
+    """The next turn does not see results of a tool after its task was canceled."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
-        """Wait, whatever happens."""
+        """Wait, ignoring every cancellation."""
         running.set()
         while not go.is_set():
             try:
