@@ -1,4 +1,4 @@
-"""Who may call each agent, as its lines of aion.yaml and the deployment's declare it."""
+"""Auth policies of the agents, made from aion.yaml."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from aion_core.errors import ConfigurationError
 
 
 def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
-    """Return who may call the agent, None where nothing is declared; raises ConfigurationError that names the line."""
+    """Return the agent's auth policy, None without one; raises ConfigurationError that names the line."""
     said, where = config.security, f"aion.agents.{agent_id}"
     skills = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
     needing = {skill.id: skill.require for skill in skills if skill.require}
@@ -42,9 +42,9 @@ def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
 
 
 def declared_securities(configs: Mapping[str, AgentConfig]) -> dict[str, Security]:
-    """Return who may call each agent, {} where nothing is declared; raises ConfigurationError.
+    """Return the auth policy of each agent, {} without any; raises ConfigurationError for a partial one.
 
-    That only some agents ask is no choice: what they keep is behind one door.
+    All agents need a policy or no agent has one: their stored tasks share one authentication.
     """
     found = {agent_id: declared_security(agent_id, config) for agent_id, config in configs.items()}
     closed = {agent_id: security for agent_id, security in found.items() if security is not None}

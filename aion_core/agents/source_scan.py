@@ -1,4 +1,4 @@
-"""Agents in Python files, found by their syntax alone: nothing is imported."""
+"""Scan of Python files for agents by syntax alone, without any import."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +29,11 @@ _MAKERS = frozenset(
         "App",
     }
 )
-"""The functions and classes of the frameworks that make an agent."""
+"""Functions and classes that construct an agent."""
 _BASES = _MAKERS | {"BaseAgent", "AgentExecutor"}
-"""The classes whose subclasses are agents."""
+"""Classes with agents as their subclasses."""
 _NAMES = frozenset({"graph", "agent", "root_agent"})
-"""The names that the frameworks' own projects give an agent."""
+"""Usual names of agents in the frameworks' own projects."""
 _NO_AGENTS = ("test_", "conftest", "setup", "noxfile", "_test")
 _NO_FOLDERS = frozenset(
     {"__pycache__", "node_modules", "tests", "test", "site-packages", "venv", "build", "dist", "docs"}
@@ -44,17 +44,17 @@ _MOST_FILES = 400
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """A file that defines an agent at its top level."""
+    """Python file with an agent at its top level."""
 
     file: Path
     names: tuple[str, ...]
-    """The names of the agents, in the file's order; an agent's builder may be among them."""
+    """Names of the agents in order; the builder of an agent may be among them."""
     imports: frozenset[str]
-    """The last names of the modules, and the names, that the file imports."""
+    """Imported names, and last segments of imported modules."""
 
 
 def agent_file(file: Path) -> AgentFile | None:
-    """Return the agents of the file, None for a file without any, or that Python cannot read."""
+    """Return the agents of the file, None for a file without any, or for unreadable Python."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -68,29 +68,29 @@ def agent_file(file: Path) -> AgentFile | None:
 
 
 def agent_files_below(folder: Path) -> list[AgentFile]:
-    """Return the files of the folder that define an agent; of those below it where it has none itself.
+    """Return the files with an agent in the folder; without any, those in its subfolders.
 
-    A file that another one of them imports is a part of that one, and is left out. Tests, hidden folders and
-    environments are not searched.
+    A file imported by another of them belongs to that one and is left out. Tests, hidden folders and virtual
+    environments are skipped.
     """
     for files in (sorted(folder.glob("*.py")), _below(folder)):
         found = [each for file in files if _may_have_agents(file) and (each := agent_file(file)) is not None]
         imported = {each.file for each in found for other in found if other is not each and _imports_file(other, each)}
-        # Two files that import each other are both there.
+        # Two files that import each other both count.
         if parts := [each for each in found if each.file not in imported] or found:
             return parts
     return []
 
 
 def is_adk_folder(folder: Path) -> bool:
-    """Tell whether `adk web` would take the folder for an agent: `root_agent` or `app` in its code, or root_agent.yaml."""
+    """Return True for an agent folder of `adk web`: `root_agent` or `app` in its code, or root_agent.yaml."""
     if (folder / YAML_AGENT).is_file():
         return True
     return any(adk_root(folder / name) for name in ("agent.py", "__init__.py"))
 
 
 def adk_root(file: Path) -> str:
-    """Return the name of what ADK takes from the file: its `app`, else its `root_agent`; "" where it has neither."""
+    """Return the name of ADK's object in the file: `app`, else `root_agent`, else ""."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -122,7 +122,7 @@ def _imports_file(importer: AgentFile, imported: AgentFile) -> bool:
 
 
 def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
-    """Return the modules that the file imports, and what each name stands for that it imports from one."""
+    """Return the imported modules, and the imported names with their original names."""
     modules: set[str] = set()
     names: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -151,12 +151,12 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
             seen.add(name)
             yield name
     if not seen:
-        # Executors are exported as classes, too.
+        # Executors may be exported as classes.
         yield from (name for name in sorted(classes))
 
 
 def _is_entrypoint(node: ast.FunctionDef | ast.AsyncFunctionDef, imported: Mapping[str, str]) -> bool:
-    """Tell whether the function is an agent of LangGraph's functional API."""
+    """Return True for an agent of LangGraph's functional API."""
     decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
     return any(_last(decorator, imported) == "entrypoint" for decorator in decorators)
 
@@ -195,7 +195,7 @@ def _assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run when the file is imported, those within `if`, `try` and `with` included."""
+    """Yield the statements run at import, including those within `if`, `try` and `with`."""
     for node in body:
         yield node
         for inner in ("body", "orelse", "handlers", "finalbody"):
@@ -206,6 +206,6 @@ def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _is_main(node: ast.If) -> bool:
-    """Tell whether the statement is `if __name__ == "__main__":`."""
+    """Return True for the statement `if __name__ == "__main__":`."""
     test = node.test
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

@@ -39,7 +39,7 @@ from aion_core.agents.langgraph.thread import (
 )
 from aion_core.agents.outbound import InternalEvents, StreamAborted
 from aion_core.authoring.context import aion_context_set
-from aion_core.authoring.emit import handed
+from aion_core.authoring.emit import emission_listener
 from aion_core.checkpointing.persistence import BeforePut, OwnerStore
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
@@ -354,7 +354,7 @@ class GraphTurn:
         """Run the graph to its end; raises GraphDrained if it was asked to stop before."""
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
-        token = handed.set(pending.add)
+        token = emission_listener.set(pending.add)
         try:
             with aion_context_set(context):
                 stream = graph.astream(
@@ -388,7 +388,7 @@ class GraphTurn:
         finally:
             pending.close()
             with suppress(ValueError):
-                handed.reset(token)
+                emission_listener.reset(token)
 
     async def _record_emissions(self) -> None:
         await self._pending.wait_recorded()

@@ -637,7 +637,7 @@ def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
         },
     )
     program = (
-        "import sys; from pathlib import Path; from aion_core.agents.objects import find\n"
+        "import sys; from pathlib import Path; from aion_core.agents.objects import load_object\n"
         "from aion_core.errors import AgentLoadError\n"
         "try:\n    load_object('agent.py', Path(sys.argv[1]))\nexcept AgentLoadError as error:\n    print(error.where)\n"
     )
