@@ -104,7 +104,7 @@ class AgentConfig(_Strict):
     @model_validator(mode="after")
     def _extended_card_is_offered(self) -> Self:
         if self.extended_card is not None and not self.capabilities.extended_agent_card:
-            raise ValueError("extended_card is given to nobody without capabilities.extended_agent_card: true")
+            raise ValueError("extended_card has no effect without capabilities.extended_agent_card: true")
         return self
 
 
@@ -137,7 +137,7 @@ class _Aion(_Strict):
     @model_validator(mode="after")
     def _variables_differ(self) -> Self:
         if both := sorted(self.environment.keys() & self.secrets.keys()):
-            raise ValueError(f"{', '.join(both)} stands in both environment and secrets; leave one of them")
+            raise ValueError(f"{', '.join(both)} is in both environment and secrets; remove one of them")
         return self
 
     def with_security(self) -> dict[str, AgentConfig]:
@@ -170,7 +170,7 @@ class _OnceEach(yaml.SafeLoader):
         for key, _ in node.value:
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
                 where = f"line {key.start_mark.line + 1}, column {key.start_mark.column + 1}"
-                raise ConfigurationError(f"the key {key.value!r} stands twice in one mapping, again at {where}.")
+                raise ConfigurationError(f"the key {key.value!r} is twice in one mapping, again at {where}.")
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
@@ -221,7 +221,7 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
 
 def _existing(folder: Path, key: str) -> Path:
     if not folder.is_dir():
-        raise ConfigurationError(f"{key} names {folder}, which is no folder. Mend the name, or make the folder.")
+        raise ConfigurationError(f"{key} names {folder}, which is not a folder. Fix the name, or create the folder.")
     return folder.resolve()
 
 
@@ -238,7 +238,7 @@ def _read(path: Path) -> _Aion:
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is no YAML: {error}") from error
+        raise ConfigurationError(f"{path} is not valid YAML: {error}") from error
     try:
         return _File.model_validate(content).aion
     except ValidationError as error:
@@ -253,7 +253,7 @@ def default_agent(configs: Mapping[str, AgentConfig]) -> str:
     marked = [agent_id for agent_id, config in configs.items() if config.default]
     if len(marked) > 1:
         raise ConfigurationError(
-            f"aion.agents: {', '.join(marked)} each say `default: true`, and one agent answers at the root. Leave one."
+            f"aion.agents: {', '.join(marked)} each have `default: true`, and only one agent answers at the root. Remove the others."
         )
     return marked[0] if marked else next(iter(configs))
 
@@ -289,7 +289,7 @@ def _sentence(problem: Any) -> str:
 _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("string_too_short", None): lambda _: "is empty.",
     ("too_short", None): lambda _: "is empty.",
-    ("string_type", None): lambda said: f"is {said!r}, which YAML does not take for text: put it in quotes.",
+    ("string_type", None): lambda said: f"is {said!r}, which YAML does not read as text: put it in quotes.",
     ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
     ("string_pattern_mismatch", SCOPE): lambda said: f"is {said!r}: a scope is a word without spaces and quotes.",
     ("string_pattern_mismatch", HEADER): lambda said: f"is {said!r}: it has to be a header's name, such as X-API-Key.",

@@ -55,7 +55,7 @@ def _sayable(params: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(params, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"this cannot be said in JSON ({error}); put it in quotes") from error
+        raise ValueError(f"this cannot be written as JSON ({error}); put it in quotes") from error
     return params
 
 
@@ -65,7 +65,7 @@ def _check(value: Any, depth: int) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"the key {key!r} is no text; put it in quotes")
+                raise ValueError(f"the key {key!r} is not text; put it in quotes")
             _check(inner, depth + 1)
     elif isinstance(value, list):
         for inner in value:
@@ -192,7 +192,7 @@ def secret_source(said: Any) -> SecretSource:
     if isinstance(said, SecretSource):
         return said
     if not isinstance(said, str):
-        raise ValueError("YAML does not take this for text: put it in quotes")
+        raise ValueError("YAML does not read this as text: put it in quotes")
     if _KEYS.match(said):
         raise ValueError(
             "this looks like the key itself. Put the key into Secrets Manager, and its name there into this line; "
@@ -206,7 +206,7 @@ def secret_source(said: Any) -> SecretSource:
     if not known.fullmatch(name) or bool(hash_) != bool(key):
         raise ValueError(
             "this is neither the name or ARN of a Secrets Manager secret (openai-key), nor ssm: and the name or ARN of "
-            "a parameter (ssm:/my-agent/openai). A key of a JSON secret stands after # (prod/db#password)"
+            "a parameter (ssm:/my-agent/openai). A key of a JSON secret follows after # (prod/db#password)"
         )
     return SecretSource(service, name, key)
 

@@ -317,14 +317,14 @@ def _content(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}. Mend the path.") from error
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}. Fix the path.") from error
     except json.JSONDecodeError as error:
         raise ConfigurationError(
-            f"{file} is no JSON: {error.msg} (line {error.lineno}, column {error.colno}). "
-            "Mend that line: JSON has double quotes, and no comma after the last entry."
+            f"{file} is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno}). "
+            "Fix that line: JSON has double quotes, and no comma after the last entry."
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{file} is no JSON: {error}. Save the file as UTF-8 text.") from error
+        raise ConfigurationError(f"{file} is not valid JSON: {error}. Save the file as UTF-8 text.") from error
     if not isinstance(content, dict):
         raise ConfigurationError(f'{file} has to hold an object, such as {{"graphs": {{…}}}}.')
     return content
@@ -348,7 +348,7 @@ def _graph(file: Path, folder: Path, name: str, entry: Any) -> GraphEntry:
             )
         place = str(target.relative_to(folder))
     elif "/" in place or not re.fullmatch(r"[\w.]+", place):
-        raise _error(file, key, f"{path!r} is neither file.py:name nor package.module:name. Mend the path")
+        raise _error(file, key, f"{path!r} is neither file.py:name nor package.module:name. Fix the path")
     return GraphEntry(f"{place}{colon}{variable}", str(description))
 
 
@@ -360,7 +360,7 @@ def _roots(file: Path, folder: Path, entry: str) -> Iterator[Path]:
     """
     place = (folder / entry).resolve()
     if not place.is_dir():
-        raise _error(file, "dependencies", f"{entry!r} is no folder. Mend the path, or make the folder")
+        raise _error(file, "dependencies", f"{entry!r} is not a folder. Fix the path, or create the folder")
     if (place / "src").is_dir():
         yield place / "src"
     if (place / "__init__.py").is_file():

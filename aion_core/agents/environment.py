@@ -64,7 +64,7 @@ def read_dotenv(file: Path) -> dict[str, str]:
         said = dotenv_values(file, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         # Without the invalid bytes in the message.
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{file} cannot be read: {why}.") from None
     # A name without `=` has no value.
     return {name: value for name, value in said.items() if value is not None and "\0" not in value}

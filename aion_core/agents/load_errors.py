@@ -139,7 +139,7 @@ def _remedy(error: BaseException, file: str, folder: Path) -> str:
     ):
         if said := remedy(error, file, folder):
             return said
-    return "Mend that line." if file else "Mend the agent's code."
+    return "Fix that line." if file else "Fix the agent's code."
 
 
 def _of_shadowing(error: BaseException, file: str, folder: Path) -> str:
@@ -177,7 +177,7 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
         module = sys.modules.get(name)
         return (
             similar(asked[1], vars(module) if module is not None else ())
-            or f"Define {asked[1]!r} in {name}, or mend the name."
+            or f"Define {asked[1]!r} in {name}, or fix the name."
         )
     return ""
 
@@ -192,10 +192,10 @@ def _of_module(name: str, file: str, folder: Path) -> str:
             hiding = getattr(package, "__file__", None) or "a module of Python's own"
             return f"{parent!r} is {display_path(hiding, folder)}, which hides the package of that name: rename one of them."
         known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
-        return similar(last, known) or f"There is no module {last!r} in {parent}: mend the name, or update the package."
+        return similar(last, known) or f"There is no module {last!r} in {parent}: fix the name, or update the package."
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
     if near := similar(name, beside):
-        return f"{near} If it is a package of others, run `aion add {package_of(name)}`."
+        return f"{near} If it is a third-party package, run `aion add {package_of(name)}`."
     if package_of(name) != name:
         return f"Run `aion add {package_of(name)}`, the package of the module {name}."
     return f"Run `aion add {name}`. The package may have another name than the module: look it up on pypi.org."
@@ -244,9 +244,9 @@ def _of_syntax(error: BaseException, file: str, folder: Path) -> str:
     ):
         return "Save the file as UTF-8 text."
     if isinstance(error, IndentationError):
-        return "Mend the indentation of that line, or of the line above it."
+        return "Fix the indentation of that line, or of the line above it."
     if isinstance(error, SyntaxError):
-        return "Mend that line, or the line above it."
+        return "Fix that line, or the line above it."
     return ""
 
 

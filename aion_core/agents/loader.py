@@ -83,7 +83,7 @@ class LazyAgent:
         path, folder = self._config.path, self._folder
         if kind is None:
             raise AgentLoadError(
-                f"{path} is {_with_article(type(found.agent).__name__)}, which is no agent",
+                f"{path} is {_with_article(type(found.agent).__name__)}, which is not an agent",
                 do=_OPENED if is_opened(agent) else _TAKEN,
                 **object_location(found, folder),
             )
@@ -111,11 +111,11 @@ _TAKEN = (
     "aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, an a2a-sdk AgentExecutor, or a function that "
     "returns one."
 )
-_OPENED = "Name the function that makes it, not what one call has returned: it is called for each turn."
+_OPENED = "Name the function that makes it, not the result of one call: it is called for each turn."
 _MEND = {
-    "langgraph": "Mend the graph's nodes and edges.",
-    "adk": "Mend the agent's definition.",
-    "executor": "Mend the executor's class.",
+    "langgraph": "Fix the graph's nodes and edges.",
+    "adk": "Fix the agent's definition.",
+    "executor": "Fix the executor's class.",
 }
 
 

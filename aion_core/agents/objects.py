@@ -80,7 +80,7 @@ def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path)
             known_name for known_name, value in known.items() if framework_of(value) and not isinstance(value, type)
         ]
         do = similar(name, agents) or similar(name, known)
-        do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or mend `path`.")
+        do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or fix `path`.")
         return AgentLoadError(f"{path}: there is no {name!r} in {place}", do=do, **where)
     if (folder / place).is_dir():
         do = f"Define root_agent in {place}/agent.py, or name what you mean, as in {place}/agent.py:name."
@@ -109,7 +109,7 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
             raise AgentLoadError(
                 f"there is no module {place}",
                 where=f"not in {looked}, and not installed",
-                do="Mend `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
+                do="Fix `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
             ) from error
         raise explain_error(error, subject, folder, file=file) from error
 

@@ -23,13 +23,13 @@ def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
     needing = {skill.id: skill.require for skill in skills if skill.require}
     if said is None or not said.schemes:
         if needing or (said is not None and said.require):
-            raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares any.")
+            raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares a scheme.")
         return None
     schemes = {name: _scheme(scheme) for name, scheme in said.schemes.items()}
     _check_kinds(where, schemes)
     require = [{name: []} for name in schemes] if said.require is None else said.require
     if not require:
-        raise ConfigurationError(f"{where}: `require` is empty, which would let nobody in. Name a scheme.")
+        raise ConfigurationError(f"{where}: `require` is empty, so no caller could authenticate. Name a scheme.")
     return Security(
         schemes,
         tuple(_requirement(where, schemes, each) for each in require),
@@ -61,7 +61,7 @@ def _requirement(where: str, schemes: Mapping[str, Scheme], said: RequirementCon
         if name not in schemes:
             raise ConfigurationError(f"{where} requires {name!r}, and the schemes are {', '.join(schemes)}.")
         if scopes and isinstance(schemes[name], Basic | AwsIam):
-            raise ConfigurationError(f"{where} requires scopes of {name!r}, a scheme that gives none.")
+            raise ConfigurationError(f"{where} requires scopes of {name!r}, a scheme without scopes.")
     in_authorization = [name for name in said if not isinstance(schemes[name], ApiKey)]
     if len(in_authorization) > 1:
         raise ConfigurationError(

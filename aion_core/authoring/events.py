@@ -85,7 +85,7 @@ def _declared(handler: Handler) -> dict[str, inspect.Parameter]:
             declared[name] = parameter
         elif parameter.default is parameter.empty:
             raise TypeError(
-                f"The handler {getattr(handler, '__name__', handler)!r} requires {name!r}, which nobody gives it. It may "
+                f"The handler {getattr(handler, '__name__', handler)!r} requires {name!r}, which is not available. It may "
                 f"declare {', '.join(['state', 'runtime', *_OURS, *_LANGGRAPHS])}."
             )
     return declared

@@ -141,7 +141,7 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
         try:
             found = ParseDict(upgraded, wanted())
         except (Error, ValueError, OverflowError, RecursionError) as error:
-            raise ValueError(f"This is no A2A {name}: {first_line(error)}.") from error
+            raise ValueError(f"This is not an A2A {name}: {first_line(error)}.") from error
     try:
         # protobuf accepts NaN in metadata. It would be stored, and then no client could receive it.
         written = MessageToDict(found)

@@ -63,7 +63,7 @@ class UnserializableState(AgentFailed):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"The graph's state, or a question of it, holds a value ({what}) that cannot be kept from one step to the "
+            f"The graph's state, or an interrupt of it, holds a value ({what}) that cannot be stored from one step to the "
             "next. Hold plain data there, messages, pydantic models, dataclasses or enums, and make the rest where it is "
             "used."
         )
@@ -214,7 +214,9 @@ def _check(op: Op) -> None:
     try:
         size = sum(len(word.encode()) + 1 for word in words)
     except UnicodeEncodeError:
-        raise StoreRefused("A namespace or key of the store is no Unicode text: it holds half a character.") from None
+        raise StoreRefused(
+            "A namespace or key of the store is not valid Unicode: it contains half a surrogate pair."
+        ) from None
     if size > MAX_MEMORY_NAME_BYTES:
         raise StoreRefused(
             f"A namespace and key of the store may have {MAX_MEMORY_NAME_BYTES} bytes together, and one has {size}. "
@@ -229,7 +231,7 @@ def _write_of(op: PutOp) -> MemoryWrite:
         value = orjson.dumps(dict(op.value))
     except orjson.JSONEncodeError as error:
         raise StoreRefused(
-            f"A value of the store is no JSON: {error}. Put text, numbers, lists and dicts with text keys there."
+            f"A value of the store is not JSON: {error}. Put text, numbers, lists and dicts with text keys there."
         ) from error
     if len(value) > MAX_MEMORY_BYTES:
         raise StoreRefused(

@@ -50,7 +50,7 @@ class Handover:
 
     def _put(self, given: object, recorded: Future[None]) -> None:
         if self._ended:
-            logger.warning("The agent went on after its turn's end: what it says is ignored.")
+            logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
             recorded.cancel()
             return
         self._under_way.add(recorded)

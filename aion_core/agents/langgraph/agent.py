@@ -167,10 +167,10 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
 
 # ── Resumption ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-STATE_NOT_STORED = "The server stopped in the middle of this turn, and the graph keeps no state to go on from."
+STATE_NOT_STORED = "The server stopped in the middle of this turn, and the graph stores no state to resume from."
 STATE_LOST = (
-    "The graph's own checkpointer does not know this turn any more: it keeps what it is given in one process. "
-    "Compile the graph without it, or with one that lasts."
+    "The graph's own checkpointer has lost this turn: it stores its checkpoints in one process only. "
+    "Compile the graph without it, or with a persistent one."
 )
 
 
@@ -241,7 +241,7 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
         except (TypeError, ValueError) as error:
             raise AgentLoadError(
                 f"`configuration` in aion.yaml does not fit the graph's context schema {_name(schema)}: {_reason(error)}",
-                do="Mend the value under `configuration`, or the schema.",
+                do="Fix the value under `configuration`, or the schema.",
             ) from error
     return _Configuration(configuration)
 

@@ -81,7 +81,7 @@ class PendingEmissions:
         with self._lock:
             self._pending[id(emission)] = emission
         if self._closed:
-            logger.warning("The agent went on after its turn's end: what it says is ignored.")
+            logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
 
     def wait_for_event(self) -> None:
         """Note that the reader is waiting for the next stream event."""
@@ -114,7 +114,7 @@ class PendingEmissions:
         idle = 0
         while any(key in self._pending for key in awaited):
             if self._aborted:
-                raise LeaseLost("The turn was cut before its last words were recorded.")
+                raise LeaseLost("The turn was cut before its last emissions were recorded.")
             self._changed.clear()
             reading, events = self._reading, self._events
             try:
@@ -124,7 +124,7 @@ class PendingEmissions:
             except TimeoutError:
                 idle = idle + 1 if reading and events == self._events else 0
                 if idle == IDLE_ROUNDS:
-                    logger.warning("An emission did not reach the turn's own stream: nobody is told of it.")
+                    logger.warning("An emission did not reach the turn's own stream: it is dropped.")
                     with self._lock:
                         for key in awaited:
                             self._pending.pop(key, None)

@@ -105,7 +105,7 @@ def test_of_several_agents_one_has_to_be_named(folder: Path, source: str, names:
         (
             "",
             "agent.py:graph",
-            "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or mend `path`.",
+            "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or fix `path`.",
         ),
         (
             "import sys\nsys.exit(1)",
