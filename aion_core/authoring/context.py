@@ -215,7 +215,7 @@ class Message:
 
     @property
     def id(self) -> str:
-        """messageId of the message."""
+        """Id of the message (messageId)."""
         return self.raw.message_id
 
     @property
