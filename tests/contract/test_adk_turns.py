@@ -11,8 +11,7 @@ from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.stores.retries import Fence
-from tests.support.adk import DecidingLlm, call, saying, served, texts
-from tests.support.adk_http import ask, history, said
+from tests.support.adk import DecidingLlm, ask, call, history, said, saying, served, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.service import Parts, http, parts, send

@@ -12,8 +12,7 @@ from google.adk.auth import AuthConfig
 from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
 from google.genai import types as genai
 
-from tests.support.adk import call, saying
-from tests.support.adk_http import agent, says
+from tests.support.adk import agent, call, saying, says
 
 
 def look() -> str:

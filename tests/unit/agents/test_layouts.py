@@ -11,7 +11,7 @@ import pytest
 from aion_core.agents.discovery import as_yaml, discover
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from tests.support.adk_http import deltas, stream
+from tests.support.adk import deltas, stream
 from tests.support.isolated import isolated_imports
 from tests.support.service import http
 

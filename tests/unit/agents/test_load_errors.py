@@ -311,7 +311,7 @@ BROKEN = {
         {"declared_of_test/root_agent.yaml": "nme: x\nmodel: gemini-flash-latest\ninstruction: Help.\n"},
         "declared_of_test: ADK cannot read it: ValidationError: name: Field required",
         "declared_of_test/root_agent.yaml",
-        "Mend the file; ADK's page on Agent Config has its keys.",
+        "Correct the file; ADK's page on Agent Config lists its keys.",
         path="declared_of_test",
     ),
     "empty folder": Broken(

@@ -11,8 +11,7 @@ from google.adk.agents import BaseAgent
 from google.adk.events import Event, EventActions
 
 from aion.shared.types import A2AInbox, A2AOutbox
-from tests.support.adk import served
-from tests.support.adk_http import DIALECTS, ask, ask_parts, history, said
+from tests.support.adk import DIALECTS, ask, ask_parts, history, said, served
 from tests.support.service import http, parts
 
 read: list[Any] = []

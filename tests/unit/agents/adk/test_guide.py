@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.adk import served
-from tests.support.adk_http import ask, said
+from tests.support.adk import ask, said, served
 from tests.support.service import http, parts
 
-PAGE = Path(__file__).parents[3] / "docs" / "adk.md"
+PAGE = Path(__file__).parents[4] / "docs" / "adk.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 ANSWERS = ["You sent 0 files.", "It is done.", "One moment.", "Which day?"]
 

@@ -10,9 +10,9 @@ from a2a.server.tasks import TaskUpdater
 from aion_core.agents.executor.inbound import CONFIGURATION
 from aion_core.protocol.types import Role, TaskState
 from aion_core.tasks.call import Call
-from tests.support.executors import Doing, said, served, text
 from tests.support.requests import request
 from tests.support.service import http, send
+from tests.unit.agents.executor.executors import Doing, said, served, text
 
 COMPLETED, INPUT_REQUIRED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_INPUT_REQUIRED
 

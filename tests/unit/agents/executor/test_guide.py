@@ -9,9 +9,9 @@ import httpx
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from tests.support.executors import served
 from tests.support.server import ROOT
 from tests.support.service import http, send
+from tests.unit.agents.executor.executors import served
 
 TABLE = "name,age\nAnn,31\nBob,45\n"
 

@@ -10,8 +10,7 @@ from google.adk.agents import LlmAgent
 from google.adk.sessions import InMemorySessionService
 
 from aion.adk import get_aion_context
-from tests.support.adk import call, saying, served, texts
-from tests.support.adk_http import ask, said
+from tests.support.adk import ask, call, said, saying, served, texts
 from tests.support.service import http, parts, send
 
 DIALECT = "SendMessage"
@@ -156,7 +155,7 @@ async def test_two_people_who_talk_to_one_agent_share_nothing() -> None:
     """Section 3: `user_id` is the authenticated owner, the session its context's."""
     from aion_core.ports import ContextKey, Turn, TurnRequest
     from aion_core.protocol.types import Message, Part, Role, Task
-    from tests.support.adk_http import agent, says
+    from tests.support.adk import agent, says
 
     sessions = InMemorySessionService()
     root = agent(lambda ctx: says(str(dict(ctx.session.state)), state_delta={"user:name": ctx.session.user_id}))

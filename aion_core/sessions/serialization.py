@@ -1,4 +1,4 @@
-"""ADK's events and state as bytes, and back, with everything that a resumed run reads. Pure."""
+"""Serialization of ADK events and state, complete enough to resume a run. Pure."""
 
 import json
 import logging
@@ -13,26 +13,26 @@ from aion_core.errors import AgentFailed, StoreCorrupt
 logger = logging.getLogger(__name__)
 
 
-class Unserializable(AgentFailed):
-    """The agent's events or state hold a value that cannot be serialized."""
+class UnserializableSession(AgentFailed):
+    """Error for an event or a state value without a serialized form."""
 
 
 def event_bytes(event: Event) -> bytes:
-    """Return the event as bytes; raises Unserializable."""
+    """Return the event as bytes; raises UnserializableSession."""
     try:
-        # By alias: a credential's scheme has a field `type_`, which is read back by its alias only. In Python's mode and
-        # as ASCII: half a surrogate pair, at which a model may well cut, has no UTF-8.
+        # By alias: a credential's scheme has a field `type_`, readable only by its alias. Through Python's json module
+        # and as ASCII: a model may cut a surrogate pair in half, and half a pair has no UTF-8 form.
         plain = event.model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
     except (ValueError, TypeError) as error:
-        raise Unserializable(
-            f"An event of {event.author!r} holds a value that cannot be kept in the session. Use plain data, or pydantic "
-            "models, in its output, metadata and state."
+        raise UnserializableSession(
+            f"An event of {event.author!r} has a value that cannot be stored in the session. Use plain data or pydantic "
+            "models in its output, metadata and state."
         ) from error
 
 
 def event_of(content: bytes) -> Event:
-    """Return the event of the bytes; raises StoreCorrupt if they hold none."""
+    """Return the event from its bytes; raises StoreCorrupt."""
     try:
         return Event.model_validate(json.loads(content))
     except ValueError as error:
@@ -40,22 +40,24 @@ def event_of(content: bytes) -> Event:
 
 
 def state_value(key: str, value: Any) -> Any:
-    """Return the value as plain data; a value without such a form, such as a function, as its `repr`, as ADK's stores do.
+    """Return the value as plain data; like ADK's stores, use the `repr` of a value without a JSON form.
 
-    Raises Unserializable.
+    Raises UnserializableSession.
     """
     try:
         return to_jsonable_python(value)
     except ValueError:
-        logger.warning("The state's %r holds a value with no JSON form: what is kept of it is its repr.", key)
+        logger.warning("The state's %r has a value without a JSON form: its repr is stored.", key)
     try:
         return to_jsonable_python(value, serialize_unknown=True)
     except ValueError as error:
-        raise Unserializable(f"The state's {key!r} holds a value that cannot be kept. Use plain data.") from error
+        raise UnserializableSession(
+            f"The state's {key!r} has a value that cannot be stored. Use plain data."
+        ) from error
 
 
 def plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the state as plain data; raises Unserializable."""
+    """Return a copy of the state as plain data; raises UnserializableSession."""
     return {key: state_value(key, value) for key, value in state.items()}
 
 
@@ -65,7 +67,7 @@ def value_bytes(value: Any) -> bytes:
 
 
 def value_of(content: bytes) -> Any:
-    """Return the plain data of the bytes; raises StoreCorrupt if they hold none."""
+    """Return plain data from its bytes; raises StoreCorrupt."""
     try:
         return json.loads(content)
     except ValueError as error:
@@ -73,5 +75,5 @@ def value_of(content: bytes) -> Any:
 
 
 def mapping_of(content: bytes) -> dict[str, Any]:
-    """Return the state of the bytes; raises StoreCorrupt if they hold none."""
+    """Return state from its bytes; raises StoreCorrupt."""
     return cast("dict[str, Any]", value_of(content))

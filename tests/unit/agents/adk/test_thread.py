@@ -13,12 +13,11 @@ from google.adk.tools import ToolContext, exit_loop
 
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
-from aion_core.agents.adk.going_on import NOT_TAKEN_UP
+from aion_core.agents.adk.thread import TRANSFER_NOT_RESUMABLE
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import AfterCrash, Head
 from aion_core.protocol.types import Message, Part, Role
-from tests.support.adk import DecidingLlm, DyingSessions, call, saying, served
-from tests.support.adk_http import agent, history, said, says, task_of
+from tests.support.adk import DecidingLlm, DyingSessions, agent, call, history, said, saying, says, served, task_of
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -294,7 +293,7 @@ async def test_a_workflow_that_work_was_transferred_to_is_not_resumable_and_says
     for place in range(1, sessions.appends + 1):
         ran.clear()
         ended = outcome(await after_all(served(tree(), DyingSessions(place), resume=resume)))
-        assert ended == undisturbed or ended[:2] == ("FAILED", NOT_TAKEN_UP), f"cut at event {place}"
+        assert ended == undisturbed or ended[:2] == ("FAILED", TRANSFER_NOT_RESUMABLE), f"cut at event {place}"
         assert len(set(ended[2])) == len(ended[2]), f"cut at event {place}"
         assert ran["pay"] <= 1, f"cut at event {place}"
         ends.append(ended[0])

@@ -27,8 +27,23 @@ from google.genai import types as genai
 
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
-from tests.support.adk import ScriptedLlm, call, content, saying, served, texts
-from tests.support.adk_http import DIALECTS, agent, ask, ask_parts, deltas, history, said, says, stream
+from tests.support.adk import (
+    DIALECTS,
+    ScriptedLlm,
+    agent,
+    ask,
+    ask_parts,
+    call,
+    content,
+    deltas,
+    history,
+    said,
+    saying,
+    says,
+    served,
+    stream,
+    texts,
+)
 from tests.support.service import http, parts
 
 

@@ -13,11 +13,10 @@ from aion_core.agents.objects import LoadedObject
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
-from tests.support.adk import served
-from tests.support.adk_http import ask, said
+from tests.support.adk import ask, said, served
 from tests.support.service import http, parts
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SPEAKS = """
 from collections.abc import AsyncGenerator
 from google.adk import Workflow

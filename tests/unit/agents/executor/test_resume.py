@@ -11,8 +11,8 @@ from aion_core.ports import AfterCrash, ContextKey, WakeUp
 from aion_core.protocol.types import Role, Task, TaskState
 from aion_core.tasks.call import Call, TimeUp
 from tests.support.clock import ManualClock
-from tests.support.executors import Doing, Execute, Served, said, served, text
 from tests.support.requests import request
+from tests.unit.agents.executor.executors import Doing, Execute, Served, said, served, text
 
 COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
 CONTEXT = ContextKey("owner", "test", "c")

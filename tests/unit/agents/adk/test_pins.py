@@ -13,10 +13,9 @@ from google.adk.utils import _function_call_names as names
 from google.adk.workflow._node_status import NodeStatus
 from google.genai import types as genai
 
-from aion_core.agents.adk import going_on, interrupts
+from aion_core.agents.adk import interrupts, thread
 from aion_core.agents.adk.turn import TURN
-from tests.support.adk import DyingSessions, saying, served
-from tests.support.adk_http import ask
+from tests.support.adk import DyingSessions, ask, saying, served
 from tests.support.service import http, parts
 
 
@@ -50,7 +49,7 @@ def test_the_names_by_which_adk_asks() -> None:
     assert names.REQUEST_INPUT_FUNCTION_CALL_NAME == "adk_request_input"
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
     asks = Event(author="a", content=genai.Content(parts=[call]), long_running_tool_ids={"c"})
-    assert extract_event_interrupt_ids(asks) == {each.id for each in interrupts.pending([asks])} == {"c"}
+    assert extract_event_interrupt_ids(asks) == {each.id for each in interrupts.pending_calls([asks])} == {"c"}
     assert _confirmation._parse_tool_confirmation({"confirmed": True, "payload": 1}).confirmed
 
 
@@ -58,12 +57,12 @@ def test_a_seal_is_known_for_one() -> None:
     """Hence a call that is answered "canceled" does not route the next message to whom it was answered."""
     assert abort_events._INVOCATION_ABORTED == interrupts.ABORTED
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
-    (seal,) = interrupts.sealing([Event(author="a", invocation_id="i", content=genai.Content(parts=[call]))])
+    (seal,) = interrupts.canceled_responses([Event(author="a", invocation_id="i", content=genai.Content(parts=[call]))])
     assert abort_events._is_abort_event(seal)
 
 
 def test_a_completed_node_is_3() -> None:
-    assert NodeStatus.COMPLETED.value == going_on._COMPLETED
+    assert NodeStatus.COMPLETED.value == thread._COMPLETED
 
 
 def test_an_app_says_nothing_of_resumability_until_its_author_does() -> None:

@@ -8,12 +8,11 @@ import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.tools import LongRunningFunctionTool
 
-from aion_core.agents.adk.fingerprint import REDEPLOYED
+from aion_core.agents.adk.thread import REDEPLOYED
 from aion_core.ports import Emission, TurnRequest
-from tests.support.adk import DyingSessions, call, saying, served
-from tests.support.adk_http import ask, history, said
+from tests.support.adk import DyingSessions, ask, call, history, said, saying, served
 from tests.support.service import http, parts
-from tests.unit.adk.test_going_on import TREES, after_all, outcome, paying, ran, simply, transferring
+from tests.unit.agents.adk.test_thread import TREES, after_all, outcome, paying, ran, simply, transferring
 
 
 class Redeployed:

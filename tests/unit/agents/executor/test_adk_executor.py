@@ -12,8 +12,8 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 
-from tests.support.executors import served
 from tests.support.service import http, send
+from tests.unit.agents.executor.executors import served
 
 
 class Counting(BaseAgent):

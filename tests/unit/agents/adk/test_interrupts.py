@@ -12,8 +12,7 @@ from google.adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAu
 from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
 from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
 
-from tests.support.adk import call, saying, served, texts
-from tests.support.adk_http import DIALECTS, ask, ask_parts, history, said
+from tests.support.adk import DIALECTS, ask, ask_parts, call, history, said, saying, served, texts
 from tests.support.service import http, parts, send
 
 
@@ -329,7 +328,7 @@ async def test_what_is_no_credential_is_asked_again_without_a_word_of_it(dialect
         asked = await ask(client, dialect)
         again = await answer(client, dialect, asked, {"authType": "nothing-we-know"})
         assert state(again) == "AUTH_REQUIRED"
-        assert str(said(again)).startswith("That is no credential.")
+        assert str(said(again)).startswith("That is not a credential.")
         done = await answer(client, dialect, asked, "the-user-token", message_id="m-3")
     assert (state(done), used) == ("COMPLETED", ["the-user-token"])
 

@@ -14,10 +14,10 @@ from aion_core.errors import StoreUnavailable
 from aion_core.ports import Head, Lease, TurnFinished
 from aion_core.protocol.types import Event, Task, TaskState
 from aion_core.tasks.call import Call
-from tests.support.executors import Doing, said, served, text
 from tests.support.requests import request
 from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
+from tests.unit.agents.executor.executors import Doing, said, served, text
 
 
 class Slow(MemoryTaskStore):

@@ -23,8 +23,8 @@ from aion_core.protocol.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from tests.support.executors import said, served, states, text
 from tests.support.service import http, send
+from tests.unit.agents.executor.executors import said, served, states, text
 
 COMPLETED, FAILED, WORKING = (
     TaskState.TASK_STATE_COMPLETED,
