@@ -17,6 +17,7 @@ from typing import Any
 
 from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
 from aion_core.agents.discovery import read_langgraph_json
+from aion_core.agents.frameworks import FRAMEWORKS, extras, missing_framework
 from aion_core.errors import AgentLoadError, ConfigurationError
 
 LONGEST = 300
@@ -293,14 +294,6 @@ def line_of_name(module: Any, name: str) -> int:
 
 PYPROJECT, REQUIREMENTS = "pyproject.toml", "requirements.txt"
 
-_FRAMEWORKS = {
-    "langgraph": ("a LangGraph agent", "langgraph"),
-    "langchain_core": ("a LangGraph agent", "langgraph"),
-    "google.adk": ("an ADK agent", "adk"),
-    "google.genai": ("an ADK agent", "adk"),
-}
-"""By module, what an agent that imports it is, and the extra of aion-lambda that brings it."""
-
 _PACKAGES = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
@@ -322,16 +315,17 @@ def package_of(module: str) -> str:
 
 def of_framework(module: str, folder: Path) -> str:
     """Return the remedy for a missing framework module, "" for any other module."""
-    if module not in _FRAMEWORKS:
+    found = missing_framework(module)
+    if found is None:
         return ""
-    is_, extra = _FRAMEWORKS[module]
+    extra, framework = found
     if _is_uvx():
         command = f"uvx --from 'aion-lambda[{extra},local]' aion dev"
     elif _table(folder / PYPROJECT):
         command = f"uv add 'aion-lambda[{extra}]'"
     else:
         command = f"pip install 'aion-lambda[{extra},local]'"
-    return f"This is {is_}: install aion-lambda[{extra},local], as in `{command}`."
+    return f"This is {framework.title}: install aion-lambda[{extra},local], as in `{command}`."
 
 
 def of_named_package(module: str, folder: Path) -> str:
@@ -364,9 +358,9 @@ def _is_uvx() -> bool:
 
 
 def _installed_extras() -> Iterator[str]:
-    for extra, package in (("langgraph", "langgraph"), ("adk", "google-adk")):
+    for extra in extras():
         try:
-            distribution(package)
+            distribution(FRAMEWORKS[extra].distribution)
         except PackageNotFoundError:
             continue
         yield extra

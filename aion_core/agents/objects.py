@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from aion_core.agents.frameworks import framework_of, framework_of_factories, framework_of_file
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
 from aion_core.agents.load_errors import display_path, explain_error, line_of_name, similar, source_location
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -114,19 +115,11 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
         raise explain_error(error, subject, folder, file=file) from error
 
 
-KINDS: dict[str, tuple[tuple[str, str], ...]] = {
-    "langgraph": (("langgraph", "StateGraph"), ("langgraph", "Pregel")),
-    "executor": (("a2a", "AgentExecutor"),),
-    "adk": (("google.adk", "BaseAgent"), ("google.adk", "Workflow"), ("google.adk", "App")),
-}
-"""The classes of which each framework's agents are: the package they are defined in, and their name."""
-
-
 def framework_of_loaded(agent: object) -> str | None:
     """Return the name of the framework for a loaded object, None for other objects."""
     if isinstance(agent, PerTurnFactory):
-        return "langgraph"
-    return "adk" if isinstance(agent, Path) else framework_of(agent)
+        return framework_of_factories()
+    return framework_of_file(agent.name) if isinstance(agent, Path) else framework_of(agent)
 
 
 def object_location(found: LoadedObject, folder: Path) -> dict[str, str]:
@@ -134,18 +127,6 @@ def object_location(found: LoadedObject, folder: Path) -> dict[str, str]:
     if found.module is None:
         return source_location(found.agent, [], folder) if isinstance(found.agent, Path) else {}
     return source_location(found.module.__file__, [line_of_name(found.module, found.name)], folder)
-
-
-def framework_of(candidate: object) -> str | None:
-    """Return the name of the framework of an object or a class, None for other objects; import nothing."""
-    own = candidate if isinstance(candidate, type) else type(candidate)
-    for kind, classes in KINDS.items():
-        for base in own.__mro__:
-            if any(
-                base.__name__ == name and f"{base.__module__}.".startswith(f"{package}.") for package, name in classes
-            ):
-                return kind
-    return None
 
 
 def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:

@@ -5,33 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aion_core.agents.frameworks import agent_classes, constructors, scanned_imports
 from aion_core.agents.importing import YAML_AGENT
 
-_FRAMEWORKS = ("langgraph", "langchain", "deepagents", "google.adk", "a2a", "aion")
-"""Module prefixes of the frameworks whose objects can be agents."""
-_MAKERS = frozenset(
-    {
-        "StateGraph",
-        "MessageGraph",
-        "create_agent",
-        "create_react_agent",
-        "create_deep_agent",
-        "create_supervisor",
-        "create_swarm",
-        "Agent",
-        "LlmAgent",
-        "SequentialAgent",
-        "ParallelAgent",
-        "LoopAgent",
-        "LangGraphAgent",
-        "RemoteA2aAgent",
-        "Workflow",
-        "App",
-    }
-)
-"""Functions and classes that construct an agent."""
-_BASES = _MAKERS | {"BaseAgent", "AgentExecutor"}
-"""Classes with agents as their subclasses."""
 _NAMES = frozenset({"graph", "agent", "root_agent"})
 """Usual names of agents in the frameworks' own projects."""
 _NO_AGENTS = ("test_", "conftest", "setup", "noxfile", "_test")
@@ -60,7 +36,7 @@ def agent_file(file: Path) -> AgentFile | None:
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     modules, names = _imports(tree)
-    if not any(f"{module}.".startswith(_FRAMEWORKS) for module in modules):
+    if not any(f"{module}.".startswith(scanned_imports()) for module in modules):
         return None
     found = tuple(_agents(tree, names, {module.partition(".")[0] for module in modules}))
     last = {module.rpartition(".")[2] for module in modules}
@@ -131,7 +107,7 @@ def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
         elif isinstance(node, ast.ImportFrom):
             modules.add(node.module or "")
             names |= {alias.asname or alias.name: alias.name for alias in node.names}
-            if node.module in ("google", "langgraph", "langchain"):
+            if node.module in {prefix.partition(".")[0] for prefix in scanned_imports()}:
                 modules |= {f"{node.module}.{alias.name}" for alias in node.names}
     return modules, names
 
@@ -141,7 +117,7 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
     seen: set[str] = set()
     for node in _top_level(tree.body):
         if isinstance(node, ast.ClassDef):
-            if any(_last(base, imported) in _BASES | classes for base in node.bases):
+            if any(_last(base, imported) in agent_classes() | classes for base in node.bases):
                 classes.add(node.name)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_entrypoint(node, imported):
             seen.add(node.name)
@@ -167,7 +143,7 @@ def _is_agent(name: str, value: ast.expr, imported: Mapping[str, str], classes: 
     if not isinstance(value, ast.Call):
         return False
     made_by = value.func
-    if _last(made_by, imported) in _MAKERS | classes:
+    if _last(made_by, imported) in constructors() | classes:
         return True
     if isinstance(made_by, ast.Attribute):
         of_module = isinstance(made_by.value, ast.Name) and made_by.value.id in modules

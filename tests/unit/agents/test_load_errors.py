@@ -368,8 +368,8 @@ def written(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def made(folder: Path, path: str) -> LazyAgent:
-    adapters = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
-    return LazyAgent("mine", AgentConfig(path=path), folder, adapters)
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    return LazyAgent("mine", AgentConfig(path=path), folder, stores.agents)
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -568,9 +568,9 @@ def test_project_with_aion_is_started_by_uv_run(tmp_path: Path, monkeypatch: pyt
 FRAMEWORKS = {
     "import langchain_core.messages": (
         "langchain_core",
-        "This is a LangGraph agent: install aion-lambda[langgraph,local]",
+        "This is a LangGraph graph: install aion-lambda[langgraph,local]",
     ),
-    "from langgraph.graph import StateGraph": ("langgraph", "This is a LangGraph agent"),
+    "from langgraph.graph import StateGraph": ("langgraph", "This is a LangGraph graph"),
     "from google.adk.agents import Agent": (
         "google.adk",
         "This is an ADK agent: install aion-lambda[adk,local], as in ",

@@ -135,7 +135,7 @@ def load(folder: Path, source: str, **configuration: Any) -> None:
     write(folder, source)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     config = AgentConfig(path="agent.py:graph", configuration=configuration)
-    LazyAgent("ada", config, folder, stores.adapters()).load()
+    LazyAgent("ada", config, folder, stores.agents).load()
 
 
 SCHEMAS = {

@@ -2,16 +2,19 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import pytest
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.loader import AdapterFactory, LazyAgent
+from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies
+from aion_core.agents.loader import LazyAgent
 from aion_core.agents.objects import LoadedObject
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
+from aion_core.ports import Agent
 from aion_core.settings import Settings
 from tests.support.adk import ask, said, served
 from tests.support.service import http, parts
@@ -46,14 +49,24 @@ FILES = {
 }
 
 
+NO_DEPENDENCIES: AgentDependencies = cast("AgentDependencies", None)
+
+
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Replace the adapter's `build_agent`: the sessions are those of the test's own engine."""
+    return served(loaded.agent, name=config.name)
+
+
+@pytest.fixture
+def own_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FRAMEWORKS, "adk", replace(FRAMEWORKS["adk"], adapter=__name__))
+
+
 def loaded(file: Path, name: str = "") -> LazyAgent:
-    def adk(found: LoadedObject, config: AgentConfig) -> Any:
-        return served(found.agent, name=config.name)
-
-    adapters: dict[str, AdapterFactory] = {"adk": adk}
-    return LazyAgent("agent", AgentConfig(path=f"{file.name}{name}"), file.parent, adapters)
+    return LazyAgent("agent", AgentConfig(path=f"{file.name}{name}"), file.parent, NO_DEPENDENCIES)
 
 
+@pytest.mark.usefixtures("own_sessions")
 @pytest.mark.parametrize("export", FILES)
 async def test_agents_as_people_export_them(export: str, tmp_path: Path) -> None:
     """R43, section 3, aion.yaml: what is part of another agent is not taken for one by itself."""
@@ -65,6 +78,7 @@ async def test_agents_as_people_export_them(export: str, tmp_path: Path) -> None
         assert said(await ask(client, "SendMessage")) == answer
 
 
+@pytest.mark.usefixtures("own_sessions")
 @pytest.mark.parametrize("is_package", [True, False])
 @pytest.mark.parametrize("path", ["{}/agent.py", "{}/agent.py:root_agent", "{}.agent"])
 async def test_a_file_that_imports_its_neighbours_by_dots_is_a_module_of_its_package(
@@ -78,12 +92,12 @@ async def test_a_file_that_imports_its_neighbours_by_dots_is_a_module_of_its_pac
         (folder / "__init__.py").write_text("from . import agent")
     (folder / "speaking.py").write_text(SPEAKS)
     (folder / "agent.py").write_text("from .speaking import Speaks\nroot_agent = Speaks(name='dotted')")
-    adapters: dict[str, AdapterFactory] = {"adk": lambda found, config: served(found.agent, name=config.name)}
-    agent = LazyAgent("agent", AgentConfig(path=path.format(name)), tmp_path, adapters)
+    agent = LazyAgent("agent", AgentConfig(path=path.format(name)), tmp_path, NO_DEPENDENCIES)
     async with http(parts(agent).app()) as client:
         assert said(await ask(client, "SendMessage")) == "I am dotted."
 
 
+@pytest.mark.usefixtures("own_sessions")
 def test_two_agents_in_one_file_have_to_be_told_apart(tmp_path: Path) -> None:
     file = tmp_path / "adk_two.py"
     file.write_text(f"{SPEAKS}one = Speaks(name='one')\ntwo = Speaks(name='two')")
@@ -91,6 +105,7 @@ def test_two_agents_in_one_file_have_to_be_told_apart(tmp_path: Path) -> None:
         loaded(file).load()
 
 
+@pytest.mark.usefixtures("own_sessions")
 def test_what_an_app_refuses_is_said_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "adk_broken.py"
     file.write_text(f"{SPEAKS}root = Speaks(name='no name')")
