@@ -1,4 +1,4 @@
-"""Imports for authors of ADK agents: the context of the current turn."""
+"""Library for authors of ADK agents: the context of the running turn."""
 
 from pkgutil import extend_path
 

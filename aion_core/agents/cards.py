@@ -27,9 +27,9 @@ def public_card(
     delivers: bool = True,
     security: Security | None = None,
 ) -> AgentCard:
-    """Return the card that everybody may read, of an agent reached below `base_url` and guarded by `security`.
+    """Return the public card of an agent below `base_url`, with its auth policy in `security`.
 
-    `delivers`: whether the deployment has what delivers push notifications, as the template's has.
+    `delivers` says that the deployment delivers push notifications, as the template's does.
     """
     required = security.skills if security else {}
     return build_card(
@@ -53,7 +53,7 @@ def public_card(
 
 
 def extended_card(card: AgentCard, config: AgentConfig, security: Security | None = None) -> AgentCard | None:
-    """Return the extended card, where the agent offers one and says what it holds."""
+    """Return the extended card, None for an agent without one."""
     more = config.extended_card if config.capabilities.extended_agent_card else None
     if more is None:
         return None
@@ -85,16 +85,16 @@ def _described(config: AgentConfig) -> dict[str, str]:
 _DESCRIPTIONS: Mapping[type[Scheme], str] = {
     AwsIam: "Requests signed with AWS credentials (Signature Version 4).",
 }
-"""Where the card's own words do not say how to do it."""
+"""Descriptions of schemes with a name that does not explain their use."""
 
 
 def card_schemes(security: Security, described: Mapping[str, str]) -> dict[str, SecurityScheme]:
-    """Return the schemes that are asked for; `described` says more of some of them."""
+    """Return the card's schemes for the required ones, with the author's descriptions."""
     return {name: _scheme(scheme, described.get(name, "")) for name, scheme in security.needed.items()}
 
 
 def card_requirements(require: Sequence[Requirement]) -> list[SecurityRequirement]:
-    """Return the requirements, in their order."""
+    """Return the card's security requirements, in order."""
     return [
         SecurityRequirement(schemes={name: pb.StringList(list=sorted(scopes)) for name, scopes in each.items()})
         for each in require

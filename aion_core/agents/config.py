@@ -44,20 +44,20 @@ class _Strict(BaseModel):
 
 
 class Capabilities(_Strict):
-    """What the card promises beyond a plain answer (R3)."""
+    """Capabilities in the card (A2A 4.4.3)."""
 
     streaming: bool = True
     push_notifications: bool = True
-    """Whether clients may have webhooks told of their tasks, where the deployment delivers to them."""
+    """True if clients may register webhooks, provided that the deployment delivers push notifications."""
     extended_agent_card: bool = False
     extensions: Extensions = []
 
 
 class PushConfig(_Strict):
-    """What the webhooks are told that clients have registered."""
+    """Push notifications to the clients' webhooks."""
 
     events: PushEvents = PushEvents.STATUS
-    """Of which events: `status`, `status+artifact`, or `all`."""
+    """Events to deliver: `status`, `status+artifact`, or `all`."""
 
 
 class AgentConfig(_Strict):
@@ -69,12 +69,12 @@ class AgentConfig(_Strict):
     description: str = ""
     version: AgentMessage = "1.0.0"
     default: bool = False
-    """Whether this agent answers at the root too; the first of the file where none says so."""
+    """True if this agent answers at the root too. Without any such agent, the first of the file does."""
     documentation_url: WebAddress | None = None
     icon_url: WebAddress | None = None
     provider: Provider | None = None
     security: SecurityConfig | None = None
-    """Who may call this agent, where that is not what `aion.security` says of all."""
+    """Auth policy of this agent; without one, `aion.security` applies."""
     skills: Skills = []
     extended_card: ExtendedCardConfig | None = None
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
@@ -86,15 +86,15 @@ class AgentConfig(_Strict):
     capabilities: Capabilities = Capabilities()
     push: PushConfig = PushConfig()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
-    """What becomes of a message while another of its context is being answered: `enqueue`, `reject`, `interrupt`."""
+    """Treatment of a message while another of its context is running: `enqueue`, `reject`, `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
-    """What a client gets: its `task`, the answer as a plain `message`, or `auto`."""
+    """Response to a client: its `task`, the answer as a plain `message`, or `auto`."""
     answer: AnswerAs = AnswerAs.MESSAGE
-    """Where a task holds the answer: in its status `message`, in an `artifact`, or in `both` (D22)."""
+    """Place of the answer in a task: its status `message`, an `artifact`, or `both`."""
     resume: AfterCrash = AfterCrash.FAIL
-    """Of a turn that cannot go on from a step when its process is lost: its task fails, or it is run again (`restart`)."""
+    """Treatment of a turn without a stored step after its process is lost: `fail` its task, or `restart` it."""
     configuration: dict[str, Any] = {}
-    """The author's own settings: a graph finds them in its context, where its schema is its own."""
+    """The author's own settings, available as a graph's context if the graph has its own context schema."""
 
     @model_validator(mode="after")
     def _skills_differ(self) -> Self:
@@ -104,19 +104,19 @@ class AgentConfig(_Strict):
     @model_validator(mode="after")
     def _extended_card_is_offered(self) -> Self:
         if self.extended_card is not None and not self.capabilities.extended_agent_card:
-            raise ValueError("extended_card is given to nobody without capabilities.extended_agent_card: true")
+            raise ValueError("extended_card has no effect without capabilities.extended_agent_card: true")
         return self
 
 
 class LimitsConfig(_Strict):
-    """What each caller may ask for: `aion.limits` in aion.yaml; nothing is counted that is not limited."""
+    """Limits for each caller: `aion.limits` in aion.yaml. Without a limit nothing is counted."""
 
     requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = None
     streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Open at once: each holds an execution environment."""
+    """Open streams; each occupies an execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
     open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
-    """Tasks that have not ended: at work, waiting for their turn, or for an answer."""
+    """Tasks not yet ended: running, queued, or waiting for input."""
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
@@ -124,24 +124,24 @@ AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0
 
 class _Aion(_Strict):
     security: SecurityConfig | None = None
-    """Who may call, and how they say who they are."""
+    """Auth policy of all agents."""
     limits: LimitsConfig | None = None
     python_path: list[AgentMessage] = []
-    """Folders that imports start from, relative to aion.yaml's, beside that one and its `src`."""
+    """Folders for imports, relative to aion.yaml's folder, beside that folder and its `src`."""
     environment: dict[Variable, Value] = {}
-    """Variables of agents' code."""
+    """Environment variables of the agents' code."""
     secrets: dict[Variable, Secret] = {}
-    """Variables of agents' code whose values lie in Secrets Manager or in SSM's Parameter Store."""
+    """Environment variables of the agents' code, with values in Secrets Manager or in SSM's Parameter Store."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _variables_differ(self) -> Self:
         if both := sorted(self.environment.keys() & self.secrets.keys()):
-            raise ValueError(f"{', '.join(both)} stands in both environment and secrets; leave one of them")
+            raise ValueError(f"{', '.join(both)} is in both environment and secrets; remove one of them")
         return self
 
     def with_security(self) -> dict[str, AgentConfig]:
-        """Return the agents, each with what the deployment says of security beside what it says itself."""
+        """Return the agents, each with the deployment's auth policy merged into its own."""
         ours = self.security
         if ours is None:
             return self.agents
@@ -163,40 +163,40 @@ class _File(_Strict):
 
 
 class _OnceEach(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping: YAML's own loader lets the last one win, unheard."""
+    """YAML loader that refuses a repeated key in a mapping: YAML's own loader silently takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
                 where = f"line {key.start_mark.line + 1}, column {key.start_mark.column + 1}"
-                raise ConfigurationError(f"the key {key.value!r} stands twice in one mapping, again at {where}.")
+                raise ConfigurationError(f"the key {key.value!r} is twice in one mapping, again at {where}.")
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentConfig:
-    """What the file says."""
+    """Contents of aion.yaml, or of a discovered project."""
 
     agents: Mapping[str, AgentConfig]
-    """In the file's order."""
+    """Agents in the order of the file."""
     limits: Limits | None
-    """What each caller may ask for; None where nothing is said."""
+    """Limits for each caller; None without `aion.limits`."""
     folder: Path
-    """The folder that the agents' paths are relative to."""
+    """Base folder of the agents' paths."""
     roots: Sequence[Path] = ()
-    """Folders that imports start from, beside the folder and its `src`."""
+    """Further folders for imports, beside the folder and its `src`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of agents' code."""
+    """Environment variables of the agents' code."""
     secrets: Mapping[str, SecretSource] = field(default_factory=dict)
-    """Variables of agents' code, each with the place of its value."""
+    """Environment variables of the agents' code, with the sources of their values."""
 
 
 def read_deployment_config(path: Path) -> DeploymentConfig:
-    """Return all that the file says; raises ConfigurationError that names the file, the key and the mend.
+    """Return the file's contents; raises ConfigurationError with the file, the key and the remedy.
 
-    A folder, a langgraph.json or a Python file is searched for what it holds, as `agents.discovery` does.
+    For a folder, a langgraph.json or a Python file, return the agents discovered there.
     """
     if path.is_dir() or path.suffix in (".json", ".py") or ":" in path.name:
         from aion_core.agents.discovery import discover
@@ -221,12 +221,12 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
 
 def _existing(folder: Path, key: str) -> Path:
     if not folder.is_dir():
-        raise ConfigurationError(f"{key} names {folder}, which is no folder. Mend the name, or make the folder.")
+        raise ConfigurationError(f"{key} names {folder}, which is not a folder. Fix the name, or create the folder.")
     return folder.resolve()
 
 
 def read_agent_configs(path: Path) -> Mapping[str, AgentConfig]:
-    """Return the agents that the file declares, in its order; raises as `read_deployment_config`."""
+    """Return the file's agents in order. Raises the same errors as `read_deployment_config`."""
     return read_deployment_config(path).agents
 
 
@@ -238,7 +238,7 @@ def _read(path: Path) -> _Aion:
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is no YAML: {error}") from error
+        raise ConfigurationError(f"{path} is not valid YAML: {error}") from error
     try:
         return _File.model_validate(content).aion
     except ValidationError as error:
@@ -246,14 +246,14 @@ def _read(path: Path) -> _Aion:
 
 
 def default_agent(configs: Mapping[str, AgentConfig]) -> str:
-    """Return the id of the agent that answers at the root too: the one that says so, else the first.
+    """Return the id of the agent at the root: the one with `default: true`, else the first.
 
-    Raises ConfigurationError where several say so.
+    Raises ConfigurationError for several such agents.
     """
     marked = [agent_id for agent_id, config in configs.items() if config.default]
     if len(marked) > 1:
         raise ConfigurationError(
-            f"aion.agents: {', '.join(marked)} each say `default: true`, and one agent answers at the root. Leave one."
+            f"aion.agents: {', '.join(marked)} each have `default: true`, and only one agent answers at the root. Remove the others."
         )
     return marked[0] if marked else next(iter(configs))
 
@@ -270,7 +270,7 @@ def _sentences(path: Path, error: ValidationError) -> list[str]:
 def _sentence(problem: Any) -> str:
     where = [str(step) for step in problem["loc"] if step != "[key]"]
     if "schemes" in where[:-2] and where[where.index("schemes") + 2] in SCHEME_TYPES:
-        # pydantic names the type among the keys.
+        # pydantic puts the scheme's type among the keys.
         del where[where.index("schemes") + 2]
     key = ".".join(where) or "the file"
     if problem["type"] == "extra_forbidden":
@@ -289,7 +289,7 @@ def _sentence(problem: Any) -> str:
 _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("string_too_short", None): lambda _: "is empty.",
     ("too_short", None): lambda _: "is empty.",
-    ("string_type", None): lambda said: f"is {said!r}, which YAML does not take for text: put it in quotes.",
+    ("string_type", None): lambda said: f"is {said!r}, which YAML does not read as text: put it in quotes.",
     ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
     ("string_pattern_mismatch", SCOPE): lambda said: f"is {said!r}: a scope is a word without spaces and quotes.",
     ("string_pattern_mismatch", HEADER): lambda said: f"is {said!r}: it has to be a header's name, such as X-API-Key.",
@@ -298,22 +298,22 @@ _SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ),
     ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
 }
-"""Where pydantic's own words say nothing of the mend."""
+"""Messages for errors without a useful message by pydantic."""
 
 
 # ── Misplaced keys ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NAMED = "<id>"
-"""A step of a place that the author names, such as an agent's id."""
+"""Path step named by the author, such as an agent's id."""
 LISTED = "[]"
-"""A step of a place that is an element of a list."""
+"""Path step of a list element."""
 Place = tuple[str, ...]
 
 
 def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
-    """Return the rest of a sentence that says that a key, the last of `where`, is not known; "" without advice.
+    """Return advice for an unknown key, the last of `where`, as the rest of a sentence; "" without advice.
 
-    Suggestions come from the keys of that level; a key of another level is said to belong there.
+    A key of another level gets the path of that level. Otherwise a similar key of this level is suggested.
     """
     key, level = where[-1], _level(root, where[:-1])
     places = sorted({place for place, name in _keys(root, ()) if name == key}, key=_depth)
@@ -324,7 +324,7 @@ def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
 
 
 def _level(model: Any, path: Sequence[str]) -> set[str]:
-    """Return the keys that are valid below this path."""
+    """Return the valid keys below this path."""
     models = [model]
     for step in path:
         models = [inner for each in models for inner in _below(each, step)]
@@ -340,7 +340,7 @@ def _below(annotation: Any, step: str) -> list[Any]:
 
 
 def _unwrapped(annotation: Any) -> list[Any]:
-    """Return the models and collections that an annotation allows."""
+    """Return the models and collections in an annotation."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return _unwrapped(typing.get_args(annotation)[0])
@@ -350,7 +350,7 @@ def _unwrapped(annotation: Any) -> list[Any]:
 
 
 def _keys(annotation: Any, place: Place) -> Iterator[tuple[Place, str]]:
-    """Yield each key that there is, with the place that it stands below."""
+    """Yield each key with the path of its level."""
     if _is_model(annotation):
         for name, field in annotation.model_fields.items():
             yield place, name

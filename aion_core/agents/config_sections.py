@@ -13,36 +13,36 @@ from aion_core.auth.declaration import ALGORITHMS, IamOwner
 # ── Card ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
-"""`type/subtype`, as RFC 6838 has it; a range, such as `image/*`, too."""
+"""Pattern of `type/subtype` (RFC 6838), including ranges such as `image/*`."""
 WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
 SCOPE = r"^[!#-\[\]-~]+$"
-"""RFC 6749, 3.3."""
+"""Pattern of a scope (RFC 6749, 3.3)."""
 LISTABLE = r"^[^\s,]+$"
-"""What can stand in a header that lists such things with commas between them."""
+"""Pattern of a text usable in a comma-separated header."""
 MAX_PARAMS_DEPTH = 32
 
-# An unknown key is an error that names the key, never ignored: a typing slip must not turn a setting off.
+# An unknown key is an error, never ignored: a typing mistake must not turn a setting off.
 STRICT = ConfigDict(extra="forbid", frozen=True)
 
 MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
 WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
 AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""What a card has to say: a field that the specification requires is not empty."""
+"""Text of a card; the specification requires it to be non-empty."""
 
 
 def _named(require: object) -> object:
-    """Read the name of a scheme for the scheme without scopes."""
+    """Return a scheme's name as that scheme without scopes."""
     return {require: []} if isinstance(require, str) else require
 
 
 Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
 SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_named), Field(min_length=1)]
-"""Schemes that are needed together, each with its scopes; a name alone is the scheme without."""
+"""Schemes required together, each with its scopes. A name alone means no scopes."""
 
 
 def unlike(skills: list["Skill"]) -> list["Skill"]:
-    """Return the skills; raises ValueError where two have one id, by which clients tell them apart."""
+    """Return the skills; raises ValueError for a repeated id, since clients identify skills by id."""
     ids = [skill.id for skill in skills]
     if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
         raise ValueError(f"two skills have the id {twice[0]!r}")
@@ -50,12 +50,12 @@ def unlike(skills: list["Skill"]) -> list["Skill"]:
 
 
 def _sayable(params: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what no JSON holds: YAML knows dates, infinities and keys that are numbers."""
+    """Return the params; raises ValueError for values outside JSON, such as dates, infinities and numeric keys."""
     _check(params, 1)
     try:
         json.dumps(params, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"this cannot be said in JSON ({error}); put it in quotes") from error
+        raise ValueError(f"this cannot be written as JSON ({error}); put it in quotes") from error
     return params
 
 
@@ -65,7 +65,7 @@ def _check(value: Any, depth: int) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"the key {key!r} is no text; put it in quotes")
+                raise ValueError(f"the key {key!r} is not text; put it in quotes")
             _check(inner, depth + 1)
     elif isinstance(value, list):
         for inner in value:
@@ -77,42 +77,42 @@ class _Strict(BaseModel):
 
 
 class Skill(_Strict):
-    """A capability as the card describes it (R6)."""
+    """Skill of an agent in its card (A2A 4.4.5)."""
 
     id: AgentMessage
     name: AgentMessage
     description: AgentMessage
     tags: list[AgentMessage] = []
-    """Its id, where none is given: a skill without tags is invalid."""
+    """Tags; without any, the card has the skill's id as its tag, as A2A requires one."""
     examples: list[AgentMessage] = []
     input_modes: list[MediaType] = []
-    """What it takes, where that is not what the agent takes."""
+    """Accepted media types, if different from the agent's."""
     output_modes: list[MediaType] = []
     require: list[RequirementConfig] = []
-    """What its callers need beyond what the agent requires; one of them is enough."""
+    """Requirements for callers beyond those of the agent; one of them suffices."""
 
 
 Skills = Annotated[list[Skill], AfterValidator(unlike)]
 
 
 class Provider(_Strict):
-    """Who offers the agent, as its card says (spec 4.4.2)."""
+    """Provider of the agent in its card (A2A 4.4.2)."""
 
     organization: AgentMessage
     url: WebAddress
 
 
 class Extension(_Strict):
-    """An extension of A2A that the agent knows, as its card declares it (spec 4.4.4)."""
+    """A2A extension supported by the agent, in its card (A2A 4.4.4)."""
 
     uri: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=LISTABLE)]
     description: str = ""
     required: bool = False
-    """Whether a client that does not declare it in `A2A-Extensions` is refused (-32008)."""
+    """True to refuse a client (-32008) without this extension in its `A2A-Extensions` header."""
     params: Annotated[dict[str, Any], AfterValidator(_sayable)] = {}
 
     def as_declared(self) -> dict[str, Any]:
-        """Return what is said of it; what is not said is left out of the card, too."""
+        """Return the fields for the card, without empty ones."""
         return {field: value for field, value in self.model_dump().items() if value}
 
 
@@ -127,7 +127,7 @@ Extensions = Annotated[list[Extension], AfterValidator(_each_once)]
 
 
 class ExtendedCardConfig(_Strict):
-    """What the extended card says beyond the public one, which it replaces where both say it (R7)."""
+    """Fields of the extended card; they replace those of the public card."""
 
     name: str = ""
     description: str = ""
@@ -144,9 +144,9 @@ PARAMETER_STORE: Service = "ssm"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LAMBDAS = re.compile(r"AWS_\w*|LAMBDA_\w*|_HANDLER|_X_AMZN_TRACE_ID")
-"""Names that Lambda sets and reserves: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html"""
+"""Variables set and reserved by Lambda: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html"""
 _TOO_LATE = re.compile(r"PYTHON\w*|LD_\w*")
-"""Names that the interpreter and the linker read once, before aion.yaml is read."""
+"""Variables that the interpreter and the linker read once, before aion.yaml is read."""
 
 _SECRET = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[\w/+=.@-]+|[\w/+=.@-]{1,512}", re.A)
 _PARAMETER = re.compile(
@@ -156,26 +156,26 @@ _PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:")
 _KEYS = re.compile(
     r"-----BEGIN|(sk-|sk_|AIza|ya29\.|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|tvly-|lsv2_|hf_|gsk_|pplx-).{16}"
 )
-"""Beginnings of keys of well-known services, and as many characters as a name of such a beginning hardly has."""
+"""Prefixes of keys of well-known services, followed by more characters than a secret's name would have."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretSource:
-    """The place of a secret's value: a service of AWS, a name or ARN, and perhaps a key of the JSON object there."""
+    """Source of a secret's value: an AWS service, a name or ARN, and an optional key of a JSON object."""
 
     service: Service
     name: str
-    """The name or the ARN of the secret, or of the parameter."""
+    """Name or ARN of the secret or parameter."""
     key: str = ""
-    """The key of a JSON object; the whole text without one."""
+    """Key of the JSON object; empty for the whole text."""
 
     def __str__(self) -> str:
-        """Return it as aion.yaml has it, without the key."""
+        """Return the source in the form of aion.yaml, without the key."""
         return self.name if self.service == SECRETS_MANAGER else f"ssm:{self.name}"
 
 
 def variable_name(name: str) -> str:
-    """Return the name; raises ValueError for one that agents' code cannot be given."""
+    """Return the name; raises ValueError for a variable unavailable to agents' code."""
     if not _VARIABLE.fullmatch(name):
         raise ValueError("a variable's name has letters, digits and _, and does not begin with a digit")
     if name.startswith("AION_"):
@@ -188,11 +188,11 @@ def variable_name(name: str) -> str:
 
 
 def secret_source(said: Any) -> SecretSource:
-    """Return the place that a line of `secrets` names; raises ValueError, which never repeats what was written."""
+    """Return the source in a line of `secrets`; raises ValueError, which never repeats the value."""
     if isinstance(said, SecretSource):
         return said
     if not isinstance(said, str):
-        raise ValueError("YAML does not take this for text: put it in quotes")
+        raise ValueError("YAML does not read this as text: put it in quotes")
     if _KEYS.match(said):
         raise ValueError(
             "this looks like the key itself. Put the key into Secrets Manager, and its name there into this line; "
@@ -206,7 +206,7 @@ def secret_source(said: Any) -> SecretSource:
     if not known.fullmatch(name) or bool(hash_) != bool(key):
         raise ValueError(
             "this is neither the name or ARN of a Secrets Manager secret (openai-key), nor ssm: and the name or ARN of "
-            "a parameter (ssm:/my-agent/openai). A key of a JSON secret stands after # (prod/db#password)"
+            "a parameter (ssm:/my-agent/openai). A key of a JSON secret follows after # (prod/db#password)"
         )
     return SecretSource(service, name, key)
 
@@ -254,7 +254,7 @@ Algorithm = Literal["RS256", "ES256", "EdDSA"]
 class _Scheme(BaseModel):
     model_config = STRICT
     description: str = ""
-    """What the card says of the scheme."""
+    """Description of the scheme in the card."""
 
 
 class _Tokens(_Scheme):
@@ -266,38 +266,38 @@ class _Tokens(_Scheme):
 
 
 class BearerJwtConfig(_Tokens):
-    """Signed tokens of an issuer, whose keys are at `jwks_url`."""
+    """Signed tokens of an issuer, with its keys at `jwks_url`."""
 
     type: Literal["bearer-jwt"]
     jwks_url: TrustedUrl
 
 
 class OidcConfig(_Tokens):
-    """Signed tokens of an OpenID provider, which says itself where its keys are."""
+    """Signed tokens of an OpenID provider, with its keys named by its discovery document."""
 
     type: Literal["oidc"]
     jwks_url: TrustedUrl | None = None
 
 
 class ApiKeyConfig(_Scheme):
-    """Keys of this deployment, made by `aion key create`."""
+    """API keys of this deployment, made by `aion key create`."""
 
     type: Literal["api-key"]
     header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_own_header)] = "X-API-Key"
 
 
 class BasicConfig(_Scheme):
-    """Names and passwords; their hashes are in a secret."""
+    """Names and passwords, with their hashes in a secret."""
 
     type: Literal["basic"]
 
 
 class AwsIamConfig(_Scheme):
-    """Requests that are signed with AWS credentials, as API Gateway or a Function URL checks them."""
+    """Requests signed with AWS credentials, verified by API Gateway or a Function URL."""
 
     type: Literal["aws-iam"]
     owner: IamOwner = IamOwner.ROLE
-    """Whose tasks are those of a role's session: the `role`'s, or the `session`'s alone."""
+    """Owner of the tasks of a role's session: the `role`, or the `session` alone."""
 
 
 SchemeConfig = Annotated[
@@ -308,10 +308,10 @@ SCHEME_TYPES = ("bearer-jwt", "oidc", "api-key", "basic", "aws-iam")
 
 
 class SecurityConfig(BaseModel):
-    """Who may call: of the whole deployment, or of one agent, whose word goes first."""
+    """Auth policy of the deployment, or of one agent, with precedence for the agent's."""
 
     model_config = STRICT
 
     schemes: Mapping[SchemeName, SchemeConfig] = {}
     require: list[RequirementConfig] | None = None
-    """One of them is enough; where nothing is said, any one scheme is."""
+    """Alternative requirements: one suffices. Without any, each scheme alone suffices."""

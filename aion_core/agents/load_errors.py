@@ -17,17 +17,18 @@ from typing import Any
 
 from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
 from aion_core.agents.discovery import read_langgraph_json
+from aion_core.agents.frameworks import FRAMEWORKS, extras, missing_framework
 from aion_core.errors import AgentLoadError, ConfigurationError
 
 LONGEST = 300
-"""Characters of an exception's own text that are shown."""
+"""Maximum length of an exception's text in a message."""
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
-"""The form of an environment variable's name."""
+"""Pattern of an environment variable's name."""
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
-"""The last words of those whose value nobody else is to read."""
+"""Last words of confidential variables' names."""
 _ASKED = (*_SECRET, "ENDPOINT", "URL", "PROJECT")
-"""The last words of those that libraries ask for."""
+"""Last words of variables commonly required by libraries."""
 _LIBRARIES = ("site-packages", "dist-packages")
 _OURS = str(Path(__file__).parents[1])
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)})
@@ -36,10 +37,10 @@ _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"),
 def explain_error(
     error: BaseException, subject: str, folder: Path, verb: str = "cannot be imported:", *, file: Path | None = None
 ) -> AgentLoadError:
-    """Return the error that says of `subject`, such as a path, what was raised, where, and what to do.
+    """Return the error for `subject`, such as a path: the exception, its place, and the remedy.
 
-    `folder` is the project's: its files are named relative to it. `file` is where it was raised, if no line of the
-    author's is known. The cause is the caller's to set.
+    File names are relative to the project's `folder`. `file` is the place if no line of the author's code is known. The
+    caller sets the cause.
     """
     own, line, source = _author_frame(error, folder)
     return AgentLoadError(
@@ -51,7 +52,7 @@ def explain_error(
 
 
 def source_location(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
-    """Return `where` and `source` of an AgentLoadError for these lines of a file; empty without a file."""
+    """Return `where` and `source` of an AgentLoadError for these lines of a file, {} without a file."""
     numbers = sorted({line for line in lines if line > 0})
     if file is None:
         return {}
@@ -60,7 +61,7 @@ def source_location(file: Path | str | None, lines: Iterable[int], folder: Path)
 
 
 def display_path(file: Path | str, folder: Path) -> str:
-    """Return the file's path, relative to the folder where it is below that."""
+    """Return the file's path, relative to the folder if the file is below it."""
     path = Path(file)
     for base in (folder, folder.resolve()):
         if path.is_relative_to(base):
@@ -69,7 +70,7 @@ def display_path(file: Path | str, folder: Path) -> str:
 
 
 def similar(name: str, names: Iterable[str]) -> str:
-    """Return the question whether one of the names was meant, "" where none is like it."""
+    """Return a question with the most similar name, "" without one."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"Did you mean {near[0]!r}?" if near else ""
 
@@ -82,7 +83,7 @@ def _where(file: str, lines: list[int], folder: Path) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the exception's own text in one line, and not too long."""
+    """Return the exception's text as one short line."""
     if isinstance(error, SyntaxError):
         return str(error.msg)
     problems = getattr(error, "errors", None)
@@ -97,7 +98,7 @@ def _short(text: str) -> str:
 
 
 def _author_frame(error: BaseException, folder: Path) -> tuple[str, int, str]:
-    """Return the innermost file, line and source that the author wrote; ("", 0, "") where there is none."""
+    """Return the innermost file, line and source of the author's code, ("", 0, "") without any."""
     if isinstance(error, SyntaxError) and error.filename and not _is_library(error.filename, folder):
         return error.filename, error.lineno or 1, (error.text or "").strip()
     found = ("", 0, "")
@@ -122,7 +123,7 @@ def _is_library(file: str, folder: Path) -> bool:
 
 @cache
 def _installed_in(folder: Path) -> frozenset[str]:
-    """Return the names of the packages that are installed in the folder itself, as in a package for Lambda."""
+    """Return the names of the packages installed in the folder itself, as in a Lambda package."""
     return frozenset(packages_distributions()) if Path(_OURS).parent == folder else frozenset()
 
 
@@ -139,11 +140,11 @@ def _remedy(error: BaseException, file: str, folder: Path) -> str:
     ):
         if said := remedy(error, file, folder):
             return said
-    return "Mend that line." if file else "Mend the agent's code."
+    return "Fix that line." if file else "Fix the agent's code."
 
 
 def _of_shadowing(error: BaseException, file: str, folder: Path) -> str:
-    """Return the remedy where a file of the author's has the name of a module of Python's own."""
+    """Return the remedy for an author's file with the name of a standard library module."""
     if not isinstance(error, ImportError | AttributeError):
         return ""
     named = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", "")
@@ -177,7 +178,7 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
         module = sys.modules.get(name)
         return (
             similar(asked[1], vars(module) if module is not None else ())
-            or f"Define {asked[1]!r} in {name}, or mend the name."
+            or f"Define {asked[1]!r} in {name}, or fix the name."
         )
     return ""
 
@@ -192,10 +193,10 @@ def _of_module(name: str, file: str, folder: Path) -> str:
             hiding = getattr(package, "__file__", None) or "a module of Python's own"
             return f"{parent!r} is {display_path(hiding, folder)}, which hides the package of that name: rename one of them."
         known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
-        return similar(last, known) or f"There is no module {last!r} in {parent}: mend the name, or update the package."
+        return similar(last, known) or f"There is no module {last!r} in {parent}: fix the name, or update the package."
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
     if near := similar(name, beside):
-        return f"{near} If it is a package of others, run `aion add {package_of(name)}`."
+        return f"{near} If it is a third-party package, run `aion add {package_of(name)}`."
     if package_of(name) != name:
         return f"Run `aion add {package_of(name)}`, the package of the module {name}."
     return f"Run `aion add {name}`. The package may have another name than the module: look it up on pypi.org."
@@ -244,9 +245,9 @@ def _of_syntax(error: BaseException, file: str, folder: Path) -> str:
     ):
         return "Save the file as UTF-8 text."
     if isinstance(error, IndentationError):
-        return "Mend the indentation of that line, or of the line above it."
+        return "Fix the indentation of that line, or of the line above it."
     if isinstance(error, SyntaxError):
-        return "Mend that line, or the line above it."
+        return "Fix that line, or the line above it."
     return ""
 
 
@@ -275,7 +276,7 @@ def _of_file(error: BaseException, file: str, folder: Path) -> str:
 
 
 def line_of_name(module: Any, name: str) -> int:
-    """Return the line at which the module gives the name its value; 0 where it cannot be told."""
+    """Return the last line that assigns the name in the module, 0 if unknown."""
     try:
         tree = ast.parse(Path(module.__file__).read_bytes())
     except (OSError, TypeError, SyntaxError, ValueError, AttributeError):
@@ -293,14 +294,6 @@ def line_of_name(module: Any, name: str) -> int:
 
 PYPROJECT, REQUIREMENTS = "pyproject.toml", "requirements.txt"
 
-_FRAMEWORKS = {
-    "langgraph": ("a LangGraph agent", "langgraph"),
-    "langchain_core": ("a LangGraph agent", "langgraph"),
-    "google.adk": ("an ADK agent", "adk"),
-    "google.genai": ("an ADK agent", "adk"),
-}
-"""By module, what an agent that imports it is, and the extra of aion-lambda that brings it."""
-
 _PACKAGES = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
@@ -309,33 +302,34 @@ _PACKAGES = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
-"""Packages of well-known modules that have another name."""
+"""Package names that differ from the name of their module."""
 
 _IN_UVS_CACHE = re.compile(r"(archive|environments)-v\d+")
-"""Names of the folders in uv's cache that hold the environments of `uvx`."""
+"""Names of folders in uv's cache with the environments of `uvx`."""
 
 
 def package_of(module: str) -> str:
-    """Return the package to install for the module, by its name if no other is known."""
+    """Return the package to install for the module; by default, it has the module's name."""
     return _PACKAGES.get(module, module)
 
 
 def of_framework(module: str, folder: Path) -> str:
-    """Return the remedy for a framework's module that is not installed, "" for any other module."""
-    if module not in _FRAMEWORKS:
+    """Return the remedy for a missing framework module, "" for any other module."""
+    found = missing_framework(module)
+    if found is None:
         return ""
-    is_, extra = _FRAMEWORKS[module]
+    extra, framework = found
     if _is_uvx():
         command = f"uvx --from 'aion-lambda[{extra},local]' aion dev"
     elif _table(folder / PYPROJECT):
         command = f"uv add 'aion-lambda[{extra}]'"
     else:
         command = f"pip install 'aion-lambda[{extra},local]'"
-    return f"This is {is_}: install aion-lambda[{extra},local], as in `{command}`."
+    return f"This is {framework.title}: install aion-lambda[{extra},local], as in `{command}`."
 
 
 def of_named_package(module: str, folder: Path) -> str:
-    """Return the remedy if the project names the module's package, which is not installed here; else ""."""
+    """Return the remedy for a missing package listed in the project's requirements, "" for any other."""
     file, line = next(((file, line) for file, line in _named(folder) if _has(line, module)), ("", ""))
     if not file:
         return ""
@@ -358,22 +352,22 @@ def of_named_package(module: str, folder: Path) -> str:
 
 
 def _is_uvx() -> bool:
-    """Tell whether this environment is uv's own: of `uvx`, or of `uv tool install`."""
+    """Return True in an environment of `uvx` or `uv tool install`."""
     prefix = Path(sys.prefix)
     return (prefix / "uv-receipt.toml").is_file() or any(_IN_UVS_CACHE.fullmatch(part) for part in prefix.parts)
 
 
 def _installed_extras() -> Iterator[str]:
-    for extra, package in (("langgraph", "langgraph"), ("adk", "google-adk")):
+    for extra in extras():
         try:
-            distribution(package)
+            distribution(FRAMEWORKS[extra].distribution)
         except PackageNotFoundError:
             continue
         yield extra
 
 
 def _named(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield each requirement of the project, and the name of the file that has it."""
+    """Yield each requirement of the project with the name of its file."""
     dependencies = _table(folder / PYPROJECT).get("dependencies")
     yield from ((PYPROJECT, str(line)) for line in (dependencies if isinstance(dependencies, list) else ()))
     requirements = folder / REQUIREMENTS
@@ -389,7 +383,7 @@ def _named(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _table(pyproject: Path) -> dict[str, Any]:
-    """Return the table [project] of the file, {} if it has none that can be read."""
+    """Return the [project] table of the file, {} without a readable one."""
     try:
         table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project")
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
@@ -398,7 +392,7 @@ def _table(pyproject: Path) -> dict[str, Any]:
 
 
 def _has(line: str, module: str) -> bool:
-    """Tell whether the requirement is the package of the module, or of a package that the module is in."""
+    """Return True if the requirement provides the module or one of its parent packages."""
     parts = module.split(".")
     modules = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
     return _name(line) in {_normal(package_of(each)) for each in modules}
@@ -410,5 +404,5 @@ def _name(line: str) -> str:
 
 
 def _normal(name: str) -> str:
-    """Return the name as Python's packaging compares it (PEP 503)."""
+    """Return the normalized package name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

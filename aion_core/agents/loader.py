@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aion_core.agents.config import AgentConfig
+from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies, supported_objects
 from aion_core.agents.load_errors import explain_error
 from aion_core.agents.objects import (
     LoadedObject,
@@ -25,12 +26,6 @@ from aion_core.ports import Agent, Emission, TurnRequest
 _LOADING = threading.Lock()
 """One agent at a time: two agents may share a module, and neither may see it half executed."""
 
-AdapterFactory = Callable[[LoadedObject, AgentConfig], Agent]
-"""Makes the agent of a framework's object, such as a graph, as its author has configured it.
-
-Raises ConfigurationError where it cannot be served so.
-"""
-
 
 class LazyAgent:
     """Agent that imports its code at its first turn or at `load`: a card needs no graph."""
@@ -40,16 +35,18 @@ class LazyAgent:
         agent_id: str,
         config: AgentConfig,
         folder: Path,
-        adapters: Mapping[str, AdapterFactory],
+        dependencies: AgentDependencies,
         roots: Sequence[Path] = (),
     ) -> None:
         """Keep the agent's configuration; import nothing.
 
         `roots` are further folders for imports, beside `folder` and its `src`.
         """
-        self._id, self._config, self._folder, self._adapters = agent_id, config, folder, adapters
+        self._id, self._config, self._folder, self._dependencies = agent_id, config, folder, dependencies
         self._roots = roots
         self._agent: Agent | None = None
+        self.framework = ""
+        """Name of the framework in the registry, once the agent is loaded."""
         self.is_per_turn = False
         """True once the loaded agent is a factory called for each turn: its exceptions are raised by the turn."""
 
@@ -59,36 +56,37 @@ class LazyAgent:
             if self._agent is None:
                 try:
                     found = load_object(self._config.path, self._folder, self._roots)
-                    agent = self._adapter(found)
+                    agent = self._build(found)
                     agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
 
-    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+    async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""
         if self._agent is None:
             # In a thread: the event loop serves other requests during the import.
             await asyncio.to_thread(self.load)
         assert self._agent is not None  # noqa: S101  # load sets it or raises
         # Closed together with this generator: the agent releases its resources now, not at garbage collection.
-        async with aclosing(self._agent.run(asked)) as emissions:
+        async with aclosing(self._agent.run(request)) as emissions:
             async for emission in emissions:
                 yield emission
 
-    def _adapter(self, found: LoadedObject) -> Agent:
+    def _build(self, found: LoadedObject) -> Agent:
         # `with_retry`, `with_config` and the like wrap a graph and hold it as `bound`.
         agent = found.agent if framework_of_loaded(found.agent) else getattr(found.agent, "bound", found.agent)
-        kind = framework_of_loaded(agent)
+        name = framework_of_loaded(agent)
         path, folder = self._config.path, self._folder
-        if kind is None:
+        if name is None:
             raise AgentLoadError(
-                f"{path} is {_with_article(type(found.agent).__name__)}, which is no agent",
-                do=_OPENED if is_opened(agent) else _TAKEN,
+                f"{path} is {_with_article(type(found.agent).__name__)}, which is not an agent",
+                do=_OPENED if is_opened(agent) else _supported(),
                 **object_location(found, folder),
             )
+        framework = FRAMEWORKS[name]
         try:
-            return self._adapters[kind](replace(found, agent=agent), self._config)
+            built = framework.builder()(replace(found, agent=agent), self._config, self._dependencies)
         except AgentLoadError as error:
             do, own = error.do, {"where": error.where, "source": error.source}
             raise AgentLoadError(
@@ -100,24 +98,20 @@ class LazyAgent:
             explained = explain_error(error, path, folder, "cannot be served:")
             if explained.where:
                 raise explained from error
-            raise AgentLoadError(explained.what, do=_MEND[kind], **object_location(found, folder)) from error
+            raise AgentLoadError(explained.what, do=framework.remedy, **object_location(found, folder)) from error
+        self.framework = name
+        return built
 
 
 def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
 
 
-_TAKEN = (
-    "aion runs a LangGraph StateGraph, a compiled graph, an ADK agent or App, an a2a-sdk AgentExecutor, or a function that "
-    "returns one."
-)
-_OPENED = "Name the function that makes it, not what one call has returned: it is called for each turn."
-_MEND = {
-    "langgraph": "Mend the graph's nodes and edges.",
-    "adk": "Mend the agent's definition.",
-    "executor": "Mend the executor's class.",
-}
+def _supported() -> str:
+    return f"aion runs {', '.join(supported_objects())}, or a function that returns one."
 
+
+_OPENED = "Name the function that makes it, not the result of one call: it is called for each turn."
 
 # ── Agent code that would end the process ─────────────────────────────────────────────────────────────────────────────
 # The guard covers nodes and everything they start: tools, tasks, conditional edges and subgraphs. asyncio passes

@@ -1,4 +1,4 @@
-"""Agent objects: import the object at `path` of aion.yaml, or search the module for its agent."""
+"""Agent objects: import the object at `path` of aion.yaml, or search its module for the agent."""
 
 import ast
 import asyncio
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from aion_core.agents.frameworks import framework_of, framework_of_factories, framework_of_file
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
 from aion_core.agents.load_errors import display_path, explain_error, line_of_name, similar, source_location
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -19,20 +20,20 @@ from aion_core.errors import AgentLoadError, ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class LoadedObject:
-    """Object that `path` names, and its module."""
+    """Agent object with its module."""
 
     agent: Any
     module: ModuleType | None
-    """None for an agent that is declared in a file of ADK's."""
+    """None for an agent in a configuration file of ADK."""
     name: str = ""
-    """The name that the module has for it, if any."""
+    """Name of the object in the module; may be empty."""
 
 
 def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedObject:
-    """Return the object that `path` names, or the one agent of the module, or of the folder, where no name is given.
+    """Return the object at `path`; without a name, the only agent of the module or folder.
 
-    A function without arguments, or a class, is called; a function that takes the run's config, or is a context manager,
-    becomes a `PerTurn`. An agent that ADK reads from a file is the file's Path. Raises AgentLoadError.
+    A class, or a function without arguments, is called. A function with the run's config as its parameter, or a context
+    manager, becomes a `PerTurnFactory`. A configuration file of ADK is returned as a Path. Raises AgentLoadError.
     """
     place, _, name = path.partition(":")
     starts = import_roots(folder, roots)
@@ -68,7 +69,7 @@ def _name_in(module: ModuleType, found: Any) -> str:
 
 
 def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
-    """Return the error of a place where no agent is."""
+    """Return the error for a module or folder without an agent."""
     file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
     where = source_location(file, [], folder)
     path = f"{place}:{name}" if name else place
@@ -80,7 +81,7 @@ def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path)
             known_name for known_name, value in known.items() if framework_of(value) and not isinstance(value, type)
         ]
         do = similar(name, agents) or similar(name, known)
-        do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or mend `path`.")
+        do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or fix `path`.")
         return AgentLoadError(f"{path}: there is no {name!r} in {place}", do=do, **where)
     if (folder / place).is_dir():
         do = f"Define root_agent in {place}/agent.py, or name what you mean, as in {place}/agent.py:name."
@@ -89,7 +90,7 @@ def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path)
 
 
 def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> ModuleType:
-    """Import the file, or the module of that name; raises AgentLoadError."""
+    """Import the file, or the module by its name; raises AgentLoadError."""
     folder = roots[-1]
     if file is not None and not file.is_file():
         near = similar(file.name, [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else [])
@@ -109,50 +110,30 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
             raise AgentLoadError(
                 f"there is no module {place}",
                 where=f"not in {looked}, and not installed",
-                do="Mend `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
+                do="Fix `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
             ) from error
         raise explain_error(error, subject, folder, file=file) from error
 
 
-KINDS: dict[str, tuple[tuple[str, str], ...]] = {
-    "langgraph": (("langgraph", "StateGraph"), ("langgraph", "Pregel")),
-    "executor": (("a2a", "AgentExecutor"),),
-    "adk": (("google.adk", "BaseAgent"), ("google.adk", "Workflow"), ("google.adk", "App")),
-}
-"""The classes of which each framework's agents are: the package they are defined in, and their name."""
-
-
 def framework_of_loaded(agent: object) -> str | None:
-    """Return the framework that is to run what `find` has found."""
+    """Return the name of the framework for a loaded object, None for other objects."""
     if isinstance(agent, PerTurnFactory):
-        return "langgraph"
-    return "adk" if isinstance(agent, Path) else framework_of(agent)
+        return framework_of_factories()
+    return framework_of_file(agent.name) if isinstance(agent, Path) else framework_of(agent)
 
 
 def object_location(found: LoadedObject, folder: Path) -> dict[str, str]:
-    """Return `where` and `source` of what was found."""
+    """Return `where` and `source` of a loaded object."""
     if found.module is None:
         return source_location(found.agent, [], folder) if isinstance(found.agent, Path) else {}
     return source_location(found.module.__file__, [line_of_name(found.module, found.name)], folder)
 
 
-def framework_of(candidate: object) -> str | None:
-    """Return the framework that the object, or the class, is an agent of, None where it is none; imports nothing."""
-    own = candidate if isinstance(candidate, type) else type(candidate)
-    for kind, classes in KINDS.items():
-        for base in own.__mro__:
-            if any(
-                base.__name__ == name and f"{base.__module__}.".startswith(f"{package}.") for package, name in classes
-            ):
-                return kind
-    return None
-
-
 def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:
-    """Return the agent that the module defines: of its instances, else of its classes; None where it has none.
+    """Return the only agent among the module's instances, else among its classes; None without one.
 
-    What it imports is another module's, and counts only where there is nothing else. `of_folder`: the folder is the
-    agent, as for `adk web`, which takes its `app`, else its `root_agent`. Raises AgentLoadError where there are several.
+    An imported agent counts only if the module defines none. With `of_folder` the folder is the agent, as for `adk
+    web`, and its `app`, else its `root_agent`, is returned. Raises AgentLoadError for several agents.
     """
     if of_folder:
         known = (getattr(module, name, None) for name in ("app", "root_agent"))
@@ -174,7 +155,7 @@ def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = Fa
 
 
 def _each_once(agents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agents by their first names, without those that are part of another one there."""
+    """Return the agents by their first names, without parts of another one."""
     seen = {id(part) for agent in agents.values() for part in _parts(agent)}
     once: dict[str, Any] = {}
     for name, agent in agents.items():
@@ -185,9 +166,9 @@ def _each_once(agents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(agent: Any) -> Iterator[Any]:
-    """Yield what is an agent by itself, and served as part of this one: a graph's builder, an App's root, sub-agents."""
+    """Yield the agents within an agent: a graph's builder, an App's root agent, sub-agents."""
     yield getattr(agent, "builder", None)
-    # Of an App: an agent's own `root_agent` is the one above it.
+    # For an App only: the `root_agent` of an agent is the one above it.
     root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
     nodes = getattr(getattr(agent, "graph", None), "nodes", ())
     tools = [getattr(tool, "agent", None) for tool in getattr(agent, "tools", None) or ()]
@@ -198,18 +179,18 @@ def _parts(agent: Any) -> Iterator[Any]:
 
 
 def _imported(module: ModuleType) -> set[str]:
-    """Return the names that the module's own import statements give to what they import."""
+    """Return the names bound by the module's own import statements."""
     try:
         source = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
-        # It comes without its source: nothing can be told.
+        # The source is not available.
         return set()
     statements = (node for node in ast.walk(source) if isinstance(node, ast.Import | ast.ImportFrom))
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
 def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
-    """Return what the function, or the class, makes; a factory that makes a graph per turn as it is."""
+    """Call a class or a function and return the result; return a per-turn factory uncalled."""
     if not inspect.isclass(factory):
         try:
             made_per_turn = per_turn_factory(factory, path)
@@ -220,18 +201,18 @@ def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
     call = factory
     if named is not None and named.is_required():
-        # A class of ADK's: an agent's name is the first thing that it needs.
+        # An ADK class requires a name.
         call = partial(factory, name=getattr(factory, "__name__", ""))
     try:
         made = call()
-        # Loaded in a thread of its own, where no event loop runs.
+        # The agent is loaded in a thread without an event loop.
         made = asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
     except (Exception, SystemExit) as error:  # the author's function may raise anything
         explained = explain_error(error, path, folder, "raised")
         if not explained.where:
             explained = AgentLoadError(explained.what, do=explained.do, **_definition(factory, folder))
         raise explained from error
-    # Its open resources belong to one turn, so each turn makes another.
+    # Its open resources belong to one turn, so each turn calls the factory again.
     return PerTurnFactory(factory, None) if is_opened(made) and not framework_of(made) else made
 
 
@@ -240,7 +221,7 @@ async def _awaited(made: Awaitable[Any]) -> Any:
 
 
 def _definition(made_by: Any, folder: Path) -> dict[str, str]:
-    """Return `where` and `source` of a function or a class; empty where they cannot be told."""
+    """Return `where` and `source` of a function or a class, {} if unknown."""
     try:
         file, line = inspect.getsourcefile(made_by), inspect.getsourcelines(made_by)[1]
     except (OSError, TypeError):
@@ -251,20 +232,20 @@ def _definition(made_by: Any, folder: Path) -> dict[str, str]:
 # ── Graph factories ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 _CONFIG = "config"
-"""The parameter that LangGraph's server fills in, too."""
+"""Parameter that LangGraph's server also fills in."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerTurnFactory:
-    """A factory that is called for each turn, since it takes the turn's config or gives back what it has opened."""
+    """Factory called for each turn: it takes the turn's config, or returns a context manager."""
 
     make: Callable[..., Any]
     parameter: str | None
-    """The name of the parameter that takes the config; None for a factory without one."""
+    """Name of the parameter for the config; None without one."""
 
     @asynccontextmanager
     async def made(self, config: Any) -> AsyncIterator[Any]:
-        """Give what the factory makes; a context manager is left in the task that entered it, with the turn's error."""
+        """Yield the made object; its context manager exits in the same asyncio task, with the turn's exception."""
         made = self.make(**{self.parameter: config}) if self.parameter else self.make()
         if inspect.isawaitable(made):
             made = await made
@@ -283,9 +264,9 @@ class PerTurnFactory:
 
 
 def per_turn_factory(function: Callable[..., Any], path: str) -> PerTurnFactory | None:
-    """Return the factory, None for a function that is called once, when the agent is loaded.
+    """Return the per-turn factory, None for a function called once at load.
 
-    Raises AgentLoadError where the function requires an argument that nobody gives it.
+    Raises AgentLoadError for an unknown required parameter.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -304,7 +285,7 @@ def per_turn_factory(function: Callable[..., Any], path: str) -> PerTurnFactory 
 
 
 def is_opened(made: object) -> bool:
-    """Tell whether the object is a context manager, plain or async."""
+    """Return True for a context manager, plain or async."""
     return hasattr(made, "__aenter__") or hasattr(made, "__enter__")
 
 

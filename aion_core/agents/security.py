@@ -1,4 +1,4 @@
-"""Who may call each agent, as its lines of aion.yaml and the deployment's declare it."""
+"""Auth policies of the agents, made from aion.yaml."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ from aion_core.errors import ConfigurationError
 
 
 def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
-    """Return who may call the agent, None where nothing is declared; raises ConfigurationError that names the line."""
+    """Return the agent's auth policy, None without one; raises ConfigurationError that names the line."""
     said, where = config.security, f"aion.agents.{agent_id}"
     skills = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
     needing = {skill.id: skill.require for skill in skills if skill.require}
     if said is None or not said.schemes:
         if needing or (said is not None and said.require):
-            raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares any.")
+            raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares a scheme.")
         return None
     schemes = {name: _scheme(scheme) for name, scheme in said.schemes.items()}
     _check_kinds(where, schemes)
     require = [{name: []} for name in schemes] if said.require is None else said.require
     if not require:
-        raise ConfigurationError(f"{where}: `require` is empty, which would let nobody in. Name a scheme.")
+        raise ConfigurationError(f"{where}: `require` is empty, so no caller could authenticate. Name a scheme.")
     return Security(
         schemes,
         tuple(_requirement(where, schemes, each) for each in require),
@@ -42,9 +42,9 @@ def declared_security(agent_id: str, config: AgentConfig) -> Security | None:
 
 
 def declared_securities(configs: Mapping[str, AgentConfig]) -> dict[str, Security]:
-    """Return who may call each agent, {} where nothing is declared; raises ConfigurationError.
+    """Return the auth policy of each agent, {} without any; raises ConfigurationError for a partial one.
 
-    That only some agents ask is no choice: what they keep is behind one door.
+    All agents need a policy or no agent has one: their stored tasks share one authentication.
     """
     found = {agent_id: declared_security(agent_id, config) for agent_id, config in configs.items()}
     closed = {agent_id: security for agent_id, security in found.items() if security is not None}
@@ -61,7 +61,7 @@ def _requirement(where: str, schemes: Mapping[str, Scheme], said: RequirementCon
         if name not in schemes:
             raise ConfigurationError(f"{where} requires {name!r}, and the schemes are {', '.join(schemes)}.")
         if scopes and isinstance(schemes[name], Basic | AwsIam):
-            raise ConfigurationError(f"{where} requires scopes of {name!r}, a scheme that gives none.")
+            raise ConfigurationError(f"{where} requires scopes of {name!r}, a scheme without scopes.")
     in_authorization = [name for name in said if not isinstance(schemes[name], ApiKey)]
     if len(in_authorization) > 1:
         raise ConfigurationError(

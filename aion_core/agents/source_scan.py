@@ -1,39 +1,15 @@
-"""Agents in Python files, found by their syntax alone: nothing is imported."""
+"""Scan of Python files for agents by syntax alone, without any import."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aion_core.agents.frameworks import agent_classes, constructors, scanned_imports
 from aion_core.agents.importing import YAML_AGENT
 
-_FRAMEWORKS = ("langgraph", "langchain", "deepagents", "google.adk", "a2a", "aion")
-"""Module prefixes of the frameworks whose objects can be agents."""
-_MAKERS = frozenset(
-    {
-        "StateGraph",
-        "MessageGraph",
-        "create_agent",
-        "create_react_agent",
-        "create_deep_agent",
-        "create_supervisor",
-        "create_swarm",
-        "Agent",
-        "LlmAgent",
-        "SequentialAgent",
-        "ParallelAgent",
-        "LoopAgent",
-        "LangGraphAgent",
-        "RemoteA2aAgent",
-        "Workflow",
-        "App",
-    }
-)
-"""The functions and classes of the frameworks that make an agent."""
-_BASES = _MAKERS | {"BaseAgent", "AgentExecutor"}
-"""The classes whose subclasses are agents."""
 _NAMES = frozenset({"graph", "agent", "root_agent"})
-"""The names that the frameworks' own projects give an agent."""
+"""Usual names of agents in the frameworks' own projects."""
 _NO_AGENTS = ("test_", "conftest", "setup", "noxfile", "_test")
 _NO_FOLDERS = frozenset(
     {"__pycache__", "node_modules", "tests", "test", "site-packages", "venv", "build", "dist", "docs"}
@@ -44,23 +20,23 @@ _MOST_FILES = 400
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """A file that defines an agent at its top level."""
+    """Python file with an agent at its top level."""
 
     file: Path
     names: tuple[str, ...]
-    """The names of the agents, in the file's order; an agent's builder may be among them."""
+    """Names of the agents in order; the builder of an agent may be among them."""
     imports: frozenset[str]
-    """The last names of the modules, and the names, that the file imports."""
+    """Imported names, and last segments of imported modules."""
 
 
 def agent_file(file: Path) -> AgentFile | None:
-    """Return the agents of the file, None for a file without any, or that Python cannot read."""
+    """Return the agents of the file, None for a file without any, or for unreadable Python."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     modules, names = _imports(tree)
-    if not any(f"{module}.".startswith(_FRAMEWORKS) for module in modules):
+    if not any(f"{module}.".startswith(scanned_imports()) for module in modules):
         return None
     found = tuple(_agents(tree, names, {module.partition(".")[0] for module in modules}))
     last = {module.rpartition(".")[2] for module in modules}
@@ -68,29 +44,29 @@ def agent_file(file: Path) -> AgentFile | None:
 
 
 def agent_files_below(folder: Path) -> list[AgentFile]:
-    """Return the files of the folder that define an agent; of those below it where it has none itself.
+    """Return the files with an agent in the folder; without any, those in its subfolders.
 
-    A file that another one of them imports is a part of that one, and is left out. Tests, hidden folders and
-    environments are not searched.
+    A file imported by another of them belongs to that one and is left out. Tests, hidden folders and virtual
+    environments are skipped.
     """
     for files in (sorted(folder.glob("*.py")), _below(folder)):
         found = [each for file in files if _may_have_agents(file) and (each := agent_file(file)) is not None]
         imported = {each.file for each in found for other in found if other is not each and _imports_file(other, each)}
-        # Two files that import each other are both there.
+        # Two files that import each other both count.
         if parts := [each for each in found if each.file not in imported] or found:
             return parts
     return []
 
 
 def is_adk_folder(folder: Path) -> bool:
-    """Tell whether `adk web` would take the folder for an agent: `root_agent` or `app` in its code, or root_agent.yaml."""
+    """Return True for an agent folder of `adk web`: `root_agent` or `app` in its code, or root_agent.yaml."""
     if (folder / YAML_AGENT).is_file():
         return True
     return any(adk_root(folder / name) for name in ("agent.py", "__init__.py"))
 
 
 def adk_root(file: Path) -> str:
-    """Return the name of what ADK takes from the file: its `app`, else its `root_agent`; "" where it has neither."""
+    """Return the name of ADK's object in the file: `app`, else `root_agent`, else ""."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -122,7 +98,7 @@ def _imports_file(importer: AgentFile, imported: AgentFile) -> bool:
 
 
 def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
-    """Return the modules that the file imports, and what each name stands for that it imports from one."""
+    """Return the imported modules, and the imported names with their original names."""
     modules: set[str] = set()
     names: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -131,7 +107,7 @@ def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
         elif isinstance(node, ast.ImportFrom):
             modules.add(node.module or "")
             names |= {alias.asname or alias.name: alias.name for alias in node.names}
-            if node.module in ("google", "langgraph", "langchain"):
+            if node.module in {prefix.partition(".")[0] for prefix in scanned_imports()}:
                 modules |= {f"{node.module}.{alias.name}" for alias in node.names}
     return modules, names
 
@@ -141,7 +117,7 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
     seen: set[str] = set()
     for node in _top_level(tree.body):
         if isinstance(node, ast.ClassDef):
-            if any(_last(base, imported) in _BASES | classes for base in node.bases):
+            if any(_last(base, imported) in agent_classes() | classes for base in node.bases):
                 classes.add(node.name)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_entrypoint(node, imported):
             seen.add(node.name)
@@ -151,12 +127,12 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
             seen.add(name)
             yield name
     if not seen:
-        # Executors are exported as classes, too.
+        # Executors may be exported as classes.
         yield from (name for name in sorted(classes))
 
 
 def _is_entrypoint(node: ast.FunctionDef | ast.AsyncFunctionDef, imported: Mapping[str, str]) -> bool:
-    """Tell whether the function is an agent of LangGraph's functional API."""
+    """Return True for an agent of LangGraph's functional API."""
     decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
     return any(_last(decorator, imported) == "entrypoint" for decorator in decorators)
 
@@ -167,7 +143,7 @@ def _is_agent(name: str, value: ast.expr, imported: Mapping[str, str], classes: 
     if not isinstance(value, ast.Call):
         return False
     made_by = value.func
-    if _last(made_by, imported) in _MAKERS | classes:
+    if _last(made_by, imported) in constructors() | classes:
         return True
     if isinstance(made_by, ast.Attribute):
         of_module = isinstance(made_by.value, ast.Name) and made_by.value.id in modules
@@ -195,7 +171,7 @@ def _assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run when the file is imported, those within `if`, `try` and `with` included."""
+    """Yield the statements run at import, including those within `if`, `try` and `with`."""
     for node in body:
         yield node
         for inner in ("body", "orelse", "handlers", "finalbody"):
@@ -206,6 +182,6 @@ def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _is_main(node: ast.If) -> bool:
-    """Tell whether the statement is `if __name__ == "__main__":`."""
+    """Return True for the statement `if __name__ == "__main__":`."""
     test = node.test
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

@@ -396,7 +396,7 @@ class Thing:
         (NS, "k", {"x": "\N{SNOWMAN}" * 120_000}, "350000 bytes of JSON, and one has 360008"),
         (NS, "k" * 900, {"x": 1}, "800 bytes together, and one has 907"),
         (("n" * 900,), "k", {"x": 1}, "800 bytes together, and one has 903"),
-        (NS, "\ud800", {"x": 1}, "half a character"),
+        (NS, "\ud800", {"x": 1}, "half a surrogate pair"),
     ],
     ids=lambda each: each if isinstance(each, str) and len(each) > 20 else "",
 )

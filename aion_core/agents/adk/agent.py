@@ -31,11 +31,17 @@ from aion_core.agents.adk.thread import (
     missing_markers,
 )
 from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.load_errors import text_of
 from aion_core.agents.loader import run_guarded
+from aion_core.agents.objects import LoadedObject
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import AfterCrash, Emission, Paused, TurnRequest
+from aion_core.ports import AfterCrash, Agent, Emission, Paused, TurnRequest
+from aion_core.stores.artifacts import BlobArtifacts
+from aion_core.stores.retries import Fence
+from aion_core.stores.sessions import TableSessions
 
 # This adapter depends on both features; an operator cannot switch them off, so the warnings would not help.
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] ResumabilityConfig", UserWarning)
@@ -170,6 +176,27 @@ class AdkAgent:
     def _is_resumable(self, author: str) -> bool:
         agent = self._root.find_agent(author) if isinstance(self._root, BaseAgent) else None
         return agent is not None and is_resumable(agent)
+
+
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Return the agent of an ADK object, with encrypted sessions and our artifact service."""
+    table, blobs, clock, cipher = dependencies.table, dependencies.blobs, dependencies.clock, dependencies.cipher
+    if cipher is None:
+        raise ConfigurationError(
+            "An ADK agent's sessions are encrypted, and AION_KMS_KEY, the KMS key to encrypt them with, is missing."
+        )
+    artifacts, retention = BlobArtifacts(blobs, clock), dependencies.retention
+    return AdkAgent(
+        loaded.agent,
+        lambda request: TableSessions(
+            table, blobs, cipher, clock, fence=Fence(request.context, request.fence), retention=retention
+        ),
+        lambda request: artifacts,
+        name=config.name,
+        resume=config.resume,
+        configuration=config.configuration,
+        module=loaded.module,
+    )
 
 
 def agent_from_file(file: Path) -> BaseAgent:

@@ -14,14 +14,17 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
+from aion_core.agents.config import AgentConfig
 from aion_core.agents.executor.inbound import request_context
 from aion_core.agents.executor.outbound import ExecutorOutbound, QueueSink
 from aion_core.agents.executor.queue import RecordingQueue
+from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import context_of
 from aion_core.agents.loader import run_guarded
+from aion_core.agents.objects import LoadedObject
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import AgentFailed, StoreError
-from aion_core.ports import AfterCrash, Emission, TaskKey, TaskStore, TurnRequest
+from aion_core.ports import AfterCrash, Agent, Emission, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import TaskState
 
 logger = logging.getLogger(__name__)
@@ -134,6 +137,17 @@ class ExecutorAgent:
             logger.warning("The state of a stopped executor's task could not be read: %s", error)
         except Exception:
             logger.exception("An executor's cancel() failed.", extra={"task_id": request.task.id})
+
+
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Return the agent of an executor; it reads tasks from the task store."""
+    return ExecutorAgent(
+        loaded.agent,
+        dependencies.tasks,
+        name=config.name,
+        resume=config.resume,
+        configuration=config.configuration,
+    )
 
 
 async def _execution(execution: Coroutine[Any, Any, None]) -> None:

@@ -7,6 +7,7 @@ import sys
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,8 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
@@ -32,11 +35,13 @@ from aion_core.agents.langgraph.thread import (
 )
 from aion_core.agents.langgraph.turn import GraphSetup, GraphTurn, MemoryFactory, SaverFactory, config_of
 from aion_core.agents.loader import run_guarded
-from aion_core.agents.objects import PerTurnFactory
+from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import AgentMessage, Emission, Paused, Reply, TurnRequest
+from aion_core.ports import Agent, AgentMessage, Emission, Paused, Reply, TurnRequest
 from aion_core.protocol.types import Message
+from aion_core.stores.checkpoints import TableSaver
+from aion_core.stores.long_term_memory import TableLongTermMemory
 
 
 class LangGraphAgent:
@@ -165,12 +170,25 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
             yield emission
 
 
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Return the agent of a graph, with our checkpointer and our long-term memory."""
+    table, clock = dependencies.table, dependencies.clock
+    return LangGraphAgent(
+        loaded.agent,
+        partial(TableSaver, table, dependencies.blobs, clock, retention=dependencies.retention),
+        memories=partial(TableLongTermMemory, table, clock),
+        name=config.name,
+        configuration=config.configuration,
+        module=loaded.module,
+    )
+
+
 # ── Resumption ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-STATE_NOT_STORED = "The server stopped in the middle of this turn, and the graph keeps no state to go on from."
+STATE_NOT_STORED = "The server stopped in the middle of this turn, and the graph stores no state to resume from."
 STATE_LOST = (
-    "The graph's own checkpointer does not know this turn any more: it keeps what it is given in one process. "
-    "Compile the graph without it, or with one that lasts."
+    "The graph's own checkpointer has lost this turn: it stores its checkpoints in one process only. "
+    "Compile the graph without it, or with a persistent one."
 )
 
 
@@ -241,7 +259,7 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
         except (TypeError, ValueError) as error:
             raise AgentLoadError(
                 f"`configuration` in aion.yaml does not fit the graph's context schema {_name(schema)}: {_reason(error)}",
-                do="Mend the value under `configuration`, or the schema.",
+                do="Fix the value under `configuration`, or the schema.",
             ) from error
     return _Configuration(configuration)
 

@@ -34,7 +34,7 @@ from aion_core.agents.outbound import (
 )
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
-from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, hand, running_node
+from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, running_node, write_emission
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
@@ -237,11 +237,11 @@ class GraphReplySink:
         """Record the reply with its target in the metadata, for the distribution. See `ReplySink.reply`."""
         if target is not None:
             message.metadata.update({TARGET: target})
-        hand(get_stream_writer(), DurableReply(message, running_node()))
+        write_emission(get_stream_writer(), DurableReply(message, running_node()))
 
     async def react(self, key: str, *, message_id: str) -> None:
         """See `ReplySink.react`."""
-        hand(get_stream_writer(), Reaction(key, message_id, running_node()))
+        write_emission(get_stream_writer(), Reaction(key, message_id, running_node()))
 
     async def typing(self) -> None:
         """See `ReplySink.typing`."""
@@ -259,7 +259,7 @@ _IDS = uuid.UUID("0d1c3f5e-6f5b-4a39-9a40-8c4a4bd0a6c1")
 # ── Events of the stream ──────────────────────────────────────────────────────────────────────────────────────────────
 
 NODE_EMISSIONS = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reaction, DurableReply)
-"""Emissions that nodes make through `authoring.emit.emit`. They are recorded before the next checkpoint."""
+"""Emissions that nodes make through `authoring.emit.write_emission`. They are recorded before the next checkpoint."""
 
 GRAPH_RUNS = ("values", "updates", "checkpoints")
 """Stream modes of graphs alone. A task of a functional graph also writes custom events from a namespace."""

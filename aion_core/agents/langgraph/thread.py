@@ -37,7 +37,7 @@ MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
 NODES = "aion:nodes"
 """Key in a checkpoint's metadata for the names of its graph's nodes."""
 
-REDEPLOYED = "The agent was deployed anew with other steps in the middle of this turn; send the message again."
+REDEPLOYED = "The agent was deployed with other nodes in the middle of this turn; send the message again."
 
 
 def node_names(graph: Graph) -> str:
@@ -238,7 +238,9 @@ class GraphThread:
         except (LeaseLost, StoreError):
             raise
         except Exception:
-            logger.exception("The state does not take what was sent; the conversation goes on without it.")
+            logger.exception(
+                "The sent messages could not be added to the state; the conversation continues without them."
+            )
 
     async def _write(self, messages: Sequence[BaseMessage]) -> None:
         node = PregelNode(channels=[], triggers=[], writers=[ChannelWrite([ChannelWriteEntry(MESSAGES)])])

@@ -39,7 +39,7 @@ from aion_core.agents.langgraph.thread import (
 )
 from aion_core.agents.outbound import InternalEvents, StreamAborted
 from aion_core.authoring.context import aion_context_set
-from aion_core.authoring.emit import handed
+from aion_core.authoring.emit import emission_listener
 from aion_core.checkpointing.persistence import BeforePut, OwnerStore
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
@@ -81,7 +81,7 @@ class PendingEmissions:
         with self._lock:
             self._pending[id(emission)] = emission
         if self._closed:
-            logger.warning("The agent went on after its turn's end: what it says is ignored.")
+            logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
 
     def wait_for_event(self) -> None:
         """Note that the reader is waiting for the next stream event."""
@@ -114,7 +114,7 @@ class PendingEmissions:
         idle = 0
         while any(key in self._pending for key in awaited):
             if self._aborted:
-                raise LeaseLost("The turn was cut before its last words were recorded.")
+                raise LeaseLost("The turn was cut before its last emissions were recorded.")
             self._changed.clear()
             reading, events = self._reading, self._events
             try:
@@ -124,7 +124,7 @@ class PendingEmissions:
             except TimeoutError:
                 idle = idle + 1 if reading and events == self._events else 0
                 if idle == IDLE_ROUNDS:
-                    logger.warning("An emission did not reach the turn's own stream: nobody is told of it.")
+                    logger.warning("An emission did not reach the turn's own stream: it is dropped.")
                     with self._lock:
                         for key in awaited:
                             self._pending.pop(key, None)
@@ -354,7 +354,7 @@ class GraphTurn:
         """Run the graph to its end; raises GraphDrained if it was asked to stop before."""
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
-        token = handed.set(pending.add)
+        token = emission_listener.set(pending.add)
         try:
             with aion_context_set(context):
                 stream = graph.astream(
@@ -388,7 +388,7 @@ class GraphTurn:
         finally:
             pending.close()
             with suppress(ValueError):
-                handed.reset(token)
+                emission_listener.reset(token)
 
     async def _record_emissions(self) -> None:
         await self._pending.wait_recorded()

@@ -9,21 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
-from aion_core.agents.config import AgentConfig, DeploymentConfig, default_agent, read_deployment_config
+from aion_core.agents.config import DeploymentConfig, default_agent, read_deployment_config
 from aion_core.agents.config_sections import variable_name
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
-from aion_core.agents.loader import AdapterFactory
-from aion_core.agents.objects import LoadedObject, PerTurnFactory
+from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.security import declared_securities
 from aion_core.cli.checks.check import Check, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.packaging.interpreters import interpreter
-from aion_core.ports import Agent
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
@@ -168,18 +165,10 @@ def load(declared: DeploymentConfig) -> Iterator[Check]:
     from aion_core.clock import SystemClock
     from aion_core.settings import Settings
 
-    kinds: list[str] = []
-
-    def noted(kind: str, make: AdapterFactory, found: LoadedObject, config: AgentConfig) -> Agent:
-        kinds.append(PER_TURN if isinstance(found.agent, PerTurnFactory) else kind)
-        return make(found, config)
-
-    known = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
-    adapters = {kind: partial(noted, kind, make) for kind, make in known.items()}
+    dependencies = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).agents
     agents = declared.agents
-    for agent_id, agent in build_agents(agents, declared.folder, adapters, declared.roots).items():
+    for agent_id, agent in build_agents(agents, declared.folder, dependencies, declared.roots).items():
         name, begun = f"agent {agent_id}", time.monotonic()
-        kinds.clear()
         try:
             # What an author's module prints is not what this command says.
             with contextlib.redirect_stdout(sys.stderr):
@@ -189,7 +178,7 @@ def load(declared: DeploymentConfig) -> Iterator[Check]:
             yield failed(name, f"{error.what}{place}.", error.do or f"Mend {agents[agent_id].path}.")
             continue
         took = time.monotonic() - begun
-        said = f"{agents[agent_id].path} is {KINDS.get(kinds[0], kinds[0])}, loaded in {took:.1f} s."
+        said = f"{agents[agent_id].path} is {PER_TURN if agent.is_per_turn else FRAMEWORKS[agent.framework].title}, loaded in {took:.1f} s."
         if took > SLOW_SECONDS:
             do = "An environment of Lambda may start for 10 s: import less at the module's top, or raise MemorySize."
             yield warning(name, said, do)
@@ -198,7 +187,6 @@ def load(declared: DeploymentConfig) -> Iterator[Check]:
 
 
 PER_TURN = "a factory, which is called for each turn and was not called here"
-KINDS = {"langgraph": "a LangGraph graph", "adk": "an ADK agent", "executor": "an AgentExecutor of the a2a-sdk"}
 
 
 def template(project: Path | None) -> Iterator[Check]:

@@ -35,8 +35,8 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ("      path: b.py\n", "the key 'path' stands twice in one mapping, again at line 5, column 7."),
-        ("    a:\n      path: b.py\n", "the key 'a' stands twice in one mapping, again at line 5, column 5."),
+        ("      path: b.py\n", "the key 'path' is twice in one mapping, again at line 5, column 7."),
+        ("    a:\n      path: b.py\n", "the key 'a' is twice in one mapping, again at line 5, column 5."),
         ("      inputs: [text/plain]\n", "aion.agents.a.inputs is not a key that aion knows."),
         (
             "      iput_modes: []\n",
@@ -44,7 +44,7 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
         ),
         ("    b: {}\n", "aion.agents.b.path is missing."),
         ("    b: {path: ''}\n", "aion.agents.b.path is empty."),
-        ("      version: 1.0\n", "aion.agents.a.version is 1.0, which YAML does not take for text: put it in quotes."),
+        ("      version: 1.0\n", "aion.agents.a.version is 1.0, which YAML does not read as text: put it in quotes."),
         ("      input_modes: []\n", "aion.agents.a.input_modes is empty."),
         *(
             (f"      output_modes: ['{bad}']\n", f"aion.agents.a.output_modes.0 is {bad!r}: a media type is like")
@@ -63,7 +63,7 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
             "aion.agents.a: two skills have the id 's'.",
         ),
         ("      skills: [{id: s, name: s}]\n", "aion.agents.a.skills.0.description is missing."),
-        ("      extended_card: {name: X}\n", "aion.agents.a: extended_card is given to nobody without capabilities."),
+        ("      extended_card: {name: X}\n", "aion.agents.a: extended_card has no effect without capabilities."),
         *(
             (
                 f"      capabilities: {{extensions: [{{uri: '{bad}'}}]}}\n",
@@ -73,9 +73,9 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
         ),
         ("      capabilities: {extensions: [{uri: u}, {uri: u}]}\n", "extensions: two extensions have the uri 'u'."),
         (EXTENSION % "{1: 2}", "aion.agents.a.capabilities.extensions.0.params.1 is 1, which YAML does not take"),
-        (EXTENSION % "{x: {1: 2}}", "the key 1 is no text; put it in quotes."),
-        (EXTENSION % "{x: 2024-01-01}", "this cannot be said in JSON"),
-        (EXTENSION % "{x: .nan}", "this cannot be said in JSON"),
+        (EXTENSION % "{x: {1: 2}}", "the key 1 is not text; put it in quotes."),
+        (EXTENSION % "{x: 2024-01-01}", "this cannot be written as JSON"),
+        (EXTENSION % "{x: .nan}", "this cannot be written as JSON"),
         (EXTENSION % ("{x: " + "[" * 40 + "]" * 40 + "}"), "this is nested more than 32 levels deep."),
     ],
 )

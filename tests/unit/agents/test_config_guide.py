@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushConfig, read_agent_configs
-from aion_core.agents.config_sections import ExtendedCard, Extension, Provider, SecurityConfig, Skill
+from aion_core.agents.config_sections import ExtendedCardConfig, Extension, Provider, SecurityConfig, Skill
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
 
@@ -22,7 +22,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding
         (SecurityConfig, ""),
         (LimitsConfig, ""),
         (Provider, "provider."),
-        (ExtendedCard, "extended_card."),
+        (ExtendedCardConfig, "extended_card."),
         (PushConfig, "push."),
     ],
 )

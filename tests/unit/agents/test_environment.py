@@ -46,13 +46,13 @@ def test_secret_source_is_read(said: str, tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"environment": {"A": 5}}, "aion.environment.A is 5, which YAML does not take for text: put it in quotes."),
-    ({"environment": {"A": True}}, "aion.environment.A is True, which YAML does not take for text: put it in quotes."),
-    ({"environment": {"A": None}}, "aion.environment.A is None, which YAML does not take for text: put it in quotes."),
+    ({"environment": {"A": 5}}, "aion.environment.A is 5, which YAML does not read as text: put it in quotes."),
+    ({"environment": {"A": True}}, "aion.environment.A is True, which YAML does not read as text: put it in quotes."),
+    ({"environment": {"A": None}}, "aion.environment.A is None, which YAML does not read as text: put it in quotes."),
     ({"environment": {"A": "a\0b"}}, "aion.environment.A: an environment variable cannot hold a NUL character."),
     ({"environment": ["A=5"]}, "aion.environment: Input should be a valid dictionary."),
-    ({"secrets": {"A": 5}}, "aion.secrets.A: YAML does not take this for text: put it in quotes."),
-    ({"secrets": {"A": "k"}, "environment": {"A": "v"}}, "aion: A stands in both environment and secrets; leave one of"),
+    ({"secrets": {"A": 5}}, "aion.secrets.A: YAML does not read this as text: put it in quotes."),
+    ({"secrets": {"A": "k"}, "environment": {"A": "v"}}, "aion: A is in both environment and secrets; remove one of"),
     ({"secrets": {"A": "k"}, "environment": {"B-C": "v"}}, "aion.environment.B-C: a variable's name has letters, digits"),
     ({"secrets": {"1A": "k"}}, "aion.secrets.1A: a variable's name has letters, digits and _, and does not begin"),
     ({"secret": {"A": "k"}}, "aion.secret is not a key that aion knows. Did you mean 'secrets'?"),
@@ -133,7 +133,7 @@ def test_dotenv_alone_is_enough(tmp_path: Path) -> None:
 
 def test_unreadable_dotenv_is_named_and_not_told(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"KEY=hunter2\xff\n")
-    with pytest.raises(ConfigurationError, match=r"\.env cannot be read: it is no UTF-8\.") as raised:
+    with pytest.raises(ConfigurationError, match=r"\.env cannot be read: it is not UTF-8\.") as raised:
         local_environment(tmp_path / "aion.yaml", {})
     assert "hunter2" not in str(raised.getrepr(chain=True, style="short"))
 

@@ -84,7 +84,7 @@ def test_module_name_is_the_same_in_each_process(tmp_path: Path) -> None:
     """Checkpoints name an author's classes by their module."""
     put(tmp_path, "agent.py", GRAPH)
     program = (
-        "import sys; from pathlib import Path; from aion_core.agents.objects import find; "
+        "import sys; from pathlib import Path; from aion_core.agents.objects import load_object; "
         "print(load_object('agent.py:graph', Path(sys.argv[1])).module.__name__)"
     )
     names = {

@@ -67,7 +67,7 @@ BROKEN = {
         GRAPH,
         "there is no module nowhere.graph",
         "not in {}, and not installed",
-        "Mend `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
+        "Fix `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
         path="nowhere.graph:graph",
     ),
     "missing package": agent(
@@ -88,7 +88,7 @@ BROKEN = {
         "import tols\n",
         IMPORT + "ModuleNotFoundError: No module named 'tols'",
         "agent.py, line 1",
-        "Did you mean 'tools'? If it is a package of others, run `aion add tols`.",
+        "Did you mean 'tools'? If it is a third-party package, run `aion add tols`.",
         "import tols",
         tools="",
     ),
@@ -114,7 +114,7 @@ BROKEN = {
         "def make():\n    raise ValueError('no model')\n",
         "agent.py:make raised ValueError: no model",
         "agent.py, line 2",
-        "Mend that line.",
+        "Fix that line.",
         "raise ValueError('no model')",
         "agent.py:make",
     ),
@@ -122,7 +122,7 @@ BROKEN = {
         "async def make():\n    import asyncio\n    await asyncio.sleep(0)\n    raise LookupError('no tools')\n",
         "agent.py:make raised LookupError: no tools",
         "agent.py, line 4",
-        "Mend that line.",
+        "Fix that line.",
         "raise LookupError('no tools')",
         "agent.py:make",
     ),
@@ -166,7 +166,7 @@ BROKEN = {
     ),
     "number": agent(
         "graph = 7\n",
-        "agent.py:graph is an int, which is no agent",
+        "agent.py:graph is an int, which is not an agent",
         "agent.py, line 1",
         "aion runs a LangGraph StateGraph, a compiled graph,",
         "graph = 7",
@@ -176,7 +176,7 @@ BROKEN = {
         "MODELS = {}\nMODELS['MY_API_KEY']\n",
         IMPORT + "KeyError: 'MY_API_KEY'",
         "agent.py, line 2",
-        "Mend that line.",
+        "Fix that line.",
         "MODELS['MY_API_KEY']",
     ),
     "missing API key of a model": agent(
@@ -191,14 +191,14 @@ BROKEN = {
         "x = 1\ngraph = (\n",
         IMPORT + "SyntaxError: '(' was never closed",
         "agent.py, line 2",
-        "Mend that line, or the line above it.",
+        "Fix that line, or the line above it.",
         "graph = (",
     ),
     "syntax error in a neighbour": agent(
         "import syntax_of_test\n",
         IMPORT + "SyntaxError: invalid syntax",
         "syntax_of_test.py, line 1",
-        "Mend that line, or the line above it.",
+        "Fix that line, or the line above it.",
         "def x(:",
         syntax_of_test="def x(:\n",
     ),
@@ -206,7 +206,7 @@ BROKEN = {
         "x = 1\n  y = 2\n",
         IMPORT + "IndentationError: unexpected indent",
         "agent.py, line 2",
-        "Mend the indentation of that line, or of the line above it.",
+        "Fix the indentation of that line, or of the line above it.",
         "y = 2",
     ),
     "NUL byte": Broken({"agent.py": b"x = 1\n\0\n"}, IMPORT, "agent.py", "Save the file as UTF-8 text."),
@@ -247,7 +247,7 @@ BROKEN = {
     ),
     "wrong type": agent(
         "graph = {'nodes': []}\n",
-        "agent.py:graph is a dict, which is no agent",
+        "agent.py:graph is a dict, which is not an agent",
         "agent.py, line 1",
         "aion runs a LangGraph StateGraph, a compiled graph,",
         "graph = {'nodes': []}",
@@ -255,15 +255,15 @@ BROKEN = {
     ),
     "context manager that is called already": agent(
         "from contextlib import contextmanager\n@contextmanager\ndef make():\n    yield\ngraph = make()\n",
-        "agent.py:graph is a _GeneratorContextManager, which is no agent",
+        "agent.py:graph is a _GeneratorContextManager, which is not an agent",
         "agent.py, line 5",
-        "Name the function that makes it, not what one call has returned: it is called for each turn.",
+        "Name the function that makes it, not the result of one call: it is called for each turn.",
         "graph = make()",
         "agent.py:graph",
     ),
     "wrong type returned": agent(
         "def make():\n    return 'graph'\n",
-        "agent.py:make is a str, which is no agent",
+        "agent.py:make is a str, which is not an agent",
         "agent.py, line 1",
         "aion runs a LangGraph StateGraph, a compiled graph,",
         "def make():",
@@ -273,14 +273,14 @@ BROKEN = {
         GRAPH + "builder.add_edge('node', 'gone')\ngraph = builder.compile()\n",
         IMPORT + "ValueError: Found edge ending at unknown node `gone`",
         "agent.py, line 4",
-        "Mend that line.",
+        "Fix that line.",
         "graph = builder.compile()",
     ),
     "bad edge of a graph that is not compiled": agent(
         GRAPH + "graph = builder.add_edge('node', 'gone')\n",
         "agent.py:graph cannot be served: ValueError: Found edge ending at unknown node `gone`",
         "agent.py, line 3",
-        "Mend the graph's nodes and edges.",
+        "Fix the graph's nodes and edges.",
         "graph = builder.add_edge('node', 'gone')",
         "agent.py:graph",
     ),
@@ -297,7 +297,7 @@ BROKEN = {
         ADK + "root_agent = Speaks()\n",
         IMPORT + "ValidationError: name: Field required",
         "agent.py, line 5",
-        "Mend that line.",
+        "Fix that line.",
         "root_agent = Speaks()",
     ),
     "ADK folder without root_agent": Broken(
@@ -368,8 +368,8 @@ def written(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def made(folder: Path, path: str) -> LazyAgent:
-    adapters = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).adapters()
-    return LazyAgent("mine", AgentConfig(path=path), folder, adapters)
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    return LazyAgent("mine", AgentConfig(path=path), folder, stores.agents)
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -428,12 +428,12 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
     "python_path that is not there": (
         "aion.yaml",
         "aion:\n  python_path: [libs]\n  agents: {a: {path: a.py}}\n",
-        ["aion.python_path names {}/libs, which is no folder. Mend the name, or make the folder."],
+        ["aion.python_path names {}/libs, which is not a folder. Fix the name, or create the folder."],
     ),
     "no JSON": (
         "langgraph.json",
         '{"graphs": {"agent": "./a.py:graph",}}',
-        ["is no JSON: ", "(line 1, column ", "no comma after the last entry."],
+        ["is not valid JSON: ", "(line 1, column ", "no comma after the last entry."],
     ),
     "no graphs": (
         "langgraph.json",
@@ -460,7 +460,7 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
     "a dependency that is not there": (
         "langgraph.json",
         '{"graphs": {"agent": "./a.py:graph"}, "dependencies": ["./my_pkg"]}',
-        ["dependencies: './my_pkg' is no folder. Mend the path, or make the folder."],
+        ["dependencies: './my_pkg' is not a folder. Fix the path, or create the folder."],
     ),
 }
 
@@ -568,9 +568,9 @@ def test_project_with_aion_is_started_by_uv_run(tmp_path: Path, monkeypatch: pyt
 FRAMEWORKS = {
     "import langchain_core.messages": (
         "langchain_core",
-        "This is a LangGraph agent: install aion-lambda[langgraph,local]",
+        "This is a LangGraph graph: install aion-lambda[langgraph,local]",
     ),
-    "from langgraph.graph import StateGraph": ("langgraph", "This is a LangGraph agent"),
+    "from langgraph.graph import StateGraph": ("langgraph", "This is a LangGraph graph"),
     "from google.adk.agents import Agent": (
         "google.adk",
         "This is an ADK agent: install aion-lambda[adk,local], as in ",
@@ -637,7 +637,7 @@ def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
         },
     )
     program = (
-        "import sys; from pathlib import Path; from aion_core.agents.objects import find\n"
+        "import sys; from pathlib import Path; from aion_core.agents.objects import load_object\n"
         "from aion_core.errors import AgentLoadError\n"
         "try:\n    load_object('agent.py', Path(sys.argv[1]))\nexcept AgentLoadError as error:\n    print(error.where)\n"
     )

@@ -105,7 +105,7 @@ def test_of_several_agents_one_has_to_be_named(folder: Path, source: str, names:
         (
             "",
             "agent.py:graph",
-            "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or mend `path`.",
+            "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or fix `path`.",
         ),
         (
             "import sys\nsys.exit(1)",
@@ -135,7 +135,7 @@ def load(folder: Path, source: str, **configuration: Any) -> None:
     write(folder, source)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     config = AgentConfig(path="agent.py:graph", configuration=configuration)
-    LazyAgent("ada", config, folder, stores.adapters()).load()
+    LazyAgent("ada", config, folder, stores.agents).load()
 
 
 SCHEMAS = {

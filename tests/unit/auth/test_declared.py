@@ -93,12 +93,12 @@ SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
 @pytest.mark.parametrize(
     ("schemes", "require", "a", "sentence"),
     [
-        (SCHEMES, "[]", "", "aion.agents.a: `require` is empty, which would let nobody in."),
+        (SCHEMES, "[]", "", "aion.agents.a: `require` is empty, so no caller could authenticate."),
         (SCHEMES, "[{}]", "", "aion.security.require.0 is empty."),
         (SCHEMES, "[nope]", "", "aion.agents.a requires 'nope', and the schemes are jwt, k, b."),
         (SCHEMES, "[{jwt: ['a b']}]", "", "aion.security.require.0.jwt.0 is 'a b': a scope is a word"),
         (SCHEMES, "[{jwt: [], b: []}]", "", "requires jwt and b together, and a request has one Authorization header."),
-        (SCHEMES, "[{b: [x]}]", "", "requires scopes of 'b', a scheme that gives none."),
+        (SCHEMES, "[{b: [x]}]", "", "requires scopes of 'b', a scheme without scopes."),
         ("{k: {type: api-key}, l: {type: api-key, header: X-L}}", "", "", "k and l are of one type; one such scheme"),
         (f"{{i: {TOKENS}, j: {TOKENS}}}", "", "", "two schemes are of the issuer https://i.test"),
         (SCHEMES, "", "skills: [{id: s, name: s, description: d, require: [nope]}]", "a.skills: s requires 'nope'"),

@@ -82,7 +82,7 @@ def test_new_on_terminal_asks_for_framework(tmp_path: Path) -> None:
         while b"Next:" not in shown:
             shown += terminal.read(1024)
         process.wait()
-    assert b"a Google ADK agent" in shown
+    assert b"an ADK agent" in shown
     assert "LlmAgent" in (tmp_path / "my-agent" / "agent.py").read_text()
 
 

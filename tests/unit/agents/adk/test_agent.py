@@ -2,9 +2,10 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
@@ -22,10 +23,12 @@ from google.adk.tools.load_memory_tool import load_memory_tool as load_memory
 from google.genai import types as genai
 
 from aion_core.agents.config import AgentConfig
-from aion_core.agents.loader import AdapterFactory, LazyAgent
+from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies
+from aion_core.agents.loader import LazyAgent
 from aion_core.agents.objects import LoadedObject
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
+from aion_core.ports import Agent
 from aion_core.settings import Settings
 from tests.support.adk import (
     ScriptedLlm,
@@ -73,14 +76,24 @@ FILES = {
 }
 
 
+NO_DEPENDENCIES: AgentDependencies = cast("AgentDependencies", None)
+
+
+def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
+    """Replace the adapter's `build_agent`: the sessions are those of the test's own engine."""
+    return served(loaded.agent, name=config.name)
+
+
+@pytest.fixture
+def own_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FRAMEWORKS, "adk", replace(FRAMEWORKS["adk"], adapter=__name__))
+
+
 def loaded(file: Path, name: str = "") -> LazyAgent:
-    def adk(found: LoadedObject, config: AgentConfig) -> Any:
-        return served(found.agent, name=config.name)
-
-    adapters: dict[str, AdapterFactory] = {"adk": adk}
-    return LazyAgent("agent", AgentConfig(path=f"{file.name}{name}"), file.parent, adapters)
+    return LazyAgent("agent", AgentConfig(path=f"{file.name}{name}"), file.parent, NO_DEPENDENCIES)
 
 
+@pytest.mark.usefixtures("own_sessions")
 @pytest.mark.parametrize("export", FILES)
 async def test_exported_agent_is_found(export: str, tmp_path: Path) -> None:
     """A part of another agent is not served by itself."""
@@ -92,6 +105,7 @@ async def test_exported_agent_is_found(export: str, tmp_path: Path) -> None:
         assert answer_text(await ask(client, "SendMessage")) == answer
 
 
+@pytest.mark.usefixtures("own_sessions")
 @pytest.mark.parametrize("is_package", [True, False])
 @pytest.mark.parametrize("path", ["{}/agent.py", "{}/agent.py:root_agent", "{}.agent"])
 async def test_agent_file_may_use_relative_imports(path: str, is_package: bool, tmp_path: Path) -> None:
@@ -103,12 +117,12 @@ async def test_agent_file_may_use_relative_imports(path: str, is_package: bool, 
         (folder / "__init__.py").write_text("from . import agent")
     (folder / "named.py").write_text(SOURCE)
     (folder / "agent.py").write_text("from .named import NamedAgent\nroot_agent = NamedAgent(name='dotted')")
-    adapters: dict[str, AdapterFactory] = {"adk": lambda found, config: served(found.agent, name=config.name)}
-    agent = LazyAgent("agent", AgentConfig(path=path.format(name)), tmp_path, adapters)
+    agent = LazyAgent("agent", AgentConfig(path=path.format(name)), tmp_path, NO_DEPENDENCIES)
     async with http(parts(agent).app()) as client:
         assert answer_text(await ask(client, "SendMessage")) == "I am dotted."
 
 
+@pytest.mark.usefixtures("own_sessions")
 def test_two_agents_in_one_file_are_ambiguous(tmp_path: Path) -> None:
     file = tmp_path / "adk_two.py"
     file.write_text(f"{SOURCE}one = NamedAgent(name='one')\ntwo = NamedAgent(name='two')")
@@ -116,6 +130,7 @@ def test_two_agents_in_one_file_are_ambiguous(tmp_path: Path) -> None:
         loaded(file).load()
 
 
+@pytest.mark.usefixtures("own_sessions")
 def test_invalid_agent_name_is_reported_with_its_file(tmp_path: Path) -> None:
     file = tmp_path / "adk_broken.py"
     file.write_text(f"{SOURCE}root = NamedAgent(name='no name')")

@@ -502,7 +502,7 @@ async def test_what_is_emitted_after_the_end_is_ignored_and_logged(caplog: pytes
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
         assert (await client.post("/", json=body)).json()["result"] == task
     assert said(task) == "done"
-    assert "after its turn's end" in caplog.text
+    assert "after the end of its turn" in caplog.text
 
 
 async def test_data_is_an_artifact_whose_identity_is_its_name() -> None:

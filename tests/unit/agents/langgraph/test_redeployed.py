@@ -1,4 +1,4 @@
-"""A turn that was begun by one graph and is taken up by another, since the agent was deployed anew in between."""
+"""A turn that was begun by one graph and is taken up by another, since the agent was deployed with other nodes in between."""
 
 import asyncio
 from collections.abc import Callable
@@ -72,7 +72,7 @@ async def paused_before(names: tuple[str, ...], saver: Any) -> None:
 async def test_a_turn_in_whose_middle_a_step_is_gone_fails_and_says_so(names: tuple[str, ...], tries: int) -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
-    with pytest.raises(AgentFailed, match="deployed anew with other steps"):
+    with pytest.raises(AgentFailed, match="deployed with other nodes"):
         await ending(row(saver, *names), asked("hi", 1, tries=tries))
 
 
@@ -107,7 +107,7 @@ async def test_a_step_that_is_gone_from_a_subgraph_is_missed_too() -> None:
 
     first = row(saver, "a", "sub", sub=row(None, "x", "y", x=drains))
     assert isinstance(await ending(first, asked("hi", 1, drain=drain)), Paused)
-    with pytest.raises(AgentFailed, match="deployed anew"):
+    with pytest.raises(AgentFailed, match="deployed with other nodes"):
         await ending(row(saver, "a", "sub", sub=row(None, "x", "z")), asked("hi", 1))
 
 
