@@ -92,7 +92,7 @@ async def test_failed_turn_gives_its_reason(config: Path) -> None:
     assert "the tide is out" in reply.text
 
 
-async def test_agent_that_does_not_import_fails_its_task(config: Path) -> None:
+async def test_agent_with_import_error_fails_its_task(config: Path) -> None:
     async with serve(config, agent="unmade") as client:
         reply = await client.ask("hello")
     assert reply.state == "failed"

@@ -18,7 +18,7 @@ def config(folder: Path, text: str) -> dict[str, AgentConfig]:
     return read_agent_configs(file)
 
 
-def test_everything_that_a_card_holds_can_be_said(tmp_path: Path) -> None:
+def test_card_fields_are_all_configurable(tmp_path: Path) -> None:
     """R4, R6."""
     assert list(config(tmp_path, AION_YAML)) == ["helper", "quiet", "unready"]
 
@@ -79,7 +79,7 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
         (EXTENSION % ("{x: " + "[" * 40 + "]" * 40 + "}"), "this is nested more than 32 levels deep."),
     ],
 )
-def test_what_cannot_be_used_gets_a_sentence(tmp_path: Path, more: str, sentence: str) -> None:
+def test_unusable_config_gets_error_message(tmp_path: Path, more: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         config(tmp_path, ONE + more)
     assert sentence in str(refusal.value)
@@ -88,5 +88,5 @@ def test_what_cannot_be_used_gets_a_sentence(tmp_path: Path, more: str, sentence
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "image/*", "application/vnd.a+json", "text/plain; charset=utf-8"])
-def test_a_media_type_may_be_any_that_there_is(tmp_path: Path, media_type: str) -> None:
+def test_any_media_type_is_accepted(tmp_path: Path, media_type: str) -> None:
     assert config(tmp_path, f"{ONE}      input_modes: ['{media_type}']\n")["a"].input_modes == [media_type]

@@ -38,6 +38,6 @@ def test_the_example_is_an_aion_yaml(tmp_path: Path) -> None:
     assert list(read_agent_configs(file)) == ["helper", "archive"]
 
 
-def test_the_guides_that_it_names_are_there() -> None:
+def test_linked_guides_exist() -> None:
     for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
         assert (Path(__file__).parents[3] / "docs" / guide).is_file()

@@ -493,7 +493,7 @@ async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("parameters", "is_per_turn"), [("config", True), ("", False)])
-def test_loader_tells_factory_per_turn(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
+def test_loader_marks_per_turn_factory(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{GRAPH}def make({parameters}):\n    return builder.compile()\n"})
     agent = made(tmp_path, "agent.py:make")
     agent.load()
@@ -615,7 +615,7 @@ def test_mended_agent_loads_without_a_restart(tmp_path: Path) -> None:
     agent.load()
 
 
-def test_error_keeps_its_cause(tmp_path: Path) -> None:
+def test_error_has_its_cause(tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": "import cowsay\n"})
     with pytest.raises(AgentLoadError) as failed:
         made(tmp_path, "agent.py").load()

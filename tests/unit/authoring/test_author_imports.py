@@ -21,7 +21,7 @@ def run(program: str, *path: Path) -> str:
 
 
 @pytest.mark.parametrize("module", SURFACE)
-def test_a_graph_pays_for_no_server_and_no_framework_that_it_does_not_use(module: str) -> None:
+def test_graph_imports_no_server_or_other_framework(module: str) -> None:
     """The SDK's types load starlette.datastructures where it is installed: no more than that."""
     never = {
         "fastapi",
@@ -50,7 +50,7 @@ def test_it_needs_no_web_framework_to_be_installed(module: str) -> None:
     run(f"import sys; sys.modules.update(starlette=None, fastapi=None, sse_starlette=None); import {module}")
 
 
-def test_an_older_model_is_looked_for_only_where_one_is_given() -> None:
+def test_v03_models_are_loaded_on_demand() -> None:
     """D16."""
     program = (
         "import sys\n"

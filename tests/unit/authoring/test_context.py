@@ -35,7 +35,7 @@ def answer(text: str, message_id: str = "r-1") -> a2a.Message:
     return a2a.Message(message_id=message_id, role=a2a.Role.ROLE_AGENT, parts=[a2a.Part(text=text)])
 
 
-async def test_a_text_is_a_durable_reply_to_where_the_message_came_from(turn: AionContext, sink: RecordingSink) -> None:
+async def test_text_is_durable_reply_to_origin(turn: AionContext, sink: RecordingSink) -> None:
     """R55, R58, D6."""
     _: ReplySink = sink
     await turn.thread.reply("Here is what I can do.")
@@ -47,16 +47,14 @@ async def test_a_text_is_a_durable_reply_to_where_the_message_came_from(turn: Ai
     ]
 
 
-async def test_a_post_goes_where_its_author_says(turn: AionContext, sink: RecordingSink) -> None:
+async def test_post_goes_to_its_target(turn: AionContext, sink: RecordingSink) -> None:
     """R58: an override is explicit."""
     await turn.thread.post("here")
     await turn.thread.post("there", target="channel-1")
     assert [given[1] for _, given in sink.told] == ["dm-7", "channel-1"]
 
 
-async def test_chunks_are_spoken_as_they_come_and_their_whole_is_the_reply(
-    turn: AionContext, sink: RecordingSink
-) -> None:
+async def test_chunks_are_streamed_and_form_the_reply(turn: AionContext, sink: RecordingSink) -> None:
     """D6: an iterator streams and adds up."""
     heard: list[int] = []
 
@@ -74,7 +72,7 @@ async def test_chunks_are_spoken_as_they_come_and_their_whole_is_the_reply(
     assert heard == [0, 1, 1]
 
 
-async def test_an_iterator_that_raises_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
+async def test_raising_iterator_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
     """Section 3: what came before is not passed off as complete."""
 
     async def breaking() -> AsyncIterator[str]:
@@ -87,7 +85,7 @@ async def test_an_iterator_that_raises_leaves_no_reply(turn: AionContext, sink: 
     assert sink.replies == []
 
 
-async def test_an_iterator_is_closed_when_the_turn_is_cancelled(turn: AionContext, sink: RecordingSink) -> None:
+async def test_iterator_is_closed_on_cancellation(turn: AionContext, sink: RecordingSink) -> None:
     closed = asyncio.Event()
     spoken = asyncio.Event()
 
@@ -108,7 +106,7 @@ async def test_an_iterator_is_closed_when_the_turn_is_cancelled(turn: AionContex
     assert sink.replies == []
 
 
-async def test_an_iterator_that_yields_no_text_is_refused_and_closed(turn: AionContext, sink: RecordingSink) -> None:
+async def test_iterator_without_text_is_refused(turn: AionContext, sink: RecordingSink) -> None:
     chunks = words("Hel", AIMessageChunk(content="lo"))
     with pytest.raises(TypeError, match="yields AIMessageChunk"):
         await turn.thread.reply(chunks)
@@ -116,14 +114,14 @@ async def test_an_iterator_that_yields_no_text_is_refused_and_closed(turn: AionC
     assert sink.replies == []
 
 
-async def test_nothing_is_said_with_nothing(turn: AionContext, sink: RecordingSink) -> None:
+async def test_empty_reply_sends_nothing(turn: AionContext, sink: RecordingSink) -> None:
     await turn.thread.reply("")
     await turn.thread.reply(words())
     await turn.thread.reply(words("", ""))
     assert sink.told == []
 
 
-async def test_a_whole_message_is_the_agents_with_the_servers_ids(turn: AionContext, sink: RecordingSink) -> None:
+async def test_message_gets_server_ids(turn: AionContext, sink: RecordingSink) -> None:
     """R75, R76: taskId, contextId and `aion:` keys are the server's."""
     message = a2a.Message(
         task_id="mine",
@@ -150,7 +148,7 @@ async def test_a_whole_message_is_the_agents_with_the_servers_ids(turn: AionCont
         {"kind": "message", "messageId": "own", "role": "agent", "parts": [{"kind": "text", "text": "hi"}]},
     ],
 )
-async def test_a_message_may_be_json_of_either_version_and_keeps_its_id(
+async def test_message_json_of_either_version_is_accepted(
     turn: AionContext, sink: RecordingSink, content: dict[str, Any]
 ) -> None:
     """D16, D18."""
@@ -175,7 +173,7 @@ async def test_a_message_may_be_json_of_either_version_and_keeps_its_id(
         ("hi", [("x", 1)], TypeError),
     ],
 )
-async def test_what_cannot_be_said_is_refused_before_anything_is_said(
+async def test_invalid_content_is_refused_before_streaming(
     turn: AionContext, sink: RecordingSink, content: Any, metadata: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=r"^(reply|The message given to reply) .*\.$|reply's metadata"):
@@ -183,7 +181,7 @@ async def test_what_cannot_be_said_is_refused_before_anything_is_said(
     assert sink.told == []
 
 
-async def test_a_message_is_read_by_its_text_and_reacted_to_by_its_id(turn: AionContext, sink: RecordingSink) -> None:
+async def test_message_has_text_and_reaction_by_id(turn: AionContext, sink: RecordingSink) -> None:
     """R54."""
     message = turn.message
     assert message is not None
@@ -195,7 +193,7 @@ async def test_a_message_is_read_by_its_text_and_reacted_to_by_its_id(turn: Aion
         await message.react("")
 
 
-def test_a_messages_text_is_its_text_parts_in_order(turn: AionContext) -> None:
+def test_message_text_joins_text_parts(turn: AionContext) -> None:
     """R50."""
     assert turn.message is not None
     turn.message.raw.ClearField("parts")
@@ -216,7 +214,7 @@ async def test_the_history_is_the_newest_messages_oldest_first() -> None:
         await thread.history(-1)
 
 
-def test_the_turn_says_who_and_where(turn: AionContext) -> None:
+def test_context_has_identity_and_thread(turn: AionContext) -> None:
     """S2: a dataclass with these five."""
     assert list(AionContext.__dataclass_fields__) == ["inbox", "thread", "message", "event", "self"]
     assert (turn.self.id, turn.self.name) == ("agent-1", "Ada")
@@ -229,7 +227,7 @@ def test_the_turn_says_who_and_where(turn: AionContext) -> None:
 # ── get_aion_context ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_running_turn_is_found_in_tasks_and_threads_that_began_in_it(turn: AionContext) -> None:
+async def test_running_turn_reaches_tasks_and_threads(turn: AionContext) -> None:
     with aion_context_set(turn):
         assert get_aion_context() is turn
         assert await asyncio.to_thread(get_aion_context) is turn
@@ -242,7 +240,7 @@ async def test_the_running_turn_is_found_in_tasks_and_threads_that_began_in_it(t
         get_aion_context()
 
 
-async def test_two_turns_at_once_do_not_see_each_other() -> None:
+async def test_concurrent_turns_are_separate() -> None:
     async def run(turn: AionContext) -> bool:
         with aion_context_set(turn):
             await asyncio.sleep(0)
@@ -251,7 +249,7 @@ async def test_two_turns_at_once_do_not_see_each_other() -> None:
     assert await asyncio.gather(*(run(a_turn(RecordingSink())) for _ in range(5))) == [True] * 5
 
 
-async def test_a_stream_may_be_closed_by_another_task_than_it_began_in(turn: AionContext) -> None:
+async def test_stream_may_be_closed_by_another_task(turn: AionContext) -> None:
     async def agent() -> AsyncGenerator[int, None]:
         with aion_context_set(turn):
             yield 1

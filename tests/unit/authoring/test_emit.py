@@ -70,7 +70,7 @@ def test_a_file_in_chunks() -> None:
         ({"mime_type": "a/b", "url": "https://x", "artifact_id": "aion:stream-delta"}, "begins with aion:"),
     ],
 )
-def test_a_file_that_cannot_be_sent_is_refused_with_a_sentence(named: dict[str, Any], says: str) -> None:
+def test_invalid_file_is_refused(named: dict[str, Any], says: str) -> None:
     written: list[Any] = []
     with pytest.raises(ValueError, match=says):
         emit_file(written.append, **named)
@@ -85,7 +85,7 @@ def test_data_is_any_json_value(data: Any) -> None:
     assert MessageToDict(event.artifact.parts[0]) == {"data": data}
 
 
-def test_data_keeps_its_name_its_chunking_and_what_it_was_when_it_was_emitted() -> None:
+def test_data_is_copied_with_name_and_chunking() -> None:
     data = {"rows": [1]}
     [event] = emitted(emit_data, data, "analysis", True, False, artifact_id="a-1")
     data["rows"].append(2)
@@ -105,7 +105,7 @@ def nested(levels: int) -> Any:
 @pytest.mark.parametrize(
     "data", [object(), {1, 2}, math.nan, {"x": math.inf}, b"raw", 10**400, "\ud800", nested(40), nested(5000)]
 )
-def test_data_that_is_no_json_is_refused(data: Any) -> None:
+def test_data_outside_json_is_refused(data: Any) -> None:
     with pytest.raises(ValueError, match=r"emit_data's data .*\.$"):
         emitted(emit_data, data)
 
@@ -117,7 +117,7 @@ def test_a_message_whole_or_in_chunks() -> None:
     assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
 
 
-def test_a_message_without_text_says_nothing_and_a_chunk_without_one_may_close_its_call() -> None:
+def test_empty_message_is_dropped_but_chunk_closes() -> None:
     """R70."""
     assert emitted(emit_message, AIMessage("")) == []
     last = AIMessageChunk(content="", id="call", chunk_position="last")
@@ -125,12 +125,12 @@ def test_a_message_without_text_says_nothing_and_a_chunk_without_one_may_close_i
 
 
 @pytest.mark.parametrize("message", ["text", HumanMessage("x"), None])
-def test_a_message_that_is_not_the_agents_is_refused(message: Any) -> None:
+def test_foreign_message_is_refused(message: Any) -> None:
     with pytest.raises(TypeError, match="takes an AIMessage or an AIMessageChunk, not"):
         emitted(emit_message, message)
 
 
-def test_metadata_goes_without_the_servers_keys() -> None:
+def test_metadata_loses_reserved_keys() -> None:
     """R71."""
     given = {"progress": 100, "aion:network": "x", "own": {"AION:id": 1, "kept": [1]}}
     assert emitted(emit_task_metadata, given) == [MetadataEmitted({"progress": 100, "own": {"kept": [1]}})]
@@ -138,7 +138,7 @@ def test_metadata_goes_without_the_servers_keys() -> None:
 
 
 @pytest.mark.parametrize(("metadata", "error"), [(["x"], TypeError), ({"x": object()}, ValueError), ("x", TypeError)])
-def test_metadata_that_is_no_json_object_is_refused(metadata: Any, error: type[Exception]) -> None:
+def test_metadata_outside_json_is_refused(metadata: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="emit_task_metadata"):
         emitted(emit_task_metadata, metadata)
 

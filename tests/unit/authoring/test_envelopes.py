@@ -64,7 +64,7 @@ class TestAnEnvelope:
         assert type(kept).model_validate_json(kept.model_dump_json()) == kept
         assert type(kept).model_validate(kept.model_dump()) == kept
 
-    def test_survives_copies_that_share_nothing(self, kept: BaseModel) -> None:
+    def test_copies_share_nothing(self, kept: BaseModel) -> None:
         for other in (copy.deepcopy(kept), kept.model_copy(deep=True), pickle.loads(pickle.dumps(kept))):  # noqa: S301
             assert other == kept
         deep = copy.deepcopy(INBOX)
@@ -81,11 +81,11 @@ class TestAnEnvelope:
         assert type(kept).model_json_schema()["type"] == "object"
 
 
-def test_an_inbox_written_by_a_newer_version_can_be_read() -> None:
+def test_inbox_of_newer_version_is_readable() -> None:
     assert A2AInbox.model_validate({**INBOX.model_dump(), "later": 1}) == INBOX
 
 
-async def test_envelopes_live_in_a_pydantic_state_between_the_turns_of_a_real_graph() -> None:
+async def test_envelopes_survive_in_pydantic_state() -> None:
     class State(BaseModel):
         a2a_inbox: A2AInbox | None = None
         a2a_outbox: A2AOutbox | None = None
@@ -126,7 +126,7 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(message=messages)
-def test_a_message_in_the_older_dialect_is_read_as_the_sdk_reads_it(message: Message) -> None:
+def test_v03_message_is_read_as_by_sdk(message: Message) -> None:
     """D16: the SDK's own conversion to v0.3, as its model and as its JSON, comes back as what it was."""
     older = conversions.to_compat_message(message)
     wanted = conversions.to_core_message(older)
@@ -137,7 +137,7 @@ def test_a_message_in_the_older_dialect_is_read_as_the_sdk_reads_it(message: Mes
 
 @settings(max_examples=60, deadline=None)
 @given(task=tasks)
-def test_a_task_in_the_older_dialect_is_read_as_the_sdk_reads_it(task: Task) -> None:
+def test_v03_task_is_read_as_by_sdk(task: Task) -> None:
     older = conversions.to_compat_task(task)
     wanted = conversions.to_core_task(older)
     assert outbox_of(older).task == wanted
@@ -256,7 +256,7 @@ def deep(levels: int) -> dict[str, Any]:
         ({"parts": [{"text": "\ud800"}]}, "no A2A Message"),
     ],
 )
-def test_whatever_else_stands_in_an_outbox_is_refused_with_a_sentence(value: Any, says: str) -> None:
+def test_other_outbox_values_are_refused(value: Any, says: str) -> None:
     with pytest.raises(AgentFailed, match=r"^a2a_outbox .*[.…)]$") as refused:
         outbox_of(value)
     assert says in str(refused.value)
@@ -264,12 +264,12 @@ def test_whatever_else_stands_in_an_outbox_is_refused_with_a_sentence(value: Any
 
 
 @pytest.mark.parametrize("fields", [{}, {"message": MESSAGE, "task": TASK}, {"mesage": MESSAGE}, {"message": "x"}])
-def test_an_outbox_is_made_of_exactly_one_message_or_task(fields: dict[str, Any]) -> None:
+def test_outbox_needs_exactly_one_field(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         A2AOutbox(**fields)
 
 
-def test_the_deepest_outbox_can_be_read_back_from_the_log() -> None:
+def test_deepest_outbox_is_readable_from_log() -> None:
     """protobuf writes what it cannot read again; an outbox never holds such a thing."""
     deepest = Message(metadata=deep(MAX_DEPTH - 1), parts=[Part(data=deep_value(MAX_DEPTH - 3))])
     outbox = outbox_of(deepest)

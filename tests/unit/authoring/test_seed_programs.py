@@ -46,7 +46,7 @@ async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: 
     return {}
 
 
-async def test_s0_a_sync_node_emits_a_file_data_a_message_and_metadata_and_returns_its_state() -> None:
+async def test_seed_sync_node_emits_everything() -> None:
     """R64, R67-R72."""
     graph = StateGraph(State).add_node("report", report).add_edge(START, "report").compile()
     given = {"messages": [HumanMessage("write it up", id="m-1")]}
@@ -80,7 +80,7 @@ async def test_s2_a_node_answers_through_the_turns_thread(text: str | None, repl
     assert len(final["messages"]) == 1
 
 
-async def test_s2_a_graph_that_declares_no_context_is_given_the_same() -> None:
+async def test_seed_graph_without_context_gets_context() -> None:
     async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
         await runtime.context.thread.reply("Here is what I can do.")
         return {}
@@ -92,7 +92,7 @@ async def test_s2_a_graph_that_declares_no_context_is_given_the_same() -> None:
     assert sink.texts == ["Here is what I can do."]
 
 
-async def test_s2_a_state_may_hold_the_raw_envelope_beside_its_messages() -> None:
+async def test_seed_state_holds_raw_envelope() -> None:
     """R57."""
 
     class Hybrid(TypedDict):
@@ -136,7 +136,7 @@ versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
 
 
 @versions
-async def test_s0_what_a_node_emits_is_the_clients_task(version: str) -> None:
+async def test_seed_emissions_reach_the_task(version: str) -> None:
     """R64, R67-R72."""
     graph = StateGraph(State).add_node("report", report).add_edge(START, "report")
     task = await served(graph, version)
@@ -155,9 +155,7 @@ async def test_s0_what_a_node_emits_is_the_clients_task(version: str) -> None:
 @versions
 @pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
 @pytest.mark.parametrize("schema", [AionContext, None])
-async def test_s2_a_reply_through_the_turns_thread_is_the_tasks_answer(
-    schema: Any, text: str, reply: str, version: str
-) -> None:
+async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: str, version: str) -> None:
     """R53-R55, R73."""
     graph = StateGraph(State, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
     task = await served(graph, version, text)
@@ -166,7 +164,7 @@ async def test_s2_a_reply_through_the_turns_thread_is_the_tasks_answer(
 
 
 @versions
-async def test_s2_the_raw_envelope_stands_in_the_state_beside_the_messages(version: str) -> None:
+async def test_seed_raw_envelope_is_beside_messages(version: str) -> None:
     """R51, R57."""
 
     class Hybrid(TypedDict):

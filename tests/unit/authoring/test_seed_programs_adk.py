@@ -91,7 +91,7 @@ async def test_s1_the_requests_metadata_reaches_the_inbox() -> None:
     assert read[-1] == {"traceId": "t-1", "hops": 2}
 
 
-async def test_s1_an_agent_fills_its_outbox_with_a_message_and_a_patch(dialect: str) -> None:
+async def test_seed_agent_fills_outbox_with_both(dialect: str) -> None:
     """R87, R88, R77, R78: both are heard; a message without an id gets one, a patch without one is of this task."""
     async with http(parts(served(Announcer(name="announcer"))).app()) as client:
         task = await ask(client, dialect)

@@ -151,7 +151,7 @@ def test_changed_secret_replaces_variable_after_five_minutes(
     assert second not in caplog.text
 
 
-def test_failed_refresh_keeps_value_and_is_tried_again(
+def test_failed_refresh_leaves_value_and_retries(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     name, other, first, second = unique(), unique(), unique(), unique()
@@ -232,7 +232,7 @@ def test_turn_never_waits_for_a_refresh(tmp_path: Path, clock: ManualClock) -> N
     assert environ == {"KEY": "value-after"}
 
 
-def test_refresh_that_lambda_froze_sets_nothing(tmp_path: Path, clock: ManualClock) -> None:
+def test_frozen_refresh_sets_nothing(tmp_path: Path, clock: ManualClock) -> None:
     values = iter(["value-0", "value-1", "value-2"])
     begun: list[Callable[[], None]] = []
     environ: dict[str, str] = {}
@@ -249,7 +249,7 @@ def test_refresh_that_lambda_froze_sets_nothing(tmp_path: Path, clock: ManualClo
     assert environ == {"KEY": "value-1"}
 
 
-def test_secret_that_is_missing_names_the_remedy(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
+def test_missing_secret_names_the_remedy(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
     name = unique()
     assert Variables(tmp_path, clock, A=name, B=f"ssm:/{name}").problems() == [
         f"A: secret {name}: not found. Create it in this region, or mend its name in aion.yaml.",
@@ -257,7 +257,7 @@ def test_secret_that_is_missing_names_the_remedy(tmp_path: Path, aws: SecretStor
     ]
 
 
-def test_secret_that_is_forbidden_names_the_parameter(
+def test_forbidden_secret_names_the_parameter(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique()
@@ -303,7 +303,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("sentence", REFUSALS)
-def test_refusal_tells_key_from_secret(
+def test_kms_refusal_differs_from_secret_refusal(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, sentence: str
 ) -> None:
     with answering(400, {"__type": "AccessDeniedException", "Message": sentence, "message": sentence}) as endpoint:
@@ -326,7 +326,9 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("text", UNUSABLE)
-def test_unusable_secret_is_named_and_not_told(tmp_path: Path, aws: SecretStore, clock: ManualClock, text: str) -> None:
+def test_unusable_secret_is_named_without_value(
+    tmp_path: Path, aws: SecretStore, clock: ManualClock, text: str
+) -> None:
     name = unique()
     aws.put("secret", name, text)
     key, said = UNUSABLE[text]
@@ -358,7 +360,7 @@ def test_client_without_region_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         read_from_aws(declared(tmp_path, A="k").secrets.values())
 
 
-def test_set_variable_goes_before_its_secret(tmp_path: Path, clock: ManualClock) -> None:
+def test_set_variable_precedes_its_secret(tmp_path: Path, clock: ManualClock) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(
         "aion: {environment: {LEVEL: low, MODE: fast}, secrets: {KEY: k, EMPTY: e}, agents: {a: {path: a.py}}}"

@@ -22,7 +22,7 @@ CODE = {
 
 
 @pytest.mark.parametrize("case", CODE)
-def test_an_import_tells_of_a_framework(case: str, tmp_path: Path) -> None:
+def test_import_shows_framework(case: str, tmp_path: Path) -> None:
     """R109, fixed decision 11: where nothing is told it may be of any."""
     code, frameworks = CODE[case]
     (tmp_path / "agent.py").write_text(code)
@@ -39,7 +39,7 @@ def test_an_import_tells_of_a_framework(case: str, tmp_path: Path) -> None:
         "from .sub.tree import root",
     ],
 )
-def test_a_neighbour_that_is_imported_tells_too(statement: str, tmp_path: Path) -> None:
+def test_imported_neighbour_shows_framework(statement: str, tmp_path: Path) -> None:
     """The file that `path` names may only gather what others define; one that nobody imports tells nothing."""
     package = tmp_path / "mine"
     (package / "sub").mkdir(parents=True)

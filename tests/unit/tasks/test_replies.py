@@ -69,7 +69,7 @@ def kinds(spoken: list[StreamItem]) -> list[str]:
 
 @both_dialects
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_quick_answer_is_a_message_without_a_task(reply: ReplyAs, dialect: str) -> None:
+async def test_quick_answer_is_message_without_task(reply: ReplyAs, dialect: str) -> None:
     """R23, R42: role agent, an id of its own, its context, no task; v1 wraps it, v0.3 says its kind."""
     async with client_of(made_with(reply), dialect) as client:
         kind, message = await client.send("decorated", contextId="c")
@@ -85,7 +85,7 @@ async def test_a_quick_answer_is_a_message_without_a_task(reply: ReplyAs, dialec
 
 @both_dialects
 @pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
-async def test_by_message_a_stream_is_one_message_whatever_came_before(text: str, dialect: str) -> None:
+async def test_message_mode_streams_one_message(text: str, dialect: str) -> None:
     """Spec 3.1.2: exactly one Message, then it closes."""
     async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
         ((sse_id, kind, message),) = await client.stream(text)
@@ -109,7 +109,7 @@ async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
     assert "taskId" not in sent["message"]
 
 
-async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> None:
+async def test_message_mode_includes_every_output() -> None:
     """The artifacts' parts follow the answer's; the task's metadata stands where the answer's own says nothing."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         _, message = await client.send("file note decorated")
@@ -119,7 +119,7 @@ async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> Non
         assert message["metadata"] == {"mood": "good"}
 
 
-async def test_the_task_behind_a_message_is_listed_and_says_so() -> None:
+async def test_task_behind_message_is_listed() -> None:
     """Decision 0011."""
     made = made_with(ReplyAs.MESSAGE)
     async with client_of(made) as client:
@@ -137,7 +137,7 @@ async def test_by_message_returning_immediately_has_no_effect() -> None:
         assert (await client.at_once("hi"))[0] == "message"
 
 
-async def test_by_auto_a_client_that_does_not_wait_gets_its_task() -> None:
+async def test_auto_mode_returns_task_immediately_if_asked() -> None:
     """R21: what the answer will be is not known yet; the same request gets the same again."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
@@ -148,7 +148,7 @@ async def test_by_auto_a_client_that_does_not_wait_gets_its_task() -> None:
     assert first[1]["id"] == again[1]["id"]
 
 
-async def test_a_conversation_goes_on_behind_its_messages() -> None:
+async def test_conversation_continues_behind_messages() -> None:
     """The thread of the context is the same whatever the client gets."""
 
     def count(state: MessagesState) -> dict[str, Any]:
@@ -176,7 +176,7 @@ async def test_a_conversation_goes_on_behind_its_messages() -> None:
         ("empty", "completed"),
     ],
 )
-async def test_what_does_not_simply_complete_is_a_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
+async def test_other_endings_return_the_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
     """R23, R32, R35: nothing else can say it; streamed as ever, from the first event to the last."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
@@ -192,7 +192,7 @@ async def test_what_does_not_simply_complete_is_a_task(text: str, state: str, re
 
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
-async def test_by_auto_what_is_more_than_an_answer_is_a_task(text: str) -> None:
+async def test_auto_mode_returns_task_for_more_output(text: str) -> None:
     """R23: artifacts, metadata, messages on the way."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"
@@ -203,14 +203,14 @@ async def test_by_auto_what_is_more_than_an_answer_is_a_task(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
-async def test_by_auto_an_answer_that_is_said_on_the_way_is_one_message(text: str) -> None:
+async def test_auto_mode_merges_intermediate_reply(text: str) -> None:
     """`thread.reply`, S2's way to answer, records the reply before the turn ends: it is the same message."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "message"
         assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
 
 
-async def test_by_auto_what_is_streamed_is_a_task_from_its_first_event() -> None:
+async def test_auto_mode_streams_task_from_first_event() -> None:
     """R22, R61: nothing of it is lost, and each has its id; who asks again gets a task too."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
@@ -224,7 +224,7 @@ async def test_by_auto_what_is_streamed_is_a_task_from_its_first_event() -> None
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_whoever_answers_a_task_s_question_gets_the_task(reply: ReplyAs) -> None:
+async def test_answer_to_interrupt_returns_the_task(reply: ReplyAs) -> None:
     """The client knows the task, and has to see it complete; with its id or without, and when it asks again."""
     for naming in (True, False):
         made = made_with(reply)
@@ -243,7 +243,7 @@ async def test_whoever_answers_a_task_s_question_gets_the_task(reply: ReplyAs) -
 
 
 @pytest.mark.parametrize("naming", [True, False])
-async def test_by_message_an_answer_to_a_question_may_return_immediately(naming: bool) -> None:
+async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
     """R21: its answer is the task."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
@@ -258,7 +258,7 @@ async def test_by_message_an_answer_to_a_question_may_return_immediately(naming:
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_a_task_is_what_it_always_was_unless_the_agent_says_otherwise() -> None:
+async def test_task_mode_is_the_default() -> None:
     """R32, R35: `reply: task` is the default."""
     async with client_of(parts(Teller())) as client:
         kind, task = await client.send("hi")
@@ -283,7 +283,7 @@ async def until(condition: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
-async def test_by_auto_a_stream_that_takes_long_tells_of_the_task(text: str) -> None:
+async def test_auto_mode_streams_task_after_delay(text: str) -> None:
     """Nothing is said for a second, then all that has happened, then the rest as it comes; asked again: the task."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
@@ -304,7 +304,7 @@ async def test_by_auto_a_stream_that_takes_long_tells_of_the_task(text: str) -> 
     assert isinstance(await made.service.send(caller(), request(text)), Task)
 
 
-async def test_by_auto_a_send_that_takes_long_returns_the_task() -> None:
+async def test_auto_mode_sends_task_after_delay() -> None:
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     sending = asyncio.create_task(made.service.send(caller(), request("slow")))
@@ -314,7 +314,7 @@ async def test_by_auto_a_send_that_takes_long_returns_the_task() -> None:
     assert isinstance(await sending, Task)
 
 
-async def test_by_message_a_send_that_takes_longer_than_it_waits_returns_the_task_then_the_message() -> None:
+async def test_message_mode_send_timeout_returns_task() -> None:
     """R20: `blocking_wait`; the same message sent again gets the answer."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
@@ -332,7 +332,7 @@ async def test_by_message_a_send_that_takes_longer_than_it_waits_returns_the_tas
     assert message.parts[0].text == "answer to slow"
 
 
-async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task() -> None:
+async def test_message_mode_unfinished_stream_returns_task() -> None:
     """The client can come back to the task; the one Message it would have got is not lost."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
@@ -351,7 +351,7 @@ async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_turn_that_waits_behind_another_is_answered_alike(reply: ReplyAs) -> None:
+async def test_queued_turn_is_answered_alike(reply: ReplyAs) -> None:
     """By `auto` the time that it waits counts."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
@@ -373,7 +373,7 @@ async def test_a_turn_that_waits_behind_another_is_answered_alike(reply: ReplyAs
         assert names == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
 
 
-async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
+async def test_auto_mode_awaits_recorded_answer() -> None:
     """Whoever asks again gets the Message: so does this client, however long the store takes, and a reader of the log."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
@@ -402,7 +402,7 @@ async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
     assert isinstance(await made.service.send(caller(), request("hi")), Message)
 
 
-async def test_by_message_a_stream_is_open_before_there_is_anything_to_say() -> None:
+async def test_message_mode_stream_opens_immediately() -> None:
     """R25: its head leaves at once, and a comment with it, so that no front takes it for dead; then the one frame."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
@@ -435,7 +435,7 @@ async def test_by_message_a_stream_is_open_before_there_is_anything_to_say() -> 
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_repeat_gets_the_same_message_from_another_process_too(reply: ReplyAs) -> None:
+async def test_repeat_in_other_process_gets_same_message(reply: ReplyAs) -> None:
     """R52, D17: by what is recorded; nothing runs again."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -449,7 +449,7 @@ async def test_a_repeat_gets_the_same_message_from_another_process_too(reply: Re
     assert not other.agent.runs
 
 
-async def test_by_auto_a_repeat_of_what_was_a_task_gets_the_task_though_it_was_quick() -> None:
+async def test_auto_mode_repeat_of_task_gets_task() -> None:
     """The stream had told of the task already: it was streamed."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -461,7 +461,7 @@ async def test_by_auto_a_repeat_of_what_was_a_task_gets_the_task_though_it_was_q
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_repeat_while_the_first_is_answered_waits_for_the_same_message(reply: ReplyAs) -> None:
+async def test_concurrent_repeat_waits_for_same_message(reply: ReplyAs) -> None:
     """D17; by `auto` as long as the answer may be one."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
@@ -480,7 +480,7 @@ async def test_a_repeat_while_the_first_is_answered_waits_for_the_same_message(r
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_message_is_given_by_whoever_ends_a_turn_whose_process_died(reply: ReplyAs) -> None:
+async def test_message_survives_lost_process(reply: ReplyAs) -> None:
     """By `message` a Message; by `auto` a task, since it took long."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -500,7 +500,7 @@ async def test_a_message_is_given_by_whoever_ends_a_turn_whose_process_died(repl
     assert agent.runs["slow"] == 1
 
 
-async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> None:
+async def test_message_mode_follow_up_returns_task() -> None:
     """Whoever knows the task, since it is listed, may add to it: then there is more than one answer."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
@@ -524,7 +524,7 @@ async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> Non
 # ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_agent_of_a_file_has_its_own_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agents_have_separate_reply_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R23, D22: the documentation's own lines, and an agent that says nothing."""
     # The agent is loaded at its first turn, which takes as long as this machine likes.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)

@@ -175,7 +175,7 @@ class ToolCaller(BaseChatModel):
 
 @pytest.mark.parametrize("make", [create_react_agent, create_agent], ids=["create_react_agent", "create_agent"])
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-async def test_a_prebuilt_agent_answers_and_leaks_no_tool_result(
+async def test_prebuilt_agent_answers_without_tool_results(
     make: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """R38: what the model asks of its tools is told to the operator's log, and to nobody else."""
@@ -200,7 +200,7 @@ async def test_a_prebuilt_agent_answers_and_leaks_no_tool_result(
     assert not any("SECRET" in str(event) or "Paris" in str(event) for event in events)
 
 
-async def test_the_thread_remembers_and_each_turn_answers_with_its_own_words_only() -> None:
+async def test_thread_is_shared_but_answers_are_not() -> None:
     """R52, R56, R80, D7: an AIMessage of an earlier turn is never the answer."""
     seen: list[list[str]] = []
 
@@ -216,7 +216,7 @@ async def test_the_thread_remembers_and_each_turn_answers_with_its_own_words_onl
     assert seen == [["one"], ["one", "once", "two"], ["three"]]
 
 
-async def test_the_outbox_of_a_turn_is_that_turns_only() -> None:
+async def test_outbox_belongs_to_its_turn() -> None:
     """R74: it is never read again from a checkpoint."""
     outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="from the outbox")]))
 
@@ -252,7 +252,7 @@ async def test_an_outbox_may_be_given_in_many_forms(given: str) -> None:
     assert task["status"]["message"]["taskId"] == task["id"]
 
 
-async def test_an_outbox_task_is_a_patch_and_may_say_that_it_failed() -> None:
+async def test_outbox_task_is_merged_and_may_fail() -> None:
     """R75, R76, R78."""
     patch = Task(
         id="not-mine",
@@ -276,7 +276,7 @@ async def test_an_outbox_task_is_a_patch_and_may_say_that_it_failed() -> None:
     assert task["metadata"] == {"mine": 1, "deep": {"kept": 2}}
 
 
-async def test_the_state_holds_what_was_sent() -> None:
+async def test_state_contains_sent_messages() -> None:
     """R79: an AIMessage of the A2A message's id, for a reply and for an outbox."""
     seen: list[list[BaseMessage]] = []
 
@@ -364,7 +364,7 @@ async def test_an_answer_may_be_data() -> None:
         assert said((await client.post("/", json=answer)).json()["result"]["task"]) == "got 7"
 
 
-async def test_a_sub_agent_appears_as_a_status_update_and_what_happens_within_stays_inside(
+async def test_sub_agent_is_announced_and_stays_internal(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """R38, R39, R66."""
@@ -378,7 +378,7 @@ async def test_a_sub_agent_appears_as_a_status_update_and_what_happens_within_st
     assert "internal:checkpoint" in kinds
 
 
-async def test_a_turn_that_failed_leaves_a_conversation_that_a_model_takes() -> None:
+async def test_failed_turn_leaves_valid_conversation() -> None:
     """Section 3: tool calls that were left open are answered, so that the next turn's model call is valid."""
     asked: list[list[BaseMessage]] = []
 
@@ -409,7 +409,7 @@ async def test_a_turn_that_failed_leaves_a_conversation_that_a_model_takes() -> 
 # ── Odd graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_graph_that_raises_fails_safely_worded() -> None:
+async def test_raising_graph_fails_with_safe_text() -> None:
     """R36, D14."""
 
     def raises(state: State) -> State:
@@ -425,7 +425,7 @@ async def test_a_graph_that_raises_fails_safely_worded() -> None:
 
 @pytest.mark.parametrize("asynchronous", [True, False])
 @pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"])
-async def test_a_node_that_ends_its_process_ends_its_task_only(ending: BaseException, asynchronous: bool) -> None:
+async def test_exiting_node_ends_its_task_only(ending: BaseException, asynchronous: bool) -> None:
     def ends(state: State) -> State:
         raise ending
 
@@ -438,7 +438,7 @@ async def test_a_node_that_ends_its_process_ends_its_task_only(ending: BaseExcep
     assert "end its process" in str(said(task))
 
 
-async def test_a_graph_that_returns_nothing_completes_without_a_message() -> None:
+async def test_graph_without_output_completes_without_message() -> None:
     async with http(parts(one_node(lambda state: {})).app()) as client:
         task = await ask(client)
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
@@ -467,7 +467,7 @@ async def test_many_chunks_complete_within_their_memory(many: int) -> None:
     assert after - before < many * 512
 
 
-async def test_a_graph_that_blocks_the_loop_for_longer_than_its_lease_keeps_it() -> None:
+async def test_blocking_graph_does_not_lose_its_lease() -> None:
     async def blocks(state: State) -> State:
         time.sleep(2.5)  # what this test is about
         return {"messages": [AIMessage("still here")]}
@@ -482,7 +482,7 @@ async def test_a_graph_that_blocks_the_loop_for_longer_than_its_lease_keeps_it()
     assert said(task) == "still here"
 
 
-async def test_what_is_emitted_after_the_end_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_emission_after_end_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     stray: list[asyncio.Task[None]] = []
     ended = asyncio.Event()
 
@@ -505,7 +505,7 @@ async def test_what_is_emitted_after_the_end_is_ignored_and_logged(caplog: pytes
     assert "after the end of its turn" in caplog.text
 
 
-async def test_data_is_an_artifact_whose_identity_is_its_name() -> None:
+async def test_data_artifact_is_identified_by_name() -> None:
     """R64, R65, R69; section 3: append continues the last one of that name, and opens one where there is none."""
 
     def emits(state: State, writer: StreamWriter) -> State:
@@ -525,7 +525,7 @@ async def test_data_is_an_artifact_whose_identity_is_its_name() -> None:
     assert task["artifacts"][2]["artifactId"] == "mine"
 
 
-async def test_the_states_own_classes_come_back_as_what_they_were() -> None:
+async def test_state_classes_survive_checkpoints() -> None:
     """Between turns the state is in a checkpoint: models, dataclasses and enums of its annotations survive it."""
     seen: list[Any] = []
 
@@ -539,7 +539,7 @@ async def test_the_states_own_classes_come_back_as_what_they_were() -> None:
     assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
 
 
-async def test_the_graph_is_asked_for_the_four_modes_and_its_last_values_are_what_counts() -> None:
+async def test_last_values_of_four_modes_count() -> None:
     """R19, R59, R60, R82: of several AIMessages that come by, the last state's is the answer; chunks come before older."""
     from aion_core.agents.langgraph.turn import STREAM_MODES
 
@@ -583,7 +583,7 @@ async def test_a_last_step_of_parallel_branches_may_reply(other: Callable[..., A
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "from a")
 
 
-async def test_keeping_what_was_sent_runs_none_of_the_authors_edges() -> None:
+async def test_storing_sent_messages_runs_no_edges() -> None:
     """R79."""
     routed: list[str] = []
 
@@ -598,7 +598,7 @@ async def test_keeping_what_was_sent_runs_none_of_the_authors_edges() -> None:
     assert routed == ["routed"]
 
 
-async def test_all_that_was_sent_is_kept_and_nothing_is_lost_of_a_list_without_a_reducer() -> None:
+async def test_sent_messages_extend_list_without_reducer() -> None:
     """R79."""
     seen: list[list[str]] = []
 
@@ -620,7 +620,7 @@ async def test_all_that_was_sent_is_kept_and_nothing_is_lost_of_a_list_without_a
 
 
 @pytest.mark.parametrize("kind", ["input schema", "reducer"])
-async def test_an_outbox_that_the_input_cannot_clear_is_still_the_turns_own(kind: str) -> None:
+async def test_uncleared_outbox_belongs_to_its_turn(kind: str) -> None:
     """R74: an outbox is consumed by the turn that wrote it."""
 
     class Reduced(TypedDict):
@@ -641,7 +641,7 @@ async def test_an_outbox_that_the_input_cannot_clear_is_still_the_turns_own(kind
 @pytest.mark.parametrize(
     "value", [float("nan"), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), HumanMessage("x")], ids=lambda v: type(v).__name__
 )
-async def test_a_question_of_any_value_is_asked_and_can_be_read(value: Any) -> None:
+async def test_interrupt_of_any_value_is_readable(value: Any) -> None:
     """Interrupts: LangGraph takes any value; the log holds only what every client can be told."""
 
     def asks(state: State) -> State:
@@ -675,7 +675,7 @@ def speaking(*calls: str) -> list[Callable[..., Any]]:
     return [node(call) for call in calls]
 
 
-async def test_models_that_stream_at_once_are_heard_one_after_another() -> None:
+async def test_parallel_models_stream_one_after_another() -> None:
     """R61, R63, R81, D7: no call is woven into another, and the fallback is a whole one."""
     graph = branches(*speaking("alpha one two three", "beta four five six"))
     async with http(parts(graph).app()) as client:
@@ -689,7 +689,7 @@ async def test_models_that_stream_at_once_are_heard_one_after_another() -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] in {"alpha one two three ", "beta four five six "}
 
 
-async def test_what_a_reply_or_an_emission_streams_of_a_model_is_heard_once() -> None:
+async def test_model_within_reply_is_streamed_once() -> None:
     """R61, R70: a model within is not heard by itself as well."""
 
     class Model(ToolCaller):
@@ -715,7 +715,7 @@ async def test_what_a_reply_or_an_emission_streams_of_a_model_is_heard_once() ->
         assert events[-1]["status"]["message"]["parts"][0]["text"] == "one two"
 
 
-async def test_a_node_that_is_tried_again_says_nothing_twice() -> None:
+async def test_retried_node_repeats_no_emission() -> None:
     tries: list[int] = []
 
     async def flaky(state: State, runtime: Runtime[AionContext], writer: StreamWriter) -> State:
@@ -738,7 +738,7 @@ async def test_a_node_that_is_tried_again_says_nothing_twice() -> None:
     assert [part["data"] for part in task["artifacts"][0]["parts"]] == [{"n": 1}]
 
 
-async def test_artifacts_of_an_outbox_task_are_known_by_their_names() -> None:
+async def test_outbox_artifacts_are_identified_by_name() -> None:
     """R78."""
     patch = Task(artifacts=[Artifact(name=name, parts=[Part(text=name)]) for name in ("x", "y")])
     graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, Envelope)
@@ -748,7 +748,7 @@ async def test_artifacts_of_an_outbox_task_are_known_by_their_names() -> None:
     assert len({entry["artifactId"] for entry in task["artifacts"]}) == 2
 
 
-async def test_a_graph_that_is_compiled_to_pause_goes_on_when_it_is_answered() -> None:
+async def test_breakpoint_continues_after_any_answer() -> None:
     graph = StateGraph(MessagesState)
     graph.add_node("plan", lambda state: {"messages": [AIMessage("a plan")]})
     graph.add_node("act", lambda state: {"messages": [AIMessage("done")]})
@@ -773,7 +773,7 @@ async def visiting(given: dict[str, Any]) -> str:
     return f"{answer}: {first.number}"
 
 
-async def test_a_functional_graph_goes_on_with_what_its_tasks_returned() -> None:
+async def test_functional_graph_resumes_with_stored_results() -> None:
     """Interrupts: a task that has ended does not run again, and its result is what it was."""
     async with http(parts(visiting).app()) as client:
         asked = await ask(client, message_id="m-1")

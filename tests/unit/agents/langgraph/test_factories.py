@@ -123,7 +123,7 @@ async def test_factory_without_arguments_is_called_once(prefix: str, tmp_path: P
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
-async def test_function_that_returns_a_context_manager_is_one(prefix: str, tmp_path: Path) -> None:
+async def test_function_returning_context_manager_is_one(prefix: str, tmp_path: Path) -> None:
     code = (
         "@asynccontextmanager\nasync def opened():\n    yield built('x')\n    log('left')\n"
         f"{prefix}def graph():\n    return opened()\n"
@@ -155,7 +155,7 @@ async def test_failure_leaves_the_context_manager(kind: str, tmp_path: Path) -> 
     assert log_of(tmp_path) == ["made", "node", "left"]
 
 
-async def test_context_manager_that_suppresses_still_fails(tmp_path: Path) -> None:
+async def test_suppressing_context_manager_still_fails(tmp_path: Path) -> None:
     code = (
         "from contextlib import suppress\n@asynccontextmanager\nasync def graph(config):\n"
         "    with suppress(ValueError):\n        yield built('x', fails=True)\n"
@@ -174,7 +174,7 @@ async def test_context_manager_that_suppresses_still_fails(tmp_path: Path) -> No
         ("def graph(config):\n    raise SystemExit(3)", "The agent tried to end its process."),
     ],
 )
-async def test_factory_that_fails_fails_its_turn(code: str, said_of_it: str, tmp_path: Path) -> None:
+async def test_failing_factory_fails_its_turn(code: str, said_of_it: str, tmp_path: Path) -> None:
     async with http(app_of(tmp_path, code)) as client:
         task = await ask(client, "hi")
     assert task["status"]["state"] == "TASK_STATE_FAILED"

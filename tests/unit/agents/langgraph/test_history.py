@@ -67,7 +67,7 @@ async def test_the_history_reaches_over_the_contexts_earlier_tasks(with_this: bo
 
 
 @pytest.mark.parametrize("with_this", [True, False])
-async def test_the_history_before_a_message_ends_with_the_one_before_it(with_this: bool) -> None:
+async def test_history_before_a_message_excludes_it(with_this: bool) -> None:
     """D19."""
     history = of_context(with_this=with_this)
     assert ids(await seen(history, 3, "m-6")) == "345"

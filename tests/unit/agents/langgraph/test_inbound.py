@@ -61,7 +61,7 @@ TEXTS = (
 
 
 @BOTH
-async def test_all_texts_in_order_are_one_human_message_of_the_messages_id(method: str) -> None:
+async def test_texts_form_one_human_message(method: str) -> None:
     """R49, R50."""
     seen: list[AnyMessage] = []
     await run(lambda state: seen.extend(state["messages"]) or {}, request(method, *TEXTS))
@@ -77,7 +77,7 @@ async def test_a_message_without_text_makes_no_human_message(method: str) -> Non
 
 
 @BOTH
-async def test_the_inbox_holds_the_task_the_whole_message_and_the_requests_metadata(method: str) -> None:
+async def test_inbox_has_task_message_and_metadata(method: str) -> None:
     """R51, R57."""
     seen: list[A2AInbox] = []
 
@@ -95,7 +95,7 @@ async def test_the_inbox_holds_the_task_the_whole_message_and_the_requests_metad
 
 
 @BOTH
-async def test_the_runtime_context_tells_of_the_thread_the_message_and_the_event(method: str) -> None:
+async def test_runtime_context_has_thread_message_and_event(method: str) -> None:
     """R53, R54, R56: LangGraph's thread_id is another thing than the context id."""
     seen: list[Any] = []
 
@@ -113,7 +113,7 @@ async def test_the_runtime_context_tells_of_the_thread_the_message_and_the_event
 
 
 @BOTH
-async def test_a_helpers_reply_is_the_answer_and_the_node_may_return_nothing(method: str) -> None:
+async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
     """R55, R58, R73, R76: where it goes is inherited; keys that are the server's are left out."""
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ async def test_a_helpers_reply_is_the_answer_and_the_node_may_return_nothing(met
     assert message["metadata"] == {"mine": 1}
 
 
-async def test_a_reply_whose_text_breaks_off_fails_the_turn() -> None:
+async def test_aborted_reply_fails_the_turn() -> None:
     """Section 3: what came before is not passed off as complete."""
 
     async def broken() -> AsyncIterator[str]:
@@ -146,7 +146,7 @@ async def test_a_reply_whose_text_breaks_off_fails_the_turn() -> None:
     assert "half an" not in str(task)
 
 
-async def test_a_broken_reply_that_the_author_catches_is_not_the_fallback() -> None:
+async def test_caught_aborted_reply_is_no_fallback() -> None:
     async def broken() -> AsyncIterator[str]:
         yield "half an "
         raise ConnectionError("the model is gone")

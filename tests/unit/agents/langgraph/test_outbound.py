@@ -82,7 +82,7 @@ class OnlyMessagesModel(BaseModel):
 
 
 @pytest.mark.parametrize("schema", [OnlyMessages, OnlyMessagesModel])
-async def test_the_envelope_is_there_though_the_input_schema_leaves_it_out(schema: Any) -> None:
+async def test_inbox_reaches_state_outside_input_schema(schema: Any) -> None:
     """R51, R57: and an edge at START may look at it."""
     seen: list[Any] = []
 
@@ -121,7 +121,7 @@ class Appended(TypedDict):
     [lambda: {"role": "assistant", "content": "the same"}, lambda: ("ai", "the same"), lambda: AIMessage("the same")],
     ids=["a dict", "a tuple", "an AIMessage"],
 )
-async def test_an_answer_may_be_a_message_in_any_form_that_langchain_takes(schema: Any, answer: Any) -> None:
+async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> None:
     """R80, D7: also where it is, to the letter, what the turn before has answered."""
 
     def node(state: State) -> State:
@@ -134,7 +134,7 @@ async def test_an_answer_may_be_a_message_in_any_form_that_langchain_takes(schem
 
 
 @pytest.mark.parametrize("schema", [Replaced, Appended])
-async def test_a_dict_of_an_earlier_turn_is_not_the_answer(schema: Any) -> None:
+async def test_earlier_turns_dict_is_no_answer(schema: Any) -> None:
     """D7."""
 
     def node(state: State) -> State:
@@ -150,13 +150,13 @@ async def test_a_dict_of_an_earlier_turn_is_not_the_answer(schema: Any) -> None:
     assert said(second) == (None if schema is Appended else "once")  # the input replaces what was there
 
 
-async def test_a_list_of_the_authors_own_is_no_answer_and_no_error() -> None:
+async def test_custom_list_is_neither_answer_nor_error() -> None:
     """R80."""
     task = await asked_once(one_node(lambda state: {"messages": [{"rows": 1}, ("a", "b", "c"), 7]}, Replaced))
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
 
 
-async def test_an_answer_that_is_removed_from_the_state_is_still_the_answer() -> None:
+async def test_removed_message_is_still_the_answer() -> None:
     """R80, D7: the last that the turn added; what is put back is none."""
 
     def forget(state: State) -> State:
@@ -172,7 +172,7 @@ async def test_an_answer_that_is_removed_from_the_state_is_still_the_answer() ->
         assert said(await ask(client, "two", message_id="m-2", contextId="c")) == "answer two"
 
 
-async def test_a_message_that_was_taken_out_and_put_back_is_no_answer() -> None:
+async def test_message_put_back_is_no_answer() -> None:
     """D7: never an AIMessage of an earlier turn."""
 
     def node(state: State) -> State:
@@ -204,7 +204,7 @@ RETURNED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-async def test_what_a_functional_graph_returns_is_its_answer(name: str) -> None:
+async def test_functional_return_value_is_the_answer(name: str) -> None:
     """R80: again and again, be it the same."""
 
     @entrypoint()
@@ -219,7 +219,7 @@ async def test_what_a_functional_graph_returns_is_its_answer(name: str) -> None:
 # ── What is nobody's to hear ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_task_of_a_functional_graph_is_no_sub_agent() -> None:
+async def test_functional_task_is_no_sub_agent() -> None:
     """R39, R64."""
 
     @durable_task
@@ -237,7 +237,7 @@ async def test_a_task_of_a_functional_graph_is_no_sub_agent() -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] == "done 1"
 
 
-async def test_a_summary_that_a_middleware_makes_is_not_told() -> None:
+async def test_middleware_summary_is_not_streamed() -> None:
     """Section 3: only what the author meant for the user."""
     model = ScriptedModel(scripts=[["The first."], ["SECRET ", "SUMMARY"], ["The ", "answer."]])
     summary = SummarizationMiddleware(model=model, trigger=("messages", 3), keep=("messages", 1))
@@ -252,7 +252,7 @@ async def test_a_summary_that_a_middleware_makes_is_not_told() -> None:
     assert "SECRET" not in answer.text
 
 
-async def test_a_branch_that_ends_lets_nobody_into_anothers_word() -> None:
+async def test_finished_branch_does_not_interleave_others() -> None:
     """R61, R63: two speak at once, and a third node ends meanwhile."""
     a_spoke, b_spoke, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -285,7 +285,7 @@ async def test_a_branch_that_ends_lets_nobody_into_anothers_word() -> None:
 # ── What is emitted oddly ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_id_twice_is_one_message_where_it_says_the_same_and_two_where_it_does_not() -> None:
+async def test_repeated_id_with_new_text_is_new_message() -> None:
     """R70: no message is lost, and a task's messages are told apart by their ids."""
 
     def node(state: State, writer: StreamWriter) -> State:
@@ -300,7 +300,7 @@ async def test_one_id_twice_is_one_message_where_it_says_the_same_and_two_where_
     assert len({entry["messageId"] for entry in agents}) == 3
 
 
-async def test_an_empty_message_says_nothing() -> None:
+async def test_empty_message_sends_nothing() -> None:
     """R70."""
 
     def node(state: State, writer: StreamWriter) -> State:
@@ -314,7 +314,7 @@ async def test_an_empty_message_says_nothing() -> None:
     assert "message" not in events[-1]["status"]
 
 
-async def test_an_emission_to_a_stream_of_the_authors_own_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_emission_to_other_stream_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """What goes elsewhere is nobody's; the checkpoint waits for it no longer than it takes to see that."""
     elsewhere: list[Any] = []
 
@@ -328,7 +328,7 @@ async def test_an_emission_to_a_stream_of_the_authors_own_holds_nothing_up(caplo
     assert caplog.text.count("did not reach the turn's own stream") == 1
 
 
-async def test_an_emission_that_a_node_passes_on_is_told_once() -> None:
+async def test_passed_on_emission_is_sent_once() -> None:
     """R64: a graph that a node streams by itself, whose emissions it hands to the turn's own stream."""
 
     def inner(state: State, writer: StreamWriter) -> State:
@@ -347,7 +347,7 @@ async def test_an_emission_that_a_node_passes_on_is_told_once() -> None:
     assert said(task) == "done"
 
 
-async def test_a_node_that_blocks_the_loop_loses_none_of_its_emissions() -> None:
+async def test_blocking_node_loses_no_emission() -> None:
     async def node(state: State, writer: StreamWriter) -> State:
         for number in range(3):
             emit_message(writer, AIMessage(f"m {number}"))
@@ -376,7 +376,7 @@ class Anything(TypedDict):
     ],
     ids=["a lock", "a function, deep within", "in a question"],
 )
-async def test_a_value_that_no_checkpoint_can_hold_fails_the_task_and_is_named(node: Any) -> None:
+async def test_unserializable_value_fails_the_task(node: Any) -> None:
     """D14: the author is told what, and what to do."""
     task = await asked_once(one_node(node, Anything))
     assert task["status"]["state"] == "TASK_STATE_FAILED"
@@ -384,7 +384,7 @@ async def test_a_value_that_no_checkpoint_can_hold_fails_the_task_and_is_named(n
     assert "Hold plain data there" in str(said(task))
 
 
-async def test_what_was_said_before_a_question_is_not_the_answer_to_its_answer() -> None:
+async def test_text_before_interrupt_is_no_later_answer() -> None:
     """D7, interrupts: the node runs again from its start, and may word it otherwise."""
     runs: list[int] = []
 

@@ -56,7 +56,7 @@ async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_an_answer_that_another_processs_memory_was_asked_for_fails_and_says_so(method: str) -> None:
+async def test_lost_interrupt_fails_the_turn(method: str) -> None:
     """R36, D14: it is not asked again, which would go on for ever."""
     _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
     assert status["state"] in ("TASK_STATE_FAILED", "failed")
@@ -115,7 +115,7 @@ def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any
 
 
 @pytest.mark.parametrize("emits", [True, False])
-async def test_a_turn_whose_memory_is_gone_with_its_process_does_not_run_its_nodes_again(emits: bool) -> None:
+async def test_lost_state_does_not_rerun_nodes(emits: bool) -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = Conversation.of(await begin(savers.tasks, clock))
@@ -128,7 +128,7 @@ async def test_a_turn_whose_memory_is_gone_with_its_process_does_not_run_its_nod
     assert ran == ["charge"]
 
 
-async def test_a_turn_that_died_before_anything_was_kept_begins_where_the_checkpointer_lasts() -> None:
+async def test_turn_without_checkpoint_starts_with_persistent_checkpointer() -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = Conversation.of(await begin(savers.tasks, clock))
@@ -137,7 +137,7 @@ async def test_a_turn_that_died_before_anything_was_kept_begins_where_the_checkp
     assert ran == ["charge"]
 
 
-async def test_a_turn_goes_on_where_its_checkpointer_has_lasted() -> None:
+async def test_turn_resumes_with_persistent_checkpointer() -> None:
     clock, ran, threads = ManualClock(), list[str](), InMemorySaver()
     savers = memory_savers(clock)
     turn = Conversation.of(await begin(savers.tasks, clock))

@@ -49,7 +49,7 @@ def state(task: dict[str, Any]) -> str:
     return named.removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
-async def test_a_send_that_does_not_wait_is_answered_working_and_was_submitted_before(version: str) -> None:
+async def test_returning_immediately_gives_working_task(version: str) -> None:
     """R21, D12: both are recorded before the answer, and the turn runs on."""
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -82,7 +82,7 @@ async def test_a_send_that_does_not_wait_is_answered_working_and_was_submitted_b
     assert [state(event) for event in events] == ["submitted", "working", "completed"]
 
 
-async def test_the_answer_is_a_real_message_of_the_agents(version: str) -> None:
+async def test_answer_is_an_agent_message(version: str) -> None:
     """R42, D13: with a role, parts and an id, and in v0.3 its kind; no `role: assistant`, no `content`."""
     async with http(
         parts(one_node(lambda state: {"messages": [{"role": "assistant", "content": "Done!"}]})).app()
@@ -145,7 +145,7 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", GIVEN)
-async def test_parts_are_read_in_either_versions_classes_and_written_in_the_clients(given: str, version: str) -> None:
+async def test_parts_of_either_version_are_accepted(given: str, version: str) -> None:
     """R40, D16, D18."""
     graph = one_node(lambda state: {"a2a_outbox": GIVEN[given]}, Envelope)
     async with http(parts(graph).app()) as client:
@@ -155,7 +155,7 @@ async def test_parts_are_read_in_either_versions_classes_and_written_in_the_clie
     )
 
 
-async def test_the_history_of_a_thread_is_of_our_own_records(version: str) -> None:
+async def test_thread_history_comes_from_task_log(version: str) -> None:
     """D19: `history(limit=20, before=None)`, oldest first, the message that is answered last."""
     seen: list[tuple[str, str]] = []
 

@@ -50,9 +50,7 @@ async def answer_of(agent: Any, **request: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("schema", [AsDataclass, AsModel, AsTypedDict])
 @pytest.mark.parametrize(("configuration", "provider"), [({}, "openai"), ({"provider": "mine"}, "mine")])
-async def test_a_context_schema_of_the_graphs_own_is_made_of_the_agents_configuration(
-    schema: Any, configuration: dict[str, Any], provider: str
-) -> None:
+async def test_own_context_schema_gets_configuration(schema: Any, configuration: dict[str, Any], provider: str) -> None:
     def node(state: State, runtime: Runtime[Any]) -> State:
         own = runtime.context
         own = own if isinstance(own, dict) else vars(own)
@@ -109,14 +107,14 @@ asyncio.run(main())
 """
 
 
-def test_a_tool_that_takes_a_plain_runtime_spills_nothing_of_the_turn_into_the_log() -> None:
+def test_plain_tool_runtime_logs_no_turn_content() -> None:
     ran = subprocess.run([sys.executable, "-W", "default", "-c", PLAIN], capture_output=True, text=True, check=True)
     assert "TASK_STATE_COMPLETED" in ran.stdout
     assert "AionContext" not in ran.stderr
     assert "Pydantic serializer" not in ran.stderr
 
 
-async def test_the_network_of_the_request_is_the_threads_and_integers_stay_integers() -> None:
+async def test_thread_has_network_and_integers() -> None:
     """R51, R58."""
 
     class WithInbox(MessagesState):
