@@ -1,4 +1,4 @@
-"""What aion.yaml may say of an agent, and the sentence that anything else gets."""
+"""aion.yaml: its accepted contents, and the error message for each mistake."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from aion_core.errors import ConfigurationError
 from tests.support.declared import AION_YAML
 
 ONE = "aion:\n  agents:\n    a:\n      path: a.py\n"
-"""An aion.yaml that can be gone on with."""
+"""A valid start of an aion.yaml."""
 
 
 def config(folder: Path, text: str) -> dict[str, AgentConfig]:
@@ -19,7 +19,6 @@ def config(folder: Path, text: str) -> dict[str, AgentConfig]:
 
 
 def test_card_fields_are_all_configurable(tmp_path: Path) -> None:
-    """R4, R6."""
     assert list(config(tmp_path, AION_YAML)) == ["helper", "quiet", "unready"]
 
 

@@ -1,4 +1,4 @@
-"""docs/aion-yaml.md has every key that aion.yaml may have, and what it shows can be read."""
+"""docs/aion-yaml.md names every key of aion.yaml, and its examples are valid."""
 
 import re
 from pathlib import Path

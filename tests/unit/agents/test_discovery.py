@@ -1,4 +1,4 @@
-"""Discovery: what is found without an aion.yaml, in which order, and what is said where nothing can be chosen."""
+"""Discovery of agents without an aion.yaml: the order of the search, and the errors of an ambiguous folder."""
 
 import json
 import sys

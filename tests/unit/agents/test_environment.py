@@ -1,4 +1,4 @@
-"""Variables of agents' code as aion.yaml declares them, as a developer's machine sets them, and as the template's parameters."""
+"""Environment variables of agents: in aion.yaml, on a developer's machine, and as template parameters."""
 
 import json
 import re

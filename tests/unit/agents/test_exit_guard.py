@@ -1,4 +1,4 @@
-"""Agent code that would end the process fails its task, wherever in a graph it stands, and the server goes on."""
+"""Agent code that would end the process fails its own task, from any place in a graph."""
 
 import asyncio
 import sys
@@ -127,7 +127,6 @@ PLACES: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_process_exit_ends_its_task_only(place: str, method: str) -> None:
-    """R36, D14."""
     async with http(parts(PLACES[place]()).app()) as client:
         answer = (await client.post("/", json=send(method=method))).json()["result"]
     status = answer.get("task", answer)["status"]

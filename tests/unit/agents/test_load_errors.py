@@ -1,4 +1,4 @@
-"""Broken agents: the one screen that each gives says what is wrong, where, and what to do."""
+"""Broken agents: each error names the cause, the place and the remedy on one screen."""
 
 import asyncio
 import io
@@ -36,7 +36,7 @@ ENDS = 'Code that ends the process, or runs a program, belongs below `if __name_
 
 @dataclass
 class Broken:
-    """An agent's files, and what is said of them; `{}` in `where` is the folder."""
+    """Files of an agent and the expected error; `{}` in `where` is the folder."""
 
     files: Mapping[str, str | bytes]
     what: str
@@ -354,7 +354,7 @@ BROKEN = {
 def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in ("MY_API_KEY", "ACME_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    # As a server's process has it.
+    # As in a server's process.
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with isolated_imports(tmp_path):
         yield
@@ -488,7 +488,7 @@ SERVED = {
 @pytest.mark.parametrize("case", SERVED)
 async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{SERVED[case]}{GRAPH}graph = builder.compile()\n"})
-    # As a turn loads it: in a thread, where no event loop runs.
+    # As in a turn: in a thread without an event loop.
     await asyncio.to_thread(made(tmp_path, "agent.py").load)
 
 
@@ -581,7 +581,7 @@ FRAMEWORKS = {
 
 @pytest.mark.parametrize("line", FRAMEWORKS)
 def test_missing_framework_names_its_extra(line: str, tmp_path: Path) -> None:
-    """In a process of its own, where the framework cannot be imported."""
+    """In a separate process that cannot import the framework."""
     module, do = FRAMEWORKS[line]
     written(tmp_path, {"agent.py": f"{line}\n"})
     hidden = f"""
@@ -624,7 +624,7 @@ def test_error_has_its_cause(tmp_path: Path) -> None:
 
 
 def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
-    """A Lambda package holds the libraries in the agents' own folder."""
+    """A Lambda package has the libraries in the agents' own folder."""
     (tmp_path / "aion_core").symlink_to(ROOT / "aion_core")
     written(
         tmp_path,

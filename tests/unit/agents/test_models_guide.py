@@ -1,4 +1,4 @@
-"""docs/models.md: its aion.yaml can be read, its parameters are taken, its code uses what there is and the variables it declares."""
+"""docs/models.md: valid aion.yaml, existing parameters, and code with existing names and declared variables."""
 
 import ast
 import importlib.util
@@ -25,7 +25,7 @@ SECTIONS = dict(
 )
 PROVIDERS = ["OpenAI", "Anthropic", "Gemini with an API key", "Gemini on Vertex AI", "Amazon Bedrock"]
 REGION, ACCOUNT = "eu-west-1", "123456789012"
-# What the examples import and the development environment has not, by the package that brings it.
+# Imports of the examples that are not in the development environment, by package.
 BROUGHT_BY = {
     "langchain_openai": "langchain-openai",
     "langchain_anthropic": "langchain-anthropic",
@@ -105,7 +105,7 @@ def test_code_imports_existing_names(section: str) -> None:
             spec = importlib.util.find_spec(module)
             assert spec is not None, module
             if module in NEEDS:
-                # Importing it needs its package: its text says what it has.
+                # Importing it needs its package, so its source text is searched.
                 assert spec.origin
                 classes = {
                     each.name
@@ -129,7 +129,7 @@ def test_adk_agent_without_another_package_is_one(tmp_path: Path, monkeypatch: p
 
 
 def given(section: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters that the section's commands give, and those that it writes into samconfig.toml."""
+    """Yield the parameters in the section's commands and in its samconfig.toml."""
     for block in blocks(section, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)

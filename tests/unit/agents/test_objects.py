@@ -1,4 +1,4 @@
-"""What `path` of aion.yaml finds, and a sentence for what it does not."""
+"""Objects at `path` of aion.yaml, and an error message for each unusable path."""
 
 import sys
 from pathlib import Path
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def write(folder: Path, source: str) -> None:
-    """The agent's file, as a new process finds it."""
+    """Write the agent's file and forget its module."""
     for module in [name for name in sys.modules if name.startswith("aion_agent_agent_")]:
         del sys.modules[module]
     (folder / "agent.py").write_text(GRAPHS + source)
@@ -71,7 +71,7 @@ def test_reexported_agent_is_found(folder: Path) -> None:
 
 
 def test_class_is_instantiated_without_instance(folder: Path) -> None:
-    """Section 3: instances first, then classes."""
+    """Instances first, then classes."""
     source = """
 class Mine(StateGraph):
     def __init__(self):

@@ -1,4 +1,4 @@
-"""What an author says through the turn's context, and what reaches the server."""
+"""Replies of an author through the turn's context, as received by the server."""
 
 import asyncio
 import contextvars
@@ -36,7 +36,6 @@ def answer(text: str, message_id: str = "r-1") -> a2a.Message:
 
 
 async def test_text_is_durable_reply_to_origin(turn: AionContext, sink: RecordingSink) -> None:
-    """R55, R58, D6."""
     _: ReplySink = sink
     await turn.thread.reply("Here is what I can do.")
     assert turn.message is not None
@@ -48,14 +47,14 @@ async def test_text_is_durable_reply_to_origin(turn: AionContext, sink: Recordin
 
 
 async def test_post_goes_to_its_target(turn: AionContext, sink: RecordingSink) -> None:
-    """R58: an override is explicit."""
+    """An explicit target overrides the inherited one."""
     await turn.thread.post("here")
     await turn.thread.post("there", target="channel-1")
     assert [given[1] for _, given in sink.told] == ["dm-7", "channel-1"]
 
 
 async def test_chunks_are_streamed_and_form_the_reply(turn: AionContext, sink: RecordingSink) -> None:
-    """D6: an iterator streams and adds up."""
+    """The streamed chunks of an iterator form the reply."""
     heard: list[int] = []
 
     async def speaking() -> AsyncIterator[str]:
@@ -73,7 +72,7 @@ async def test_chunks_are_streamed_and_form_the_reply(turn: AionContext, sink: R
 
 
 async def test_raising_iterator_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
-    """Section 3: what came before is not passed off as complete."""
+    """The earlier chunks do not pass for a complete reply."""
 
     async def breaking() -> AsyncIterator[str]:
         yield "Hel"
@@ -122,7 +121,7 @@ async def test_empty_reply_sends_nothing(turn: AionContext, sink: RecordingSink)
 
 
 async def test_message_gets_server_ids(turn: AionContext, sink: RecordingSink) -> None:
-    """R75, R76: taskId, contextId and `aion:` keys are the server's."""
+    """taskId, contextId and `aion:` keys are set by the server."""
     message = a2a.Message(
         task_id="mine",
         context_id="mine",
@@ -151,7 +150,6 @@ async def test_message_gets_server_ids(turn: AionContext, sink: RecordingSink) -
 async def test_message_json_of_either_version_is_accepted(
     turn: AionContext, sink: RecordingSink, content: dict[str, Any]
 ) -> None:
-    """D16, D18."""
     await turn.thread.reply(content, metadata={"a": 1})
     assert sink.replies == [
         a2a.Message(message_id="own", role=a2a.Role.ROLE_AGENT, parts=[a2a.Part(text="hi")], metadata={"a": 1})
@@ -182,7 +180,6 @@ async def test_invalid_content_is_refused_before_streaming(
 
 
 async def test_message_has_text_and_reaction_by_id(turn: AionContext, sink: RecordingSink) -> None:
-    """R54."""
     message = turn.message
     assert message is not None
     assert (message.id, message.text, message.user.id, message.thread) == ("m-1", "hello", "u-1", turn.thread)
@@ -194,7 +191,6 @@ async def test_message_has_text_and_reaction_by_id(turn: AionContext, sink: Reco
 
 
 def test_message_text_joins_text_parts(turn: AionContext) -> None:
-    """R50."""
     assert turn.message is not None
     turn.message.raw.ClearField("parts")
     assert turn.message.text == ""
@@ -203,7 +199,6 @@ def test_message_text_joins_text_parts(turn: AionContext) -> None:
 
 
 async def test_the_history_is_the_newest_messages_oldest_first() -> None:
-    """D19."""
     sink = RecordingSink([answer(f"text {n}", f"m-{n}") for n in range(30)])
     thread = a_turn(sink).thread
     assert [message.id for message in await thread.history()] == [f"m-{n}" for n in range(10, 30)]
@@ -215,7 +210,7 @@ async def test_the_history_is_the_newest_messages_oldest_first() -> None:
 
 
 def test_context_has_identity_and_thread(turn: AionContext) -> None:
-    """S2: a dataclass with these five."""
+    """A dataclass with five fields."""
     assert list(AionContext.__dataclass_fields__) == ["inbox", "thread", "message", "event", "self"]
     assert (turn.self.id, turn.self.name) == ("agent-1", "Ada")
     assert (turn.event.kind, turn.event.payload) == ("message", {"name": "message"})

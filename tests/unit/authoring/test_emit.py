@@ -1,4 +1,4 @@
-"""What a node may emit, and what the writer is handed."""
+"""Emissions of a node, as received by the writer."""
 
 import inspect
 import math
@@ -24,7 +24,6 @@ def emitted(emit: Callable[..., None], *given: Any, **named: Any) -> list[Any]:
 
 
 def test_a_file_by_its_url() -> None:
-    """R68."""
     assert emitted(emit_file, url="https://example.com/report.pdf", mime_type="application/pdf") == [
         ArtifactEmitted(
             Artifact(
@@ -39,14 +38,14 @@ def test_a_file_by_its_url() -> None:
 
 @pytest.mark.parametrize("encode", [b64encode, encodebytes, urlsafe_b64encode])
 def test_a_file_by_its_content(encode: Callable[[bytes], bytes]) -> None:
-    """R68: base64 as Python's own functions write it."""
+    """base64 in the form of Python's own functions."""
     content = bytes(range(256))
     [event] = emitted(emit_file, base64=encode(content).decode(), mime_type="image/png", name="a.png")
     assert event.artifact == Artifact(name="a.png", parts=[Part(raw=content, media_type="image/png", filename="a.png")])
 
 
 def test_a_file_in_chunks() -> None:
-    """R68; the identity is (task, name) unless the author gives an id."""
+    """Task and name identify the artifact unless the author gives an id."""
     first = emitted(emit_file, base64="AAA=", mime_type="a/b", name="f", is_last_chunk=False)
     last = emitted(emit_file, base64="", mime_type="a/b", name="f", append=True, artifact_id="mine")
     assert [(event.artifact.artifact_id, event.append, event.last_chunk) for event in first + last] == [
@@ -79,7 +78,6 @@ def test_invalid_file_is_refused(named: dict[str, Any], says: str) -> None:
 
 @pytest.mark.parametrize("data", [{"status": "success", "results": []}, [1, {"a": None}], "text", 7, 2.5, True, None])
 def test_data_is_any_json_value(data: Any) -> None:
-    """R69."""
     [event] = emitted(emit_data, data)
     assert (event.artifact.name, event.append, event.last_chunk) == ("data", False, True)
     assert MessageToDict(event.artifact.parts[0]) == {"data": data}
@@ -111,14 +109,12 @@ def test_data_outside_json_is_refused(data: Any) -> None:
 
 
 def test_a_message_whole_or_in_chunks() -> None:
-    """R70."""
     whole, chunk = AIMessage(content="Processing complete"), AIMessageChunk(content="Proc")
     assert emitted(emit_message, whole) == [MessageEmitted(whole)]
     assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
 
 
 def test_empty_message_is_dropped_but_chunk_closes() -> None:
-    """R70."""
     assert emitted(emit_message, AIMessage("")) == []
     last = AIMessageChunk(content="", id="call", chunk_position="last")
     assert emitted(emit_message, last) == [MessageEmitted(last)]
@@ -131,7 +127,6 @@ def test_foreign_message_is_refused(message: Any) -> None:
 
 
 def test_metadata_loses_reserved_keys() -> None:
-    """R71."""
     given = {"progress": 100, "aion:network": "x", "own": {"AION:id": 1, "kept": [1]}}
     assert emitted(emit_task_metadata, given) == [MetadataEmitted({"progress": 100, "own": {"kept": [1]}})]
     assert emitted(emit_task_metadata, {"aion:network": "x"}) == []
@@ -144,7 +139,7 @@ def test_metadata_outside_json_is_refused(metadata: Any, error: type[Exception])
 
 
 def test_the_signatures_are_those_of_the_seeds() -> None:
-    """R68-R71, and the optional artifact_id."""
+    """Including the optional artifact_id."""
     assert [
         ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())
         for emit in (emit_file, emit_data, emit_message, emit_task_metadata)

@@ -1,4 +1,4 @@
-"""A2AInbox and A2AOutbox: what they take, and what they survive."""
+"""A2AInbox and A2AOutbox: accepted values, and copies that preserve them."""
 
 import copy
 import math
@@ -77,7 +77,7 @@ class TestAnEnvelope:
             kept.message = Message()  # type: ignore[attr-defined]
 
     def test_has_a_json_schema(self, kept: BaseModel) -> None:
-        """What LangGraph asks of a state's types when it describes a graph."""
+        """LangGraph needs it to describe a graph."""
         assert type(kept).model_json_schema()["type"] == "object"
 
 
@@ -127,7 +127,7 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
 @settings(max_examples=60, deadline=None)
 @given(message=messages)
 def test_v03_message_is_read_as_by_sdk(message: Message) -> None:
-    """D16: the SDK's own conversion to v0.3, as its model and as its JSON, comes back as what it was."""
+    """The SDK's own conversion to v0.3, as a model and as JSON, is reversed."""
     older = conversions.to_compat_message(message)
     wanted = conversions.to_core_message(older)
     assert outbox_of(older).message == wanted
@@ -194,7 +194,7 @@ NEWER_TASK = {
     ],
 )
 def test_an_outbox_takes_a_message_in_every_form(value: Any, message: dict[str, Any] | None) -> None:
-    """D16; S1: a Message without messageId."""
+    """Including a Message without messageId."""
     outbox = outbox_of(value)
     assert outbox.task is None
     assert outbox.message is not None
@@ -214,7 +214,7 @@ def test_an_outbox_takes_a_message_in_every_form(value: Any, message: dict[str, 
     ],
 )
 def test_an_outbox_takes_a_task_in_every_form(value: Any, task: dict[str, Any]) -> None:
-    """D16; S1: a Task without id."""
+    """Including a Task without id."""
     outbox = outbox_of(value)
     assert outbox.message is None
     assert outbox.task is not None
@@ -270,7 +270,7 @@ def test_outbox_needs_exactly_one_field(fields: dict[str, Any]) -> None:
 
 
 def test_deepest_outbox_is_readable_from_log() -> None:
-    """protobuf writes what it cannot read again; an outbox never holds such a thing."""
+    """protobuf writes deeper values than it reads; an outbox never contains one."""
     deepest = Message(metadata=deep(MAX_DEPTH - 1), parts=[Part(data=deep_value(MAX_DEPTH - 3))])
     outbox = outbox_of(deepest)
     assert outbox.message is not None

@@ -1,4 +1,4 @@
-"""The router calls the handler of the event's kind, with what it declares and nothing else."""
+"""Event router: it calls the handler of the event's kind with its declared parameters."""
 
 import functools
 import threading
@@ -92,7 +92,7 @@ async def test_a_handler_is_given_everything_it_may_declare() -> None:
 
 
 async def test_langgraph_parameters_are_passed() -> None:
-    """A string annotation, as `from __future__ import annotations` makes it, is LangGraph's to read."""
+    """LangGraph reads a string annotation, as `from __future__ import annotations` makes it."""
     written: list[Any] = []
 
     def on_message(writer: "StreamWriter", config: "RunnableConfig") -> dict[str, str]:
@@ -150,7 +150,7 @@ async def test_handler_returns_any_node_output() -> None:
 
 
 async def test_a_sync_handler_may_ask_the_user() -> None:
-    """`interrupt` finds its run from the handler's thread, and its answer comes back to it."""
+    """`interrupt` works in the handler's thread, and its answer returns there."""
     graph = StateGraph(State, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: {"said": interrupt("Which one?")}))
     graph.add_edge(START, "router")
@@ -163,7 +163,7 @@ async def test_a_sync_handler_may_ask_the_user() -> None:
 
 
 async def test_own_context_graph_is_routed() -> None:
-    """Section 3: such a graph keeps its context, and ours comes from the contextvar."""
+    """Such a graph has its own context; ours comes from the context variable."""
 
     class Own(TypedDict):
         tenant: str

@@ -1,4 +1,4 @@
-"""What begins with `aion:` is the server's, however it is written and wherever it stands."""
+"""Keys with the prefix `aion:` are reserved for the server, in any spelling and at any depth."""
 
 import string
 from typing import Any
@@ -88,7 +88,6 @@ def test_value_without_reserved_keys_is_unchanged(value: dict[str, Any]) -> None
 
 
 def test_metadata_is_cleaned_and_data_unchanged() -> None:
-    """R76."""
     sent = {"aion:network": "x", "own": [{"AION:y": 1, "kept": {"aion:z": 2}}]}
     kept = {"own": [{"kept": {}}]}
     part = {"data": sent, "metadata": sent}

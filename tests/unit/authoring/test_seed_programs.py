@@ -1,6 +1,6 @@
-"""For each code block of the LangGraph seeds, a program with the same imports, calls, signatures and outcome (D21).
+"""Programs for each code block of the LangGraph seed documents: same imports, calls, signatures and results.
 
-S0 is section 3.4, the emit functions; S2 is Runtime Context vs Graph State, its two blocks.
+The blocks are those of the emit functions, and of runtime context versus graph state.
 """
 
 from typing import Annotated, Any, Optional, TypedDict
@@ -47,7 +47,6 @@ async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: 
 
 
 async def test_seed_sync_node_emits_everything() -> None:
-    """R64, R67-R72."""
     graph = StateGraph(State).add_node("report", report).add_edge(START, "report").compile()
     given = {"messages": [HumanMessage("write it up", id="m-1")]}
     streamed = [event async for event in graph.astream(given, stream_mode=["custom", "values"])]
@@ -72,7 +71,7 @@ async def test_seed_sync_node_emits_everything() -> None:
     ("text", "replies"), [("/help", ["Here is what I can do."]), ("something else", []), (None, [])]
 )
 async def test_s2_a_node_answers_through_the_turns_thread(text: str | None, replies: list[str]) -> None:
-    """R53-R55: `runtime.context` has a message, which may be None, and a thread; the node returns `{}`."""
+    """`runtime.context` has a thread and a message, perhaps None; the node returns `{}`."""
     graph = StateGraph(State, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
     sink = RecordingSink()
     final = await graph.ainvoke({"messages": [HumanMessage(text or "")]}, context=a_turn(sink, text))
@@ -93,7 +92,6 @@ async def test_seed_graph_without_context_gets_context() -> None:
 
 
 async def test_seed_state_holds_raw_envelope() -> None:
-    """R57."""
 
     class Hybrid(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
@@ -121,7 +119,7 @@ async def test_seed_state_holds_raw_envelope() -> None:
 
 
 async def served(graph: Any, version: str, text: str = "hi", **more: Any) -> a2a.Task:
-    """The task that the graph's answer is, in the dialect of that version, read as the SDK reads it."""
+    """Return the task of the graph's answer in this version, read by the SDK."""
     old = version == "v0.3"
     request = send(text, method="message/send" if old else "SendMessage")
     request["params"]["message"]["parts"] += more.get("old_parts" if old else "parts", [])
@@ -137,7 +135,6 @@ versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
 
 @versions
 async def test_seed_emissions_reach_the_task(version: str) -> None:
-    """R64, R67-R72."""
     graph = StateGraph(State).add_node("report", report).add_edge(START, "report")
     task = await served(graph, version)
     file, data = task.artifacts
@@ -156,7 +153,6 @@ async def test_seed_emissions_reach_the_task(version: str) -> None:
 @pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
 @pytest.mark.parametrize("schema", [AionContext, None])
 async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: str, version: str) -> None:
-    """R53-R55, R73."""
     graph = StateGraph(State, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
     task = await served(graph, version, text)
     assert task.status.state == a2a.TaskState.TASK_STATE_COMPLETED
@@ -165,7 +161,6 @@ async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: st
 
 @versions
 async def test_seed_raw_envelope_is_beside_messages(version: str) -> None:
-    """R51, R57."""
 
     class Hybrid(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]

@@ -1,4 +1,4 @@
-"""The secrets of aion.yaml in the environment of agents' code: read at start, refreshed, named where they fail, never logged."""
+"""Secrets of aion.yaml as variables of agents' code: loaded at start, refreshed, and never logged."""
 
 import io
 import json
@@ -39,12 +39,12 @@ def aws(server: str, monkeypatch: pytest.MonkeyPatch) -> SecretStore:
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep these tests' values out of these tests' lines alone."""
+    """Remove this test's secret values from log redaction afterwards."""
     monkeypatch.setattr(log, "_always", set())
 
 
 def unique() -> str:
-    """Return a name, or a value, that is nobody else's."""
+    """Return a unique name or value."""
     return f"value-{uuid4().hex}"
 
 
@@ -55,12 +55,12 @@ def declared(folder: Path, **secrets: str) -> DeploymentConfig:
 
 
 def now(work: Callable[[], None]) -> None:
-    """Do the work at once, where the server begins a thread."""
+    """Run the work at once instead of in the server's thread."""
     work()
 
 
 class Variables:
-    """The secrets of a test, in an environment of its own."""
+    """Secrets of a test, in an environment of its own."""
 
     def __init__(self, folder: Path, clock: ManualClock, environ: dict[str, str] | None = None, **secrets: str) -> None:
         said = declared(folder, **secrets)
@@ -120,7 +120,7 @@ def test_secrets_are_read_at_the_same_time(tmp_path: Path, clock: ManualClock) -
     all_are_asked = threading.Barrier(8, timeout=20)
 
     def read(service: str, name: str) -> str:
-        # It breaks, and the test fails, where one waits for another.
+        # The barrier breaks, and the test fails, if one read waits for another.
         all_are_asked.wait()
         return name
 
@@ -165,7 +165,7 @@ def test_failed_refresh_leaves_value_and_retries(
     variables.secrets.refresh_if_due()
     assert variables.environ == {"KEY": first, "OTHER": second}, "one that fails keeps no other back"
     own = [record for record in caplog.records if record.name == "aion_core.bootstrap.environment"]
-    # The change of the other secret is recorded too where a test before this one has left the root logger at INFO.
+    # The other secret's change is logged too if an earlier test left the root logger at INFO.
     assert [record.levelname for record in own if record.levelno > logging.INFO] == ["WARNING"]
     assert "Its last value stays in use. KEY: secret" in caplog.text
     assert second not in caplog.text
@@ -224,7 +224,7 @@ def test_turn_never_waits_for_a_refresh(tmp_path: Path, clock: ManualClock) -> N
     environment.apply()
     clock.move(301)
     environment.refresh_if_due()
-    # Nobody has answered yet, and it has returned; a second turn begins no second read.
+    # No response has arrived yet, but the call has returned; a second turn starts no second read.
     environment.refresh_if_due()
     assert environ == {"KEY": "value-before"}
     may_answer.set()
@@ -272,7 +272,7 @@ def test_forbidden_secret_names_the_parameter(
 
 @contextmanager
 def answering(status: int, answer: dict[str, str]) -> Iterator[str]:
-    """Run a server that gives one answer of AWS's to everything."""
+    """Run a server that gives the same AWS response to every request."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -411,7 +411,7 @@ async def test_agent_finds_variables_at_import(
 ) -> None:
     name = f"K{uuid4().hex}"
     for each in (name, f"{name}_MODE"):
-        # Taken back after the test, which sets it in the process's environment.
+        # Removed after the test, since it is set in the process's environment.
         monkeypatch.setenv(each, "")
         monkeypatch.delenv(each)
     aws.put("secret", name, f"{unique()}-1st")
@@ -432,7 +432,7 @@ def test_app_does_not_start_without_a_secret(tmp_path: Path, aws: SecretStore, m
 
 
 def lines_of(*said: object) -> str:
-    """Return what a handler of somebody's writes of it."""
+    """Return the output of a foreign log handler."""
     log.install()
     written = io.StringIO()
     handler = logging.StreamHandler(written)
@@ -469,7 +469,7 @@ def test_no_line_holds_a_secret(tmp_path: Path, clock: ManualClock) -> None:
     for hidden in (key, odd, quote(odd, safe=""), *pem.splitlines()):
         assert hidden not in written
     assert log.REDACTED in written
-    # One of a few characters would blacken words that are no secret.
+    # Redacting a value of a few characters would hide ordinary words.
     assert lines_of("1 of 100 abcde") == "It says 1 of 100 abcde\n"
 
 

@@ -1,4 +1,4 @@
-"""Which frameworks a package holds: those that the code of its agents imports, and no other."""
+"""Frameworks in a package: those imported by the code of its agents."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ CODE = {
 
 @pytest.mark.parametrize("case", CODE)
 def test_import_shows_framework(case: str, tmp_path: Path) -> None:
-    """R109, fixed decision 11: where nothing is told it may be of any."""
+    """Without a known import it may be any framework."""
     code, frameworks = CODE[case]
     (tmp_path / "agent.py").write_text(code)
     assert frameworks_of(tmp_path / "agent.py", [tmp_path]) == frameworks
@@ -40,7 +40,7 @@ def test_import_shows_framework(case: str, tmp_path: Path) -> None:
     ],
 )
 def test_imported_neighbour_shows_framework(statement: str, tmp_path: Path) -> None:
-    """The file that `path` names may only gather what others define; one that nobody imports tells nothing."""
+    """The file at `path` may only collect definitions of other files; a file without importers does not count."""
     package = tmp_path / "mine"
     (package / "sub").mkdir(parents=True)
     (package / "__init__.py").write_text("")

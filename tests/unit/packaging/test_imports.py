@@ -1,4 +1,4 @@
-"""What an agent's code imports, and what of it nothing in the package answers."""
+"""Imports of an agent's code, and those missing from its package."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from aion_core.packaging.imports import imports, missing
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder as packages lie in it: a module, a package, a namespace with one package in it, a library."""
+    """Return a folder like a package's: a module, a package, a namespace with one package in it, a library."""
     package = tmp_path / "package"
     for name in (
         "yaml/__init__.py",

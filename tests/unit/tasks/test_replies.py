@@ -1,4 +1,4 @@
-"""What a client gets for its message, by `reply` in aion.yaml: its task, or the answer as a plain Message."""
+"""Reply modes, `reply` in aion.yaml: a client gets its task, or the answer as a plain Message."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> Parts:
 
 
 def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> Parts:
-    """A service over the same store, whose agent must not run."""
+    """Return a service over the same store with an agent that must not run."""
     return parts(Teller(), store, clock, reply=reply)
 
 
@@ -70,7 +70,7 @@ def kinds(spoken: list[StreamItem]) -> list[str]:
 @both_dialects
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_quick_answer_is_message_without_task(reply: ReplyAs, dialect: str) -> None:
-    """R23, R42: role agent, an id of its own, its context, no task; v1 wraps it, v0.3 says its kind."""
+    """The message has the role agent, an id and its context, but no task; v1 wraps it, v0.3 has its kind."""
     async with client_of(made_with(reply), dialect) as client:
         kind, message = await client.send("decorated", contextId="c")
     assert kind == "message"
@@ -86,7 +86,7 @@ async def test_quick_answer_is_message_without_task(reply: ReplyAs, dialect: str
 @both_dialects
 @pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
 async def test_message_mode_streams_one_message(text: str, dialect: str) -> None:
-    """Spec 3.1.2: exactly one Message, then it closes."""
+    """A2A 3.1.2: exactly one Message, then the stream closes."""
     async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
         ((sse_id, kind, message),) = await client.stream(text)
     assert (sse_id, kind) == ("", "message")
@@ -95,7 +95,7 @@ async def test_message_mode_streams_one_message(text: str, dialect: str) -> None
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
-    """R23: both versions of the HTTP binding wrap it."""
+    """Both versions of the HTTP binding wrap it."""
     parts_of = {("content" if prefix else "parts"): [{"text": "hi"}]}
     body = {"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c", **parts_of}}
     async with http(made_with(ReplyAs.AUTO).app()) as client:
@@ -110,7 +110,7 @@ async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
 
 
 async def test_message_mode_includes_every_output() -> None:
-    """The artifacts' parts follow the answer's; the task's metadata stands where the answer's own says nothing."""
+    """The artifacts' parts follow the answer's; the task's metadata completes that of the answer."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         _, message = await client.send("file note decorated")
         assert message["parts"][2:] == [{"raw": "AP8=", "mediaType": "image/png"}]
@@ -132,13 +132,13 @@ async def test_task_behind_message_is_listed() -> None:
 
 
 async def test_by_message_returning_immediately_has_no_effect() -> None:
-    """Spec 3.2.2."""
+    """A2A 3.2.2."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         assert (await client.at_once("hi"))[0] == "message"
 
 
 async def test_auto_mode_returns_task_immediately_if_asked() -> None:
-    """R21: what the answer will be is not known yet; the same request gets the same again."""
+    """The answer is not known yet; the same request gets the same task again."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         first = await client.at_once("hi", contextId="c")
@@ -149,7 +149,7 @@ async def test_auto_mode_returns_task_immediately_if_asked() -> None:
 
 
 async def test_conversation_continues_behind_messages() -> None:
-    """The thread of the context is the same whatever the client gets."""
+    """The context's thread is the same in every reply mode."""
 
     def count(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"message {len(state['messages'])}")]}
@@ -177,7 +177,7 @@ async def test_conversation_continues_behind_messages() -> None:
     ],
 )
 async def test_other_endings_return_the_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
-    """R23, R32, R35: nothing else can say it; streamed as ever, from the first event to the last."""
+    """Only a task can express it; it is streamed from the first event to the last."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
         frames = await client.stream(text, message_id="m-2")
@@ -193,7 +193,7 @@ async def test_other_endings_return_the_task(text: str, state: str, reply: Reply
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
 async def test_auto_mode_returns_task_for_more_output(text: str) -> None:
-    """R23: artifacts, metadata, messages on the way."""
+    """Artifacts, metadata, intermediate messages."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"
         frames = await client.stream(text, message_id="m-2")
@@ -204,14 +204,14 @@ async def test_auto_mode_returns_task_for_more_output(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
 async def test_auto_mode_merges_intermediate_reply(text: str) -> None:
-    """`thread.reply`, S2's way to answer, records the reply before the turn ends: it is the same message."""
+    """`thread.reply` records the reply before the turn ends: it is the same message."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "message"
         assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
 
 
 async def test_auto_mode_streams_task_from_first_event() -> None:
-    """R22, R61: nothing of it is lost, and each has its id; who asks again gets a task too."""
+    """No event is lost, and each has its id; a repeated request gets a task too."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         frames = await client.stream("chunks", contextId="c")
@@ -225,7 +225,7 @@ async def test_auto_mode_streams_task_from_first_event() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_answer_to_interrupt_returns_the_task(reply: ReplyAs) -> None:
-    """The client knows the task, and has to see it complete; with its id or without, and when it asks again."""
+    """The client knows the task and must see it complete: with its id or without, and on a repeat."""
     for naming in (True, False):
         made = made_with(reply)
         async with client_of(made) as client:
@@ -244,7 +244,7 @@ async def test_answer_to_interrupt_returns_the_task(reply: ReplyAs) -> None:
 
 @pytest.mark.parametrize("naming", [True, False])
 async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
-    """R21: its answer is the task."""
+    """The response is the task."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
     asking = await made.service.send(call, request("asks"))
@@ -259,7 +259,7 @@ async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
 
 
 async def test_task_mode_is_the_default() -> None:
-    """R32, R35: `reply: task` is the default."""
+    """`reply: task` is the default."""
     async with client_of(parts(Teller())) as client:
         kind, task = await client.send("hi")
         frames = await client.stream("hi", message_id="m-2")
@@ -284,7 +284,7 @@ async def until(condition: Any) -> None:
 
 @pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
 async def test_auto_mode_streams_task_after_delay(text: str) -> None:
-    """Nothing is said for a second, then all that has happened, then the rest as it comes; asked again: the task."""
+    """Nothing is sent for a second, then all past events, then the new ones; a repeat gets the task."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     stream = made.service.stream(caller(), request(text))
@@ -315,7 +315,7 @@ async def test_auto_mode_sends_task_after_delay() -> None:
 
 
 async def test_message_mode_send_timeout_returns_task() -> None:
-    """R20: `blocking_wait`; the same message sent again gets the answer."""
+    """After `blocking_wait`; the same message sent again gets the answer."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
     call = caller()
@@ -333,7 +333,7 @@ async def test_message_mode_send_timeout_returns_task() -> None:
 
 
 async def test_message_mode_unfinished_stream_returns_task() -> None:
-    """The client can come back to the task; the one Message it would have got is not lost."""
+    """The client can return to the task, and its one Message is not lost."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
     ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=100)))
@@ -352,7 +352,7 @@ async def test_message_mode_unfinished_stream_returns_task() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_queued_turn_is_answered_alike(reply: ReplyAs) -> None:
-    """By `auto` the time that it waits counts."""
+    """In `auto` mode the time in the queue counts."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
     first = asyncio.create_task(made.service.send(caller(), request("slow")))
@@ -374,7 +374,7 @@ async def test_queued_turn_is_answered_alike(reply: ReplyAs) -> None:
 
 
 async def test_auto_mode_awaits_recorded_answer() -> None:
-    """Whoever asks again gets the Message: so does this client, however long the store takes, and a reader of the log."""
+    """A repeat gets the Message: so does this client, even with a slow store, and so does a reader of the log."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
 
@@ -403,7 +403,7 @@ async def test_auto_mode_awaits_recorded_answer() -> None:
 
 
 async def test_message_mode_stream_opens_immediately() -> None:
-    """R25: its head leaves at once, and a comment with it, so that no front takes it for dead; then the one frame."""
+    """Its headers are sent at once, with a comment, so that no gateway times out; then the one frame."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
     said: list[Any] = []
@@ -436,7 +436,7 @@ async def test_message_mode_stream_opens_immediately() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_repeat_in_other_process_gets_same_message(reply: ReplyAs) -> None:
-    """R52, D17: by what is recorded; nothing runs again."""
+    """From the recorded events; no turn runs again."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=reply)
@@ -450,7 +450,7 @@ async def test_repeat_in_other_process_gets_same_message(reply: ReplyAs) -> None
 
 
 async def test_auto_mode_repeat_of_task_gets_task() -> None:
-    """The stream had told of the task already: it was streamed."""
+    """The stream had sent the task already."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
@@ -462,7 +462,7 @@ async def test_auto_mode_repeat_of_task_gets_task() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_concurrent_repeat_waits_for_same_message(reply: ReplyAs) -> None:
-    """D17; by `auto` as long as the answer may be one."""
+    """In `auto` mode as long as the answer may be a Message."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=reply)
@@ -481,7 +481,7 @@ async def test_concurrent_repeat_waits_for_same_message(reply: ReplyAs) -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_message_survives_lost_process(reply: ReplyAs) -> None:
-    """By `message` a Message; by `auto` a task, since it took long."""
+    """In `message` mode a Message; in `auto` mode a task, since it took long."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
@@ -501,7 +501,7 @@ async def test_message_survives_lost_process(reply: ReplyAs) -> None:
 
 
 async def test_message_mode_follow_up_returns_task() -> None:
-    """Whoever knows the task, since it is listed, may add to it: then there is more than one answer."""
+    """The task is listed, so any client may add to it: then there are several answers."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))
@@ -525,8 +525,8 @@ async def test_message_mode_follow_up_returns_task() -> None:
 
 
 async def test_agents_have_separate_reply_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R23, D22: the documentation's own lines, and an agent that says nothing."""
-    # The agent is loaded at its first turn, which takes as long as this machine likes.
+    """The lines of the documentation, and an agent without the setting."""
+    # The agent is loaded at its first turn, so the time depends on this machine.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)
@@ -557,7 +557,7 @@ graph.add_edge(START, "say")
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
-    """A message waits for the task, which goes on: a reader must not wait for a Message that never comes."""
+    """A message waits for the running task: a reader must not wait for a Message that never comes."""
     chat = Conversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()
     log = await chat.store.log(begun.head.key)

@@ -1,4 +1,4 @@
-"""Graphs as people write and export them, through HTTP: what goes in, what comes out, how odd ones end."""
+"""Common forms of graphs over HTTP: their input, their output, and their failures."""
 
 import asyncio
 import json
@@ -74,13 +74,13 @@ _dialect = "SendMessage"
 
 @pytest.fixture(autouse=True, params=["SendMessage", "message/send"], ids=["v1", "v0.3"])
 def dialect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each test asks in both dialects; what an older one answers is read as the SDK reads it."""
+    """Each test sends in both protocol versions; the SDK reads the older version's response."""
     monkeypatch.setattr(sys.modules[__name__], "_dialect", request.param)
     return str(request.param)
 
 
 async def ask(client: httpx.AsyncClient, text: str = "hi", **message: Any) -> dict[str, Any]:
-    """The task that a blocking send returns."""
+    """Return the task of a blocking send."""
     answer = (await client.post("/", json=send(text, method=_dialect, **message))).json()
     assert "result" in answer, answer
     if _dialect == "SendMessage":
@@ -146,7 +146,7 @@ GRAPHS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", GRAPHS)
 async def test_graphs_as_people_export_them(name: str) -> None:
-    """R49, R51, R54, R80, R105; no object of the author's is changed."""
+    """The author's objects stay unchanged."""
     graph = GRAPHS[name]()
     before = getattr(graph, "checkpointer", None)
     async with http(parts(graph).app()) as client:
@@ -157,7 +157,7 @@ async def test_graphs_as_people_export_them(name: str) -> None:
 
 
 class ToolCaller(BaseChatModel):
-    """Asks for a tool, then answers."""
+    """Model that calls a tool, then answers."""
 
     @property
     def _llm_type(self) -> str:
@@ -178,7 +178,7 @@ class ToolCaller(BaseChatModel):
 async def test_prebuilt_agent_answers_without_tool_results(
     make: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R38: what the model asks of its tools is told to the operator's log, and to nobody else."""
+    """The operator's log has the tool calls; no client gets them."""
 
     def weather(city: str) -> str:
         """Tell the weather."""
@@ -201,7 +201,7 @@ async def test_prebuilt_agent_answers_without_tool_results(
 
 
 async def test_thread_is_shared_but_answers_are_not() -> None:
-    """R52, R56, R80, D7: an AIMessage of an earlier turn is never the answer."""
+    """An AIMessage of an earlier turn is never the answer."""
     seen: list[list[str]] = []
 
     def sometimes(state: State) -> State:
@@ -217,7 +217,7 @@ async def test_thread_is_shared_but_answers_are_not() -> None:
 
 
 async def test_outbox_belongs_to_its_turn() -> None:
-    """R74: it is never read again from a checkpoint."""
+    """It is never read again from a checkpoint."""
     outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="from the outbox")]))
 
     def once(state: State) -> State:
@@ -239,7 +239,6 @@ OUTBOXES: dict[str, Any] = {
 
 @pytest.mark.parametrize("given", OUTBOXES)
 async def test_an_outbox_may_be_given_in_many_forms(given: str) -> None:
-    """D16."""
 
     class AnyOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
@@ -253,7 +252,6 @@ async def test_an_outbox_may_be_given_in_many_forms(given: str) -> None:
 
 
 async def test_outbox_task_is_merged_and_may_fail() -> None:
-    """R75, R76, R78."""
     patch = Task(
         id="not-mine",
         context_id="not-mine",
@@ -277,7 +275,7 @@ async def test_outbox_task_is_merged_and_may_fail() -> None:
 
 
 async def test_state_contains_sent_messages() -> None:
-    """R79: an AIMessage of the A2A message's id, for a reply and for an outbox."""
+    """An AIMessage with the A2A message's id, for a reply and for an outbox."""
     seen: list[list[BaseMessage]] = []
 
     async def replies(state: State, runtime: Runtime[AionContext]) -> State:
@@ -297,7 +295,7 @@ async def test_state_contains_sent_messages() -> None:
 
 
 async def test_several_questions_are_answered_by_their_ids() -> None:
-    """Interrupts: all are shown; an ambiguous, wrong or repeated answer is refused before the graph runs."""
+    """All interrupts are shown; an ambiguous, wrong or repeated answer is refused before the graph runs."""
     runs: list[str] = []
 
     class Asking(TypedDict):
@@ -367,7 +365,6 @@ async def test_an_answer_may_be_data() -> None:
 async def test_sub_agent_is_announced_and_stays_internal(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """R38, R39, R66."""
     graph = StateGraph(MessagesState).add_node("researcher", inner).add_edge(START, "researcher")
     with caplog.at_level(logging.INFO, "aion_core.internal"):
         async with http(parts(graph).app()) as client:
@@ -379,7 +376,7 @@ async def test_sub_agent_is_announced_and_stays_internal(
 
 
 async def test_failed_turn_leaves_valid_conversation() -> None:
-    """Section 3: tool calls that were left open are answered, so that the next turn's model call is valid."""
+    """Open tool calls are answered, so that the next turn's model call is valid."""
     asked: list[list[BaseMessage]] = []
 
     class Strict(ToolCaller):
@@ -410,7 +407,6 @@ async def test_failed_turn_leaves_valid_conversation() -> None:
 
 
 async def test_raising_graph_fails_with_safe_text() -> None:
-    """R36, D14."""
 
     def raises(state: State) -> State:
         raise KeyError("the password is hunter2")
@@ -469,7 +465,7 @@ async def test_many_chunks_complete_within_their_memory(many: int) -> None:
 
 async def test_blocking_graph_does_not_lose_its_lease() -> None:
     async def blocks(state: State) -> State:
-        time.sleep(2.5)  # what this test is about
+        time.sleep(2.5)  # blocks the event loop on purpose
         return {"messages": [AIMessage("still here")]}
 
     from aion_core.clock import SystemClock
@@ -506,7 +502,7 @@ async def test_emission_after_end_is_ignored_and_logged(caplog: pytest.LogCaptur
 
 
 async def test_data_artifact_is_identified_by_name() -> None:
-    """R64, R65, R69; section 3: append continues the last one of that name, and opens one where there is none."""
+    """`append` continues the last artifact with that name, and opens one if there is no such artifact."""
 
     def emits(state: State, writer: StreamWriter) -> State:
         emit_data(writer, {"n": 1}, name="rows", append=True, is_last_chunk=False)
@@ -540,7 +536,7 @@ async def test_state_classes_survive_checkpoints() -> None:
 
 
 async def test_last_values_of_four_modes_count() -> None:
-    """R19, R59, R60, R82: of several AIMessages that come by, the last state's is the answer; chunks come before older."""
+    """The answer is the last AIMessage of the final state; its chunks come before."""
     from aion_core.agents.langgraph.turn import STREAM_MODES
 
     assert STREAM_MODES == ["values", "messages", "custom", "updates"]
@@ -577,14 +573,12 @@ def branches(*nodes: Callable[..., Any]) -> StateGraph[Any, Any, Any, Any]:
     "other", [lambda state: {}, lambda state: {"messages": [AIMessage("from b")]}], ids=["nothing", "a message"]
 )
 async def test_a_last_step_of_parallel_branches_may_reply(other: Callable[..., Any]) -> None:
-    """R73, R79."""
     async with http(parts(branches(replies, other)).app()) as client:
         task = await ask(client)
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "from a")
 
 
 async def test_storing_sent_messages_runs_no_edges() -> None:
-    """R79."""
     routed: list[str] = []
 
     def route(state: State) -> str:
@@ -599,7 +593,6 @@ async def test_storing_sent_messages_runs_no_edges() -> None:
 
 
 async def test_sent_messages_extend_list_without_reducer() -> None:
-    """R79."""
     seen: list[list[str]] = []
 
     class Plain(TypedDict):
@@ -621,7 +614,7 @@ async def test_sent_messages_extend_list_without_reducer() -> None:
 
 @pytest.mark.parametrize("kind", ["input schema", "reducer"])
 async def test_uncleared_outbox_belongs_to_its_turn(kind: str) -> None:
-    """R74: an outbox is consumed by the turn that wrote it."""
+    """An outbox is consumed by the turn that wrote it."""
 
     class Reduced(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
@@ -642,7 +635,7 @@ async def test_uncleared_outbox_belongs_to_its_turn(kind: str) -> None:
     "value", [float("nan"), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), HumanMessage("x")], ids=lambda v: type(v).__name__
 )
 async def test_interrupt_of_any_value_is_readable(value: Any) -> None:
-    """Interrupts: LangGraph takes any value; the log holds only what every client can be told."""
+    """LangGraph takes any value; the log stores JSON for every client."""
 
     def asks(state: State) -> State:
         return {"messages": [AIMessage(f"chose {interrupt({'prompt': 'Which?', 'of': value})}")]}
@@ -655,7 +648,7 @@ async def test_interrupt_of_any_value_is_readable(value: Any) -> None:
 
 
 def speaking(*calls: str) -> list[Callable[..., Any]]:
-    """Nodes whose models stream a word at a time, all at once."""
+    """Return nodes with models that stream one word at a time, all at once."""
 
     def node(text: str) -> Callable[..., Any]:
         class Model(ToolCaller):
@@ -676,7 +669,7 @@ def speaking(*calls: str) -> list[Callable[..., Any]]:
 
 
 async def test_parallel_models_stream_one_after_another() -> None:
-    """R61, R63, R81, D7: no call is woven into another, and the fallback is a whole one."""
+    """No call is interleaved with another, and the fallback is a whole one."""
     graph = branches(*speaking("alpha one two three", "beta four five six"))
     async with http(parts(graph).app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
@@ -690,7 +683,7 @@ async def test_parallel_models_stream_one_after_another() -> None:
 
 
 async def test_model_within_reply_is_streamed_once() -> None:
-    """R61, R70: a model within is not heard by itself as well."""
+    """A model within a reply is not streamed a second time."""
 
     class Model(ToolCaller):
         async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
@@ -739,7 +732,6 @@ async def test_retried_node_repeats_no_emission() -> None:
 
 
 async def test_outbox_artifacts_are_identified_by_name() -> None:
-    """R78."""
     patch = Task(artifacts=[Artifact(name=name, parts=[Part(text=name)]) for name in ("x", "y")])
     graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, Envelope)
     async with http(parts(graph).app()) as client:
@@ -774,7 +766,7 @@ async def visiting(given: dict[str, Any]) -> str:
 
 
 async def test_functional_graph_resumes_with_stored_results() -> None:
-    """Interrupts: a task that has ended does not run again, and its result is what it was."""
+    """A finished task does not run again, and its result is unchanged."""
     async with http(parts(visiting).app()) as client:
         asked = await ask(client, message_id="m-1")
         assert said(asked) == "Again?"

@@ -1,4 +1,4 @@
-"""What a turn's answer is, and what it is not: before a question, beside tool calls, in a form of its own; over HTTP."""
+"""Answer of a turn before an interrupt, beside tool calls and with a response format, over HTTP."""
 
 import logging
 import sys
@@ -38,7 +38,7 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 async def held(graph: Any, method: str, *texts: str) -> list[Any]:
-    """The task after each text; each is sent to the task of the one before while that asks."""
+    """Return the task after each text; a text answers the previous task if that has an interrupt."""
     tasks: list[Any] = []
     async with http(parts(graph).app()) as client:
         for number, text in enumerate(texts):
@@ -50,7 +50,7 @@ async def held(graph: Any, method: str, *texts: str) -> list[Any]:
 
 
 def texts(task: Any) -> list[str]:
-    """All that was said in the task, as it came, but for the client's."""
+    """Return all texts of the agent in the task, in order."""
     said = [*task.get("history", []), *filter(None, [task["status"].get("message")])]
     return [entry["parts"][0].get("text", "") for entry in said if entry["role"] in ("agent", "ROLE_AGENT")]
 
@@ -71,7 +71,6 @@ def asking(state: State) -> State:
 
 
 async def test_answer_beside_interrupt_is_sent_once(method: str) -> None:
-    """Section 3, task record."""
 
     def sent(state: State) -> State:
         return {"messages": [AIMessage("Sent.")]}
@@ -97,7 +96,6 @@ async def test_sent_answer_is_not_repeated_before_interrupt(method: str) -> None
 
 
 async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) -> None:
-    """D7."""
 
     def answers(state: State) -> State:
         return {"messages": [AIMessage("first")]} if len(state["messages"]) == 1 else {}
@@ -159,7 +157,7 @@ def look() -> str:
 
 
 async def test_text_with_tool_call_is_no_fallback(method: str) -> None:
-    """R80, R81: neither by the state nor by what was streamed."""
+    """Neither from the state nor from the streamed text."""
     scripts = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
     graph = create_agent(Model(scripts=scripts), [look], response_format=ToolStrategy(City))
     (task,) = await held(graph, method, "which?")
@@ -187,7 +185,7 @@ async def test_answer_before_empty_message_counts(method: str) -> None:
 async def test_structured_response_survives_the_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its class stands in no state: the module that the agent's path names has it."""
+    """The class is missing from the state's annotations; the module at the agent's path has it."""
     found: list[Any] = []
 
     @before_model
@@ -210,7 +208,6 @@ async def test_structured_response_survives_the_turn(
 
 
 async def test_repeated_subgraph_call_names_its_node() -> None:
-    """R39."""
     inner = in_a_row(says("inner"))
 
     async def researcher(state: State) -> State:
@@ -225,7 +222,6 @@ async def test_repeated_subgraph_call_names_its_node() -> None:
 
 @pytest.mark.parametrize("delta_id", ["aion:stream-delta", "aion:streamDelta"])
 async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> None:
-    """R62, D8."""
 
     class WithOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]

@@ -1,4 +1,4 @@
-"""Graph factories: called once or per turn, with the turn's config, and left at the turn's end, however it ends."""
+"""Graph factories: called once or for each turn, with the turn's config, and closed at every end of the turn."""
 
 import asyncio
 import json
@@ -318,7 +318,7 @@ async def test_cancel_leaves_the_context_manager() -> None:
 
 
 async def until(holds: Callable[[], bool], rest: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)) -> None:
-    """Let the loop go on until it holds; the test's own timeout ends it otherwise."""
+    """Run the event loop until the condition is true; otherwise the test's own timeout ends it."""
     while not holds():
         await rest()
 

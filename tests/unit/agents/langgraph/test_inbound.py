@@ -1,4 +1,4 @@
-"""What of a message reaches the graph, from either dialect."""
+"""Parts of a message that reach the graph, from both protocol versions."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Optional, TypedDict
@@ -22,7 +22,7 @@ class Hybrid(TypedDict):
 
 
 def request(method: str, *given: dict[str, Any], **message: Any) -> dict[str, Any]:
-    """A request whose parts are given in v1; the older dialect's are made of them."""
+    """Return a request with these v1 parts, converted for the older version."""
     old = "/" in method
     texts = {"kind": "text"} if old else {}
     shown = [{**texts, **part} if "text" in part else part for part in given]
@@ -62,7 +62,6 @@ TEXTS = (
 
 @BOTH
 async def test_texts_form_one_human_message(method: str) -> None:
-    """R49, R50."""
     seen: list[AnyMessage] = []
     await run(lambda state: seen.extend(state["messages"]) or {}, request(method, *TEXTS))
     assert [(type(message), message.content, message.id) for message in seen] == [(HumanMessage, "one two", "m-1")]
@@ -70,7 +69,6 @@ async def test_texts_form_one_human_message(method: str) -> None:
 
 @BOTH
 async def test_a_message_without_text_makes_no_human_message(method: str) -> None:
-    """R49."""
     seen: list[Any] = []
     await run(lambda state: seen.append(list(state["messages"])) or {}, request(method, {"data": {"n": 1}}))
     assert seen == [[]]
@@ -78,7 +76,6 @@ async def test_a_message_without_text_makes_no_human_message(method: str) -> Non
 
 @BOTH
 async def test_inbox_has_task_message_and_metadata(method: str) -> None:
-    """R51, R57."""
     seen: list[A2AInbox] = []
 
     def node(state: Hybrid) -> dict[str, Any]:
@@ -96,7 +93,7 @@ async def test_inbox_has_task_message_and_metadata(method: str) -> None:
 
 @BOTH
 async def test_runtime_context_has_thread_message_and_event(method: str) -> None:
-    """R53, R54, R56: LangGraph's thread_id is another thing than the context id."""
+    """LangGraph's thread_id differs from the context id."""
     seen: list[Any] = []
 
     async def node(state: MessagesState, runtime: Runtime[AionContext], config: RunnableConfig) -> dict[str, Any]:
@@ -114,7 +111,7 @@ async def test_runtime_context_has_thread_message_and_event(method: str) -> None
 
 @BOTH
 async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
-    """R55, R58, R73, R76: where it goes is inherited; keys that are the server's are left out."""
+    """The target is inherited; reserved keys are removed."""
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         inbound = runtime.context.message
@@ -129,7 +126,7 @@ async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
 
 
 async def test_aborted_reply_fails_the_turn() -> None:
-    """Section 3: what came before is not passed off as complete."""
+    """The earlier chunks do not pass for a complete reply."""
 
     async def broken() -> AsyncIterator[str]:
         yield "half an "
@@ -163,7 +160,7 @@ async def test_caught_aborted_reply_is_no_fallback() -> None:
 
 
 async def test_an_event_router_answers_by_kind() -> None:
-    """Handlers get the parameters that they declare."""
+    """Handlers get their declared parameters."""
 
     async def on_message(thread: Any, message: Any) -> None:
         await thread.reply(f"got {message.text}")

@@ -1,4 +1,4 @@
-"""Tool calls that a human approves (HumanInTheLoopMiddleware), through HTTP: asked in words, answered by a word or data."""
+"""Tool calls that a human approves (HumanInTheLoopMiddleware), over HTTP: a prompt, and an answer in a word or data."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Model(ScriptedModel):
 
 
 def an_agent(*texts: str, mode: Any = "batched", allowed: Any = True) -> Any:
-    """An agent that wants to send these mails, then says that it is done."""
+    """Return an agent that sends these mails, then answers that it is done."""
     calls = [
         AIMessageChunk(
             content="",
@@ -73,7 +73,6 @@ MODES = pytest.mark.parametrize("mode", ["batched", "per_call"])
 
 @MODES
 async def test_tool_call_review_has_text_and_data(mode: str) -> None:
-    """Interrupts, section 3."""
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         task = await post(client, message_id="m-1")
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
@@ -130,7 +129,7 @@ UNFIT: dict[str, Any] = {
 @MODES
 @pytest.mark.parametrize("given", UNFIT)
 async def test_invalid_decision_repeats_the_review(given: str, mode: str) -> None:
-    """Section 3: the turn does not fail of it, and the same question still takes its answer."""
+    """The turn does not fail, and the same interrupt still takes its answer."""
     text, data = UNFIT[given]
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         asked = await post(client, message_id="m-1")
@@ -192,7 +191,7 @@ class Seats(BaseModel):
 
 
 async def test_answer_against_response_schema_repeats_interrupt() -> None:
-    """`interrupt(…, response_schema=…)`: LangGraph refuses, and keeps nothing of it."""
+    """`interrupt(…, response_schema=…)`: LangGraph refuses the answer and stores nothing of it."""
 
     def node(state: Any) -> Any:
         seats = interrupt("How many?", response_schema=Seats)

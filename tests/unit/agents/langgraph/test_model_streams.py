@@ -1,4 +1,4 @@
-"""Who has the word: model calls and replies speak one after another, whole, or known to be cut."""
+"""Sequence of concurrent model calls and replies: each is streamed as a whole, or marked as aborted."""
 
 from langchain_core.messages import AIMessageChunk
 
@@ -54,7 +54,7 @@ def test_abort_releases_stream_and_drops_buffer() -> None:
 
 
 def test_replies_and_aborted_text_are_no_fallback() -> None:
-    """R81, D5: a reply is the answer by itself."""
+    """A reply is the answer by itself."""
     streams = ModelStreams()
     list(streams.add(chunk("kept", "one", last=True)))
     list(streams.add(chunk("cut", "two")))

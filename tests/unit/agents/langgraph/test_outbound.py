@@ -1,4 +1,4 @@
-"""Forms in which people write their graphs, through HTTP: where the answer is found, and what is nobody's to hear."""
+"""Forms of graphs over HTTP: the place of their answer, and output that no client gets."""
 
 import asyncio
 import json
@@ -83,7 +83,7 @@ class OnlyMessagesModel(BaseModel):
 
 @pytest.mark.parametrize("schema", [OnlyMessages, OnlyMessagesModel])
 async def test_inbox_reaches_state_outside_input_schema(schema: Any) -> None:
-    """R51, R57: and an edge at START may look at it."""
+    """An edge at START can read it, too."""
     seen: list[Any] = []
 
     def route(state: State) -> str:
@@ -122,7 +122,7 @@ class Appended(TypedDict):
     ids=["a dict", "a tuple", "an AIMessage"],
 )
 async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> None:
-    """R80, D7: also where it is, to the letter, what the turn before has answered."""
+    """Even a literal repeat of the previous turn's answer counts."""
 
     def node(state: State) -> State:
         return {"messages": [answer()]}
@@ -135,7 +135,6 @@ async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> N
 
 @pytest.mark.parametrize("schema", [Replaced, Appended])
 async def test_earlier_turns_dict_is_no_answer(schema: Any) -> None:
-    """D7."""
 
     def node(state: State) -> State:
         if any(isinstance(message, dict) for message in state["messages"]):
@@ -147,17 +146,16 @@ async def test_earlier_turns_dict_is_no_answer(schema: Any) -> None:
         first = await ask(client, message_id="m-1", contextId="c")
         second = await ask(client, message_id="m-2", contextId="c")
     assert said(first) == "once"
-    assert said(second) == (None if schema is Appended else "once")  # the input replaces what was there
+    assert said(second) == (None if schema is Appended else "once")  # the input replaces the earlier list
 
 
 async def test_custom_list_is_neither_answer_nor_error() -> None:
-    """R80."""
     task = await asked_once(one_node(lambda state: {"messages": [{"rows": 1}, ("a", "b", "c"), 7]}, Replaced))
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
 
 
 async def test_removed_message_is_still_the_answer() -> None:
-    """R80, D7: the last that the turn added; what is put back is none."""
+    """The last added message counts; a restored one does not."""
 
     def forget(state: State) -> State:
         return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *state["messages"][:1]]}
@@ -173,7 +171,7 @@ async def test_removed_message_is_still_the_answer() -> None:
 
 
 async def test_message_put_back_is_no_answer() -> None:
-    """D7: never an AIMessage of an earlier turn."""
+    """An AIMessage of an earlier turn never counts."""
 
     def node(state: State) -> State:
         return {"messages": [AIMessage("once")] if len(state["messages"]) == 1 else []}
@@ -205,7 +203,7 @@ RETURNED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", RETURNED)
 async def test_functional_return_value_is_the_answer(name: str) -> None:
-    """R80: again and again, be it the same."""
+    """In every turn, even with the same text."""
 
     @entrypoint()
     async def graph(given: State) -> Any:
@@ -220,7 +218,6 @@ async def test_functional_return_value_is_the_answer(name: str) -> None:
 
 
 async def test_functional_task_is_no_sub_agent() -> None:
-    """R39, R64."""
 
     @durable_task
     async def step(number: int) -> int:
@@ -238,7 +235,7 @@ async def test_functional_task_is_no_sub_agent() -> None:
 
 
 async def test_middleware_summary_is_not_streamed() -> None:
-    """Section 3: only what the author meant for the user."""
+    """Only output that the author meant for the user is streamed."""
     model = ScriptedModel(scripts=[["The first."], ["SECRET ", "SUMMARY"], ["The ", "answer."]])
     summary = SummarizationMiddleware(model=model, trigger=("messages", 3), keep=("messages", 1))
     async with http(parts(create_agent(model, middleware=[summary])).app()) as client:
@@ -253,7 +250,7 @@ async def test_middleware_summary_is_not_streamed() -> None:
 
 
 async def test_finished_branch_does_not_interleave_others() -> None:
-    """R61, R63: two speak at once, and a third node ends meanwhile."""
+    """Two models stream at once, and a third node ends meanwhile."""
     a_spoke, b_spoke, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def speaker(name: str, waits_for: asyncio.Event | None, spoke: asyncio.Event) -> Any:
@@ -286,7 +283,7 @@ async def test_finished_branch_does_not_interleave_others() -> None:
 
 
 async def test_repeated_id_with_new_text_is_new_message() -> None:
-    """R70: no message is lost, and a task's messages are told apart by their ids."""
+    """No message is lost, and a task's messages have unique ids."""
 
     def node(state: State, writer: StreamWriter) -> State:
         for text in ("one", "one", "two", "one", "three"):
@@ -301,7 +298,6 @@ async def test_repeated_id_with_new_text_is_new_message() -> None:
 
 
 async def test_empty_message_sends_nothing() -> None:
-    """R70."""
 
     def node(state: State, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage(""))
@@ -315,7 +311,7 @@ async def test_empty_message_sends_nothing() -> None:
 
 
 async def test_emission_to_other_stream_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """What goes elsewhere is nobody's; the checkpoint waits for it no longer than it takes to see that."""
+    """Such an emission goes to no client; the checkpoint waits only until this is known."""
     elsewhere: list[Any] = []
 
     def node(state: State) -> State:
@@ -329,7 +325,7 @@ async def test_emission_to_other_stream_delays_nothing(caplog: pytest.LogCapture
 
 
 async def test_passed_on_emission_is_sent_once() -> None:
-    """R64: a graph that a node streams by itself, whose emissions it hands to the turn's own stream."""
+    """A node streams another graph itself and passes the emissions on to the turn's own stream."""
 
     def inner(state: State, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage("from within"))
@@ -351,7 +347,7 @@ async def test_blocking_node_loses_no_emission() -> None:
     async def node(state: State, writer: StreamWriter) -> State:
         for number in range(3):
             emit_message(writer, AIMessage(f"m {number}"))
-            time.sleep(0.2)  # what this test is about
+            time.sleep(0.2)  # blocks the event loop on purpose
             await asyncio.sleep(0)
         return {"messages": [AIMessage("done")]}
 
@@ -377,7 +373,7 @@ class Anything(TypedDict):
     ids=["a lock", "a function, deep within", "in a question"],
 )
 async def test_unserializable_value_fails_the_task(node: Any) -> None:
-    """D14: the author is told what, and what to do."""
+    """The author gets the cause and the remedy."""
     task = await asked_once(one_node(node, Anything))
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert any(named in str(said(task)) for named in ("a value (_thread.lock)", "a value (function)", "(Interrupt)"))
@@ -385,7 +381,7 @@ async def test_unserializable_value_fails_the_task(node: Any) -> None:
 
 
 async def test_text_before_interrupt_is_no_later_answer() -> None:
-    """D7, interrupts: the node runs again from its start, and may word it otherwise."""
+    """The node runs again from its start, and may use other words."""
     runs: list[int] = []
 
     async def node(state: State) -> State:

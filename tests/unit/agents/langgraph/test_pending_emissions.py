@@ -1,4 +1,4 @@
-"""When a checkpoint may follow what a node has emitted: once that is recorded, or is known to go elsewhere."""
+"""Emissions before a checkpoint: it waits until they are recorded, or known to go elsewhere."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ async def test_emission_missing_from_stream_is_dropped(caplog: pytest.LogCapture
     await pending.wait_recorded()
     assert "did not reach" in caplog.text
     await pending.wait_recorded()
-    pending.mark_recorded(lost)  # late, and no matter
+    pending.mark_recorded(lost)  # late, without effect
 
 
 async def test_no_emission_is_dropped_during_recording() -> None:

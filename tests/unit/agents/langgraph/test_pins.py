@@ -1,4 +1,4 @@
-"""What LangGraph does and does not document, and the engine leans on: a release that changes it fails here first."""
+"""Behaviour of LangGraph that the engine depends on, documented or not: a release that changes it fails here first."""
 
 import asyncio
 import operator
@@ -21,7 +21,7 @@ class Trail(TypedDict):
 
 
 def chain(ran: list[str], names: str) -> Any:
-    """A graph of one node for each letter, in a row; each says when it runs."""
+    """Return a graph with a row of nodes, one for each letter; each records its run."""
     builder: Any = StateGraph(Trail)
 
     def node(name: str) -> Any:
@@ -51,8 +51,8 @@ async def run(graph: Any, given: Any, config: Any, **options: Any) -> list[Any]:
 
 
 async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
-    """Leave the turn when the node has ended and its step has not been closed."""
-    # With `messages` among the modes an event is handed out while its step still runs.
+    """Leave the turn after the node has ended and before its step is closed."""
+    # With `messages` among the modes an event arrives while its step still runs.
     events = graph.astream(given, config, stream_mode=["updates", "messages"])
     async for mode, event in events:
         if mode == "updates" and node in event:
@@ -79,7 +79,7 @@ async def test_same_call_starts_resumes_and_repeats() -> None:
     builder.add_edge(START, "a")
     builder.add_edge("a", "b")
     graph = builder.compile(InMemorySaver())
-    given = {"messages": [HumanMessage("hi")]}  # no id: a second append would be seen
+    given = {"messages": [HumanMessage("hi")]}  # no id: a second append would be visible
 
     await cut_after(graph, "a", given, turn("turn-1"))
     state = await graph.aget_state(turn("turn-1"))
@@ -111,13 +111,13 @@ async def test_thread_without_checkpoint_is_unfinished() -> None:
         await run(graph, None, turn("turn-1"))
 
     await run(graph, {"trail": []}, turn("turn-1"))
-    state = await graph.aget_state(turn("turn-2"))  # a second turn, that died before its first write
+    state = await graph.aget_state(turn("turn-2"))  # a second turn, lost before its first write
     assert (state.next, state.tasks) == ((), ())
     assert (finished(state, "turn-1"), finished(state, "turn-2")) == (True, False)
 
 
 async def test_one_readable_write_finishes_a_node() -> None:
-    """Hence a task's writes are one request, and what it emitted is recorded before them."""
+    """So a task's writes are one request, and its emissions are recorded before them."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver)
@@ -133,7 +133,7 @@ async def test_one_readable_write_finishes_a_node() -> None:
 
 
 async def test_checkpoint_of_renamed_node_ends_immediately() -> None:
-    """Hence the node names are fingerprinted with the turn."""
+    """So the turn stores the node names as a fingerprint."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver, interrupt_before=["b"])
@@ -153,7 +153,7 @@ async def test_drain_stops_after_running_step() -> None:
     saver = InMemorySaver()
     handoffs = 0
     while True:
-        control = RunControl()  # a fresh one each time
+        control = RunControl()  # a new one each time
         graph = chain(ran, "abc").compile(saver)
         try:
             async for event in graph.astream(
@@ -173,7 +173,7 @@ async def test_drain_stops_after_running_step() -> None:
 
 
 async def test_early_drain_runs_nothing() -> None:
-    """Hence the number of hops is limited: an invocation that drains at once makes no progress."""
+    """So handoffs are limited: an invocation that drains at once makes no progress."""
     ran: list[str] = []
     control = RunControl()
     control.request_drain("deadline")
@@ -184,7 +184,7 @@ async def test_early_drain_runs_nothing() -> None:
 
 
 async def test_control_is_polled_before_each_step() -> None:
-    """Hence a control that reads the runner's own event drains though the loop was blocked when that was set."""
+    """So a control that reads the runner's event drains even after a blocked event loop."""
     ran: list[str] = []
     looked: list[int] = []
 
@@ -200,7 +200,7 @@ async def test_control_is_polled_before_each_step() -> None:
 
 
 async def test_checkpoint_is_stored_before_its_node() -> None:
-    """Hence a node that runs again after a crash has the task id that it had, by which its emissions are known."""
+    """So a node repeated after a crash has the same task id, the key of its emissions."""
     order: list[str] = []
 
     class Slow(InMemorySaver):
@@ -214,7 +214,7 @@ async def test_checkpoint_is_stored_before_its_node() -> None:
 
 
 async def test_config_metadata_is_in_checkpoints() -> None:
-    """Hence the nodes' names can be told from them."""
+    """So the node names can be read from them."""
     config = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "turn-1", "aion:nodes": "a\nb"}}
     graph = chain([], "ab").compile(InMemorySaver())
     await run(graph, {"trail": []}, config)
@@ -268,7 +268,7 @@ async def test_entrypoint_copy_takes_our_saver() -> None:
 
 
 def asking(*names: str) -> Any:
-    """A graph of nodes side by side, each of which asks two questions."""
+    """Return a graph of parallel nodes with two interrupts each."""
     builder: Any = StateGraph(Trail)
     for name in names:
         builder.add_node(name, lambda _, name=name: {"trail": [name + interrupt(f"{name}?") + interrupt(f"{name}??")]})
@@ -301,7 +301,7 @@ async def test_strict_resume_refuses_unknown_interrupt() -> None:
 
 
 async def test_repeated_answer_resumes_next_interrupt() -> None:
-    """Hence an id is looked up among the pending ones before the graph runs."""
+    """So an id is searched for among the pending ones before the graph runs."""
     config = turn("turn-1")
     graph = asking("x")
     await graph.ainvoke({"trail": []}, config)
@@ -312,7 +312,7 @@ async def test_repeated_answer_resumes_next_interrupt() -> None:
 
 
 async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
-    """Hence after a crash the innermost question counts: the outer one may have been answered already."""
+    """So the innermost interrupt counts after a crash: the outer one may be answered already."""
     order: list[str] = []
 
     class Listens(InMemorySaver):
@@ -335,7 +335,7 @@ async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
 
 
 async def test_answer_is_stored_after_its_node() -> None:
-    """Hence answers are kept with the turn: a crash in that node asks the question again."""
+    """So answers are stored with the turn: a crash in that node repeats the interrupt."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def asks(_: Trail) -> Any:

@@ -1,4 +1,4 @@
-"""A turn that was begun by one graph and is taken up by another, since the agent was deployed with other nodes in between."""
+"""Turn that one graph begins and another resumes, after a deployment with other nodes."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def asks(state: Any) -> Any:
 
 
 def row(saver: Any, *names: str, **nodes: Any) -> Any:
-    """A graph of these nodes in a row; one that begins with `ask` asks."""
+    """Return a graph with these nodes in a row; a name with the prefix `ask` has an interrupt."""
     builder: Any = StateGraph(MessagesState)
     before = START
     for name in names:
@@ -94,7 +94,7 @@ async def test_node_order_does_not_matter() -> None:
 
 async def test_missing_subgraph_node_fails() -> None:
     saver = InMemorySaver()
-    await paused_before(("a", "sub"), saver)  # `sub` is no graph yet
+    await paused_before(("a", "sub"), saver)  # `sub` is no subgraph yet
     inner = row(None, "x", "y")
     assert said(await ending(row(saver, "a", "sub", sub=inner), asked("hi", 1))) == "y"
 
@@ -112,7 +112,7 @@ async def test_missing_subgraph_node_fails() -> None:
 
 
 async def test_new_turn_runs_on_another_graphs_thread() -> None:
-    """R52: even where the other left a turn unfinished."""
+    """Even after an unfinished turn of the other graph."""
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     assert said(await ending(row(saver, "c", "d"), asked("again", 2))) == "d"
@@ -145,7 +145,7 @@ async def test_answer_to_existing_node_resumes() -> None:
 
 
 async def test_finished_turn_answers_on_any_graph() -> None:
-    """The process died between the last checkpoint and the answer: nothing is left to run."""
+    """The process died between the last checkpoint and the answer: no node is left to run."""
     saver = InMemorySaver()
     assert said(await ending(row(saver, "a", "b"), asked("hi", 1))) == "b"
     assert said(await ending(row(saver, "c"), asked("hi", 1, tries=2))) == "b"

@@ -1,4 +1,4 @@
-"""What a graph's code finds as its context: aion's, or an object of its own schema, in nodes and in tools."""
+"""Context of a graph's code in nodes and tools: aion's, or an instance of the graph's own schema."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ class AsTypedDict(TypedDict, total=False):
 
 
 async def answer_of(agent: Any, **request: Any) -> tuple[str, str]:
-    """The task's state, and what it answers."""
+    """Return the task's state and answer."""
     async with http(parts(agent).app()) as client:
         sent = send(method="SendMessage")
         sent["params"] |= request
@@ -71,7 +71,7 @@ class Model(ScriptedModel):
 
 
 async def test_a_tool_may_take_the_turns_context() -> None:
-    """R53: `ToolRuntime[AionContext]`."""
+    """`ToolRuntime[AionContext]`."""
 
     @tool
     async def ask(runtime: ToolRuntime[AionContext]) -> str:
@@ -115,7 +115,6 @@ def test_plain_tool_runtime_logs_no_turn_content() -> None:
 
 
 async def test_thread_has_network_and_integers() -> None:
-    """R51, R58."""
 
     class WithInbox(MessagesState):
         a2a_inbox: Any
@@ -132,7 +131,7 @@ async def test_thread_has_network_and_integers() -> None:
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_integers_of_an_answer_in_data_are_integers(method: str) -> None:
-    """Section 3, interrupts: an index picks from a list."""
+    """An integer is an index into a list."""
     from langgraph.types import interrupt
 
     def node(state: State) -> State:

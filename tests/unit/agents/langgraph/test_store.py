@@ -1,4 +1,4 @@
-"""The store of a graph: ours for each turn, unless the author has compiled the graph with one."""
+"""Store of a graph: ours for each turn, unless the author compiled the graph with one."""
 
 import asyncio
 import queue
@@ -30,7 +30,7 @@ State = dict[str, Any]
 
 
 async def talk(graph: Any, *texts: str) -> list[tuple[str, str]]:
-    """The state and the answer of each message's task, each in a context of its own."""
+    """Return the state and the answer of each message's task, each in a separate context."""
     answers = []
     async with http(parts(graph).app()) as client:
         for n, text in enumerate(texts):
@@ -196,7 +196,7 @@ async def test_graph_store_of_author_is_used() -> None:
 
 
 async def test_subgraph_gets_the_served_graphs_store() -> None:
-    """LangGraph's own rule, whatever the subgraph was compiled with."""
+    """LangGraph's own rule, for any subgraph."""
     own = InMemoryStore()
     graph = one_node(one_node(by_parameter).compile(store=own))
     assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]
@@ -250,7 +250,7 @@ async def test_parallel_nodes_write_at_once() -> None:
 
 
 async def test_cancelled_node_writes_nothing_later() -> None:
-    """A synchronous node cannot be stopped: its thread runs on."""
+    """A synchronous node cannot be stopped: its thread continues."""
     loop, began, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     outcome: queue.Queue[str] = queue.Queue()
 
