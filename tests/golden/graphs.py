@@ -76,7 +76,7 @@ def in_a_row(*nodes: Callable[..., Any], state: Any = State) -> Graph:
     return graph.compile()
 
 
-# ── A model speaks ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Model output ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def plain_answer() -> Graph:
@@ -206,7 +206,7 @@ def retry_of_a_model_call() -> Graph:
     return graph.compile()
 
 
-# ── A model asks for a tool ───────────────────────────────────────────────────────────────────────────────────────────
+# ── Tool calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def asks_for(name: str, args: str) -> AIMessageChunk:
@@ -244,7 +244,7 @@ def tool_call_with_words() -> Graph:
     )
 
 
-# ── The graph asks its user ───────────────────────────────────────────────────────────────────────────────────────────
+# ── Interrupts ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def interrupt_and_resume() -> Graph:
@@ -335,7 +335,7 @@ def answer_before_a_question() -> Graph:
     return in_a_row(draft, review, send)
 
 
-# ── The graph emits ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Emissions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def emit_file_url() -> Graph:
@@ -446,7 +446,7 @@ def emit_functions_together() -> Graph:
     return in_a_row(work)
 
 
-# ── The graph replies: buffer, outbox, fallback ───────────────────────────────────────────────────────────────────────
+# ── Replies: buffer, outbox, fallback ─────────────────────────────────────────────────────────────────────────────────
 
 
 def reply() -> Graph:

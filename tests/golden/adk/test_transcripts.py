@@ -18,9 +18,7 @@ TRANSCRIPTS = sorted(HERE.glob("*.sse"))
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-async def test_the_client_hears_what_is_written(
-    transcript: Path, record_property: Callable[[str, object], None]
-) -> None:
+async def test_stream_matches_its_transcript(transcript: Path, record_property: Callable[[str, object], None]) -> None:
     """Each transcript names the rows that it proves."""
     record_property("rows", " ".join(rows_in(transcript.read_text(encoding="utf-8"))))
     name, _, version = transcript.stem.partition(".")
@@ -40,6 +38,6 @@ def test_each_case_is_written_in_both_versions() -> None:
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_a_transcript_is_a_stream_that_a_client_accepts(transcript: Path) -> None:
+def test_transcript_is_a_valid_stream(transcript: Path) -> None:
     """R28, R32, R35, R103, D10, D11, of what is written."""
-    golden.test_a_transcript_is_a_stream_that_a_client_accepts(transcript)
+    golden.test_transcript_is_a_valid_stream(transcript)

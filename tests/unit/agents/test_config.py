@@ -71,7 +71,7 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
             for bad in ("a b", "https://example.com/a,b")
         ),
         ("      capabilities: {extensions: [{uri: u}, {uri: u}]}\n", "extensions: two extensions have the uri 'u'."),
-        (EXTENSION % "{1: 2}", "aion.agents.a.capabilities.extensions.0.params.1 is 1, which YAML does not take"),
+        (EXTENSION % "{1: 2}", "aion.agents.a.capabilities.extensions.0.params.1 is 1, which YAML does not read"),
         (EXTENSION % "{x: {1: 2}}", "the key 1 is not text; put it in quotes."),
         (EXTENSION % "{x: 2024-01-01}", "this cannot be written as JSON"),
         (EXTENSION % "{x: .nan}", "this cannot be written as JSON"),

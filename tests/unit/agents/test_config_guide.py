@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushConfig, read_agent_configs
+from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushOptions, read_agent_configs
 from aion_core.agents.config_sections import ExtendedCardConfig, Extension, Provider, SecurityConfig, Skill
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding
         (LimitsConfig, ""),
         (Provider, "provider."),
         (ExtendedCardConfig, "extended_card."),
-        (PushConfig, "push."),
+        (PushOptions, "push."),
     ],
 )
 def test_every_key_is_in_the_guide(model: type[BaseModel], before: str) -> None:

@@ -134,7 +134,7 @@ async def test_process_exit_ends_its_task_only(place: str, method: str) -> None:
     assert status["message"]["parts"][0]["text"] == "The agent tried to end its process."
 
 
-# ── What the guard leaves alone ───────────────────────────────────────────────────────────────────────────────────────
+# ── Code outside of the guard ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_only_tasks_of_turns_are_guarded() -> None:

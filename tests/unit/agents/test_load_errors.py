@@ -477,7 +477,7 @@ def test_broken_file_is_named_with_its_remedy(case: str, tmp_path: Path) -> None
         assert sentence.replace("{}", str(tmp_path)) in str(failed.value)
 
 
-# ── What looks broken, and is served ──────────────────────────────────────────────────────────────────────────────────
+# ── Unusual agents without an error ───────────────────────────────────────────────────────────────────────────────────
 
 SERVED = {
     "an import that prints": "print('hello')\n",
@@ -514,7 +514,7 @@ def test_file_named_like_a_module_is_served(name: str, tmp_path: Path) -> None:
     made(tmp_path, name).load()
 
 
-# ── Packages that are not installed ───────────────────────────────────────────────────────────────────────────────────
+# ── Missing packages ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 NAMED = {
     "pyproject.toml": '[project]\nname = "mine"\nversion = "0"\ndependencies = ["Tabulate_Of.Test>=1"]\n',

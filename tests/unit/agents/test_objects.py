@@ -125,7 +125,7 @@ def test_missing_object_is_named(folder: Path, source: str, path: str, sentence:
     assert str(failed.value) == sentence
 
 
-# ── What the graph needs of its deployment ────────────────────────────────────────────────────────────────────────────
+# ── Configuration and checkpointer ────────────────────────────────────────────────────────────────────────────────────
 
 
 def load(folder: Path, source: str, **configuration: Any) -> None:

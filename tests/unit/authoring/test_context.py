@@ -219,7 +219,7 @@ def test_context_has_identity_and_thread(turn: AionContext) -> None:
     assert turn.inbox.task.id == "t-1"
 
 
-# ── get_aion_context ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── get_aion_context ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_running_turn_reaches_tasks_and_threads(turn: AionContext) -> None:

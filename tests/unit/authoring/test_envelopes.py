@@ -121,7 +121,7 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
     assert A2AOutbox.model_validate_json(outbox.model_dump_json()) == outbox
 
 
-# ── D16: the forms an author may give ────────────────────────────────────────────────────────────────────────────────
+# ── Accepted forms ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @settings(max_examples=60, deadline=None)
@@ -241,7 +241,7 @@ def deep(levels: int) -> dict[str, Any]:
         ({"message": MESSAGE, "task": TASK}, "exactly one"),
         ({"message": TASK}, "A2A Message is wanted, and a Task is given"),
         ({"task": OLDER_MESSAGE}, "A2A Task is wanted, and a message is given"),
-        ({"parts": "text"}, "no A2A Message"),
+        ({"parts": "text"}, "not an A2A Message"),
         ({"parts": [{"texx": "x"}]}, '"texx"'),
         ({"parts": [{"text": "x", "url": "y"}]}, "oneof"),
         ({"parts": [{"raw": "no base64!"}]}, "not base64"),
@@ -249,11 +249,11 @@ def deep(levels: int) -> dict[str, Any]:
         ({"role": "assistant", "parts": []}, "assistant"),
         ({"parts": [], "metadata": {"at": object()}}, "plain JSON"),
         ({"parts": [], "metadata": {"x": math.nan}}, "plain JSON"),
-        ({"parts": [], "metadata": {"x": 10**400}}, "no A2A Message"),
+        ({"parts": [], "metadata": {"x": 10**400}}, "not an A2A Message"),
         (Message(metadata={"x": math.nan}), "cannot be written as JSON"),
         (Message(metadata=deep(MAX_DEPTH)), "levels deep"),
-        ({"parts": [], "metadata": deep(200)}, "no A2A Message"),
-        ({"parts": [{"text": "\ud800"}]}, "no A2A Message"),
+        ({"parts": [], "metadata": deep(200)}, "not an A2A Message"),
+        ({"parts": [{"text": "\ud800"}]}, "not an A2A Message"),
     ],
 )
 def test_other_outbox_values_are_refused(value: Any, says: str) -> None:

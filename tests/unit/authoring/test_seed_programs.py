@@ -115,7 +115,7 @@ async def test_seed_state_holds_raw_envelope() -> None:
     assert seen == [inbox, None]
 
 
-# ── The same, as a client sees it ─────────────────────────────────────────────────────────────────────────────────────
+# ── Programs over HTTP ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def served(graph: Any, version: str, text: str = "hi", **more: Any) -> a2a.Task:

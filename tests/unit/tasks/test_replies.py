@@ -271,7 +271,7 @@ async def test_task_mode_is_the_default() -> None:
     ]
 
 
-# ── What takes its time ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Slow answers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def until(condition: Any) -> None:
@@ -431,7 +431,7 @@ async def test_message_mode_stream_opens_immediately() -> None:
     assert [body.count(b"data: ") for body in bodies] == [1, 0]
 
 
-# ── Asked again ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Repeated requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
@@ -545,7 +545,7 @@ async def test_agents_have_separate_reply_modes(tmp_path: Path, monkeypatch: pyt
     assert "message" not in behind["status"]
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 AGENT = """
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph

@@ -60,7 +60,7 @@ def message(text: str) -> Message:
     return Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
 
 
-# ── What goes in ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Input ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def parts_seen(dialect: str, *given: dict[str, Any]) -> list[genai.Part]:

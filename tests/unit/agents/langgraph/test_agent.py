@@ -60,7 +60,7 @@ class Profile(BaseModel):
     visits: list[Visit]
 
 
-class Kept(TypedDict):
+class ProfileState(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
     profile: Profile | None
 
@@ -403,7 +403,7 @@ async def test_failed_turn_leaves_valid_conversation() -> None:
     ]  # fmt: skip
 
 
-# ── Odd graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Unusual graphs ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_raising_graph_fails_with_safe_text() -> None:
@@ -525,11 +525,11 @@ async def test_state_classes_survive_checkpoints() -> None:
     """Between turns the state is in a checkpoint: models, dataclasses and enums of its annotations survive it."""
     seen: list[Any] = []
 
-    def keeps(state: Kept) -> State:
+    def keeps(state: ProfileState) -> State:
         seen.append(state.get("profile"))
         return {"profile": Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])}
 
-    async with http(parts(one_node(keeps, Kept)).app()) as client:
+    async with http(parts(one_node(keeps, ProfileState)).app()) as client:
         await ask(client, message_id="m-1", contextId="c-1")
         await ask(client, message_id="m-2", contextId="c-1")
     assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
@@ -553,7 +553,7 @@ async def test_last_values_of_four_modes_count() -> None:
     assert '"draft"' not in streamed.text
 
 
-# ── Graphs that a reader with fresh eyes tried ────────────────────────────────────────────────────────────────────────
+# ── Further graphs ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def replies(state: State, runtime: Runtime[AionContext]) -> State:

@@ -67,7 +67,7 @@ def asking(state: State) -> State:
     return {}
 
 
-# ── Before a question ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Before an interrupt ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_answer_beside_interrupt_is_sent_once(method: str) -> None:
@@ -204,7 +204,7 @@ async def test_structured_response_survives_the_turn(
     assert "Blocked" not in caplog.text
 
 
-# ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_repeated_subgraph_call_names_its_node() -> None:

@@ -181,7 +181,7 @@ async def test_failing_factory_fails_its_turn(code: str, said_of_it: str, tmp_pa
     assert said(task).startswith(said_of_it)
 
 
-# ── `configuration` is configurable ───────────────────────────────────────────────────────────────────────────────────
+# ── `configuration` in the config ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_configuration_is_in_each_nodes_config(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_configuration_is_not_shared_between_turns(tmp_path: Path) -> None
             assert said(await ask(client, "hi", number)) == "['a', 'x']"
 
 
-# ── A graph that is made per turn is handed over, canceled and redeployed as one that is made once ─────────────────────
+# ── Handoff, cancel and redeployment of a per-turn graph ──────────────────────────────────────────────────────────────
 
 
 def row(saver: Any, *names: str, then: Callable[[], Any] | None = None) -> Any:

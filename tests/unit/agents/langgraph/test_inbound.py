@@ -18,7 +18,7 @@ BOTH = pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 
 class Hybrid(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
-    a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as S2 writes it
+    a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as in the seed document
 
 
 def request(method: str, *given: dict[str, Any], **message: Any) -> dict[str, Any]:

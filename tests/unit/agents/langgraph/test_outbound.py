@@ -64,7 +64,7 @@ def one_node(node: Callable[..., Any], schema: Any = MessagesState, **options: A
     return StateGraph(schema, **options).add_node("node", node).add_edge(START, "node")
 
 
-# ── What goes in ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Input ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class WithInbox(TypedDict):
@@ -104,7 +104,7 @@ async def test_inbox_reaches_state_outside_input_schema(schema: Any) -> None:
     assert [inbox.message.message_id for inbox in seen] == ["m-1", "m-2"]
 
 
-# ── Where the answer is ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Answer ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Replaced(TypedDict):
@@ -214,7 +214,7 @@ async def test_functional_return_value_is_the_answer(name: str) -> None:
             assert said(await ask(client, message_id=f"m-{number}", contextId="c")) == "the answer"
 
 
-# ── What is nobody's to hear ──────────────────────────────────────────────────────────────────────────────────────────
+# ── Output for no client ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_functional_task_is_no_sub_agent() -> None:
@@ -279,7 +279,7 @@ async def test_finished_branch_does_not_interleave_others() -> None:
     assert deltas == ["a1 ", "a2 ", "", "b1 ", "b2 ", ""]
 
 
-# ── What is emitted oddly ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── Unusual emissions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_repeated_id_with_new_text_is_new_message() -> None:
@@ -355,7 +355,7 @@ async def test_blocking_node_loses_no_emission() -> None:
     assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "m 0", "m 1", "m 2"]
 
 
-# ── What cannot be kept ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Unserializable state ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Anything(TypedDict):

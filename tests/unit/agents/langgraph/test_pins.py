@@ -60,7 +60,7 @@ async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
     await events.aclose()
 
 
-# ── A turn has an id ──────────────────────────────────────────────────────────────────────────────
+# ── Run id of a turn ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_same_call_starts_resumes_and_repeats() -> None:

@@ -159,5 +159,5 @@ async def test_turn_without_stored_state_fails() -> None:
     first = asked("hi", 1)
     for turn in (Turn("turn-1", "t-1", 1, tries=2), Hopped("turn-1", "t-1", 1, tries=1)):
         again = TurnRequest(CONTEXT, turn, 1, first.task, first.message)
-        with pytest.raises(AgentFailed, match="keeps no state"):
+        with pytest.raises(AgentFailed, match="stores no state"):
             await ending(row(None, "a"), again)
