@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 from aion.langgraph import AionContext
 from aion_core.protocol.types import Message, Part, Role, Task
 from tests.support.service import http, parts, send
-from tests.unit.agents.langgraph.test_agent import Envelope, one_node
+from tests.unit.agents.langgraph.requests import Envelope, one_node
 
 State = dict[str, Any]
 METHODS = {
