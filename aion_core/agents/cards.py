@@ -29,7 +29,7 @@ def public_card(
 ) -> AgentCard:
     """Return the public card of an agent below `base_url`, with its auth policy in `security`.
 
-    `delivers` says that the deployment delivers push notifications, as the template's does.
+    `delivers`: the deployment delivers push notifications, as the template's does.
     """
     required = security.skills if security else {}
     return build_card(

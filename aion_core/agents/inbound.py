@@ -113,7 +113,7 @@ class InvalidResumeInput(ValueError):
 
 
 def answered_question(request: TurnRequest) -> Message | None:
-    """Return the agent's question before the turn's message, None for a message that answers no question."""
+    """Return the agent's question before the turn's message, None for a new message."""
     history = request.task.history
     place = next((n for n, message in enumerate(history) if message.message_id == request.message.message_id), 0)
     before = history[place - 1] if place else None

@@ -272,7 +272,7 @@ def check_saver(graph: Graph) -> None:
     ):
         raise AgentLoadError(
             f"the graph's own checkpointer, {type(saver).__name__}, has no async methods",
-            do=f"Compile the graph without it, or with its async twin, such as Async{type(saver).__name__}.",
+            do=f"Compile the graph without it, or with its async version, such as Async{type(saver).__name__}.",
         )
 
 

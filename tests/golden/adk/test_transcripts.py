@@ -1,4 +1,4 @@
-"""What a client hears of an ADK agent, frame by frame, against transcripts; `tests/golden` says how they are written."""
+"""Streams of an ADK agent compared frame by frame with transcripts, as in `tests/golden`."""
 
 import difflib
 from collections.abc import Callable

@@ -289,7 +289,7 @@ BROKEN = {
         "graph = builder.compile(Own())\n",
         "agent.py:graph: the graph's own checkpointer, Own, has no async methods",
         "agent.py, line 5",
-        "Compile the graph without it, or with its async twin, such as AsyncOwn.",
+        "Compile the graph without it, or with its async version, such as AsyncOwn.",
         "graph = builder.compile(Own())",
         "agent.py:graph",
     ),
