@@ -29,7 +29,7 @@ def public_card(
 ) -> AgentCard:
     """Return the public card of an agent below `base_url`, with its auth policy in `security`.
 
-    `delivers` says that the deployment delivers push notifications, as the template's does.
+    `delivers`: the deployment delivers push notifications, as the template's does.
     """
     required = security.skills if security else {}
     return build_card(
@@ -76,8 +76,8 @@ def _skills(skills: Sequence[Skill], required: Mapping[str, Sequence[Requirement
 
 
 def _described(config: AgentConfig) -> dict[str, str]:
-    said = config.security.schemes if config.security else {}
-    return {name: scheme.description for name, scheme in said.items()}
+    schemes = config.security.schemes if config.security else {}
+    return {name: scheme.description for name, scheme in schemes.items()}
 
 
 # ── Security of the card ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -101,8 +101,8 @@ def card_requirements(require: Sequence[Requirement]) -> list[SecurityRequiremen
     ]
 
 
-def _scheme(scheme: Scheme, said: str) -> SecurityScheme:
-    description = said or _DESCRIPTIONS.get(type(scheme), "")
+def _scheme(scheme: Scheme, described: str) -> SecurityScheme:
+    description = described or _DESCRIPTIONS.get(type(scheme), "")
     match scheme:
         case ApiKey(header=header):
             return SecurityScheme(

@@ -31,7 +31,7 @@ from aion_core.agents.config_sections import (
     Value,
     Variable,
     WebAddress,
-    unlike,
+    with_unique_ids,
 )
 from aion_core.errors import ConfigurationError
 from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, WhenBusy
@@ -39,11 +39,11 @@ from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, W
 _TEXT = ["text/plain"]
 
 
-class _Strict(BaseModel):
+class _Section(BaseModel):
     model_config = STRICT
 
 
-class Capabilities(_Strict):
+class Capabilities(_Section):
     """Capabilities in the card (A2A 4.4.3)."""
 
     streaming: bool = True
@@ -53,14 +53,14 @@ class Capabilities(_Strict):
     extensions: Extensions = []
 
 
-class PushConfig(_Strict):
+class PushOptions(_Section):
     """Push notifications to the clients' webhooks."""
 
     events: PushEvents = PushEvents.STATUS
     """Events to deliver: `status`, `status+artifact`, or `all`."""
 
 
-class AgentConfig(_Strict):
+class AgentConfig(_Section):
     """One agent of a deployment: `aion.agents.<id>` in aion.yaml."""
 
     path: AgentMessage
@@ -84,7 +84,7 @@ class AgentConfig(_Strict):
     ]
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     capabilities: Capabilities = Capabilities()
-    push: PushConfig = PushConfig()
+    push: PushOptions = PushOptions()
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """Treatment of a message while another of its context is running: `enqueue`, `reject`, `interrupt`."""
     reply: ReplyAs = ReplyAs.TASK
@@ -98,7 +98,7 @@ class AgentConfig(_Strict):
 
     @model_validator(mode="after")
     def _skills_differ(self) -> Self:
-        unlike([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
+        with_unique_ids([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
         return self
 
     @model_validator(mode="after")
@@ -108,7 +108,7 @@ class AgentConfig(_Strict):
         return self
 
 
-class LimitsConfig(_Strict):
+class LimitsConfig(_Section):
     """Limits for each caller: `aion.limits` in aion.yaml. Without a limit nothing is counted."""
 
     requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -122,7 +122,7 @@ class LimitsConfig(_Strict):
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
-class _Aion(_Strict):
+class _Aion(_Section):
     security: SecurityConfig | None = None
     """Auth policy of all agents."""
     limits: LimitsConfig | None = None
@@ -142,27 +142,27 @@ class _Aion(_Strict):
 
     def with_security(self) -> dict[str, AgentConfig]:
         """Return the agents, each with the deployment's auth policy merged into its own."""
-        ours = self.security
-        if ours is None:
+        deployment = self.security
+        if deployment is None:
             return self.agents
         agents = {}
         for agent_id, agent in self.agents.items():
             own = agent.security or SecurityConfig()
-            schemes = {**ours.schemes, **own.schemes}
+            schemes = {**deployment.schemes, **own.schemes}
             require = own.require
             if require is None:
-                require = [{name: []} for name in own.schemes] or ours.require
+                require = [{name: []} for name in own.schemes] or deployment.require
             agents[agent_id] = agent.model_copy(
                 update={"security": SecurityConfig.model_construct(schemes=schemes, require=require)}
             )
         return agents
 
 
-class _File(_Strict):
+class _File(_Section):
     aion: _Aion
 
 
-class _OnceEach(yaml.SafeLoader):
+class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML loader that refuses a repeated key in a mapping: YAML's own loader silently takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -205,17 +205,17 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
         if found.config is not None:
             return read_deployment_config(found.config)
         return DeploymentConfig(found.agents, found.limits, found.folder, found.roots, found.env)
-    said = _read(path)
-    limits = said.limits.model_dump(exclude_none=True) if said.limits else {}
+    parsed = _read(path)
+    limits = parsed.limits.model_dump(exclude_none=True) if parsed.limits else {}
     folder = path.resolve().parent
-    roots = [_existing(folder / root, f"{path}: aion.python_path") for root in said.python_path]
+    roots = [_existing(folder / root, f"{path}: aion.python_path") for root in parsed.python_path]
     return DeploymentConfig(
-        said.with_security(),
+        parsed.with_security(),
         Limits(**limits) if limits else None,
         folder,
         roots,
-        said.environment,
-        said.secrets,
+        parsed.environment,
+        parsed.secrets,
     )
 
 
@@ -232,7 +232,7 @@ def read_agent_configs(path: Path) -> Mapping[str, AgentConfig]:
 
 def _read(path: Path) -> _Aion:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _OnceEach)  # noqa: S506  # a SafeLoader
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)  # noqa: S506  # a SafeLoader
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}. AION_CONFIG names the file.") from error
     except ConfigurationError as error:
@@ -242,7 +242,7 @@ def _read(path: Path) -> _Aion:
     try:
         return _File.model_validate(content).aion
     except ValidationError as error:
-        raise ConfigurationError("\n".join(_sentences(path, error))) from error
+        raise ConfigurationError("\n".join(_error_texts(path, error))) from error
 
 
 def default_agent(configs: Mapping[str, AgentConfig]) -> str:
@@ -258,16 +258,16 @@ def default_agent(configs: Mapping[str, AgentConfig]) -> str:
     return marked[0] if marked else next(iter(configs))
 
 
-def _sentences(path: Path, error: ValidationError) -> list[str]:
+def _error_texts(path: Path, error: ValidationError) -> list[str]:
     problems = error.errors()
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     if unknown and any(problem["loc"] == ("aion",) for problem in problems):
         # The missing key is there, at the wrong level.
         problems = unknown
-    return [f"{path}: {_sentence(problem)}" for problem in problems]
+    return [f"{path}: {_error_text(problem)}" for problem in problems]
 
 
-def _sentence(problem: Any) -> str:
+def _error_text(problem: Any) -> str:
     where = [str(step) for step in problem["loc"] if step != "[key]"]
     if "schemes" in where[:-2] and where[where.index("schemes") + 2] in SCHEME_TYPES:
         # pydantic puts the scheme's type among the keys.
@@ -281,22 +281,24 @@ def _sentence(problem: Any) -> str:
         return f"{key} is missing."
     if problem["type"] == "value_error":
         return f"{key}: {problem['ctx']['error']}."
-    if said := _SENTENCES.get((problem["type"], problem.get("ctx", {}).get("pattern"))):
-        return f"{key} {said(problem['input'])}"
+    if error_text := _ERROR_TEXTS.get((problem["type"], problem.get("ctx", {}).get("pattern"))):
+        return f"{key} {error_text(problem['input'])}"
     return f"{key}: {problem['msg']}."
 
 
-_SENTENCES: dict[tuple[str, str | None], Callable[[Any], str]] = {
+_ERROR_TEXTS: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("string_too_short", None): lambda _: "is empty.",
     ("too_short", None): lambda _: "is empty.",
-    ("string_type", None): lambda said: f"is {said!r}, which YAML does not read as text: put it in quotes.",
-    ("string_pattern_mismatch", MEDIA_TYPE): lambda said: f"is {said!r}: a media type is like 'text/plain'.",
-    ("string_pattern_mismatch", SCOPE): lambda said: f"is {said!r}: a scope is a word without spaces and quotes.",
-    ("string_pattern_mismatch", HEADER): lambda said: f"is {said!r}: it has to be a header's name, such as X-API-Key.",
-    ("string_pattern_mismatch", LISTABLE): lambda said: (
-        f"is {said!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
+    ("string_type", None): lambda value: f"is {value!r}, which YAML does not read as text: put it in quotes.",
+    ("string_pattern_mismatch", MEDIA_TYPE): lambda value: f"is {value!r}: a media type is like 'text/plain'.",
+    ("string_pattern_mismatch", SCOPE): lambda value: f"is {value!r}: a scope is a word without spaces and quotes.",
+    ("string_pattern_mismatch", HEADER): lambda value: (
+        f"is {value!r}: it has to be a header's name, such as X-API-Key."
     ),
-    ("string_pattern_mismatch", WEB_ADDRESS): lambda said: f"is {said!r}: it has to be an http or https URL.",
+    ("string_pattern_mismatch", LISTABLE): lambda value: (
+        f"is {value!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
+    ),
+    ("string_pattern_mismatch", WEB_ADDRESS): lambda value: f"is {value!r}: it has to be an http or https URL.",
 }
 """Messages for errors without a useful message by pydantic."""
 
@@ -318,7 +320,7 @@ def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
     key, level = where[-1], _level(root, where[:-1])
     places = sorted({place for place, name in _keys(root, ()) if name == key}, key=_depth)
     if places:
-        return f" here. It belongs below {' or '.join(f'`{_shown(place)}`' for place in places[:2])}."
+        return f" here. It belongs below {' or '.join(f'`{_display(place)}`' for place in places[:2])}."
     near = difflib.get_close_matches(key, sorted(level), n=1)
     return f". Did you mean {near[0]!r}?" if near else ""
 
@@ -365,7 +367,7 @@ def _keys(annotation: Any, place: Place) -> Iterator[tuple[Place, str]]:
         yield from _keys(inner, (*place, step))
 
 
-def _shown(place: Place) -> str:
+def _display(place: Place) -> str:
     return f"{'.'.join(place).replace(f'.{LISTED}', LISTED)}:" if place else "the top"
 
 

@@ -41,7 +41,7 @@ RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_na
 """Schemes required together, each with its scopes. A name alone means no scopes."""
 
 
-def unlike(skills: list["Skill"]) -> list["Skill"]:
+def with_unique_ids(skills: list["Skill"]) -> list["Skill"]:
     """Return the skills; raises ValueError for a repeated id, since clients identify skills by id."""
     ids = [skill.id for skill in skills]
     if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
@@ -49,7 +49,7 @@ def unlike(skills: list["Skill"]) -> list["Skill"]:
     return skills
 
 
-def _sayable(params: dict[str, Any]) -> dict[str, Any]:
+def _as_json_object(params: dict[str, Any]) -> dict[str, Any]:
     """Return the params; raises ValueError for values outside JSON, such as dates, infinities and numeric keys."""
     _check(params, 1)
     try:
@@ -72,11 +72,13 @@ def _check(value: Any, depth: int) -> None:
             _check(inner, depth + 1)
 
 
-class _Strict(BaseModel):
+class StrictModel(BaseModel):
+    """Model that refuses unknown keys."""
+
     model_config = STRICT
 
 
-class Skill(_Strict):
+class Skill(StrictModel):
     """Skill of an agent in its card (A2A 4.4.5)."""
 
     id: AgentMessage
@@ -92,24 +94,24 @@ class Skill(_Strict):
     """Requirements for callers beyond those of the agent; one of them suffices."""
 
 
-Skills = Annotated[list[Skill], AfterValidator(unlike)]
+Skills = Annotated[list[Skill], AfterValidator(with_unique_ids)]
 
 
-class Provider(_Strict):
+class Provider(StrictModel):
     """Provider of the agent in its card (A2A 4.4.2)."""
 
     organization: AgentMessage
     url: WebAddress
 
 
-class Extension(_Strict):
+class Extension(StrictModel):
     """A2A extension supported by the agent, in its card (A2A 4.4.4)."""
 
     uri: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=LISTABLE)]
     description: str = ""
     required: bool = False
     """True to refuse a client (-32008) without this extension in its `A2A-Extensions` header."""
-    params: Annotated[dict[str, Any], AfterValidator(_sayable)] = {}
+    params: Annotated[dict[str, Any], AfterValidator(_as_json_object)] = {}
 
     def as_declared(self) -> dict[str, Any]:
         """Return the fields for the card, without empty ones."""
@@ -126,7 +128,7 @@ def _each_once(extensions: list[Extension]) -> list[Extension]:
 Extensions = Annotated[list[Extension], AfterValidator(_each_once)]
 
 
-class ExtendedCardConfig(_Strict):
+class ExtendedCardConfig(StrictModel):
     """Fields of the extended card; they replace those of the public card."""
 
     name: str = ""
@@ -143,7 +145,7 @@ SECRETS_MANAGER: Service = "secretsmanager"
 PARAMETER_STORE: Service = "ssm"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LAMBDAS = re.compile(r"AWS_\w*|LAMBDA_\w*|_HANDLER|_X_AMZN_TRACE_ID")
+_LAMBDA_VARIABLES = re.compile(r"AWS_\w*|LAMBDA_\w*|_HANDLER|_X_AMZN_TRACE_ID")
 """Variables set and reserved by Lambda: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html"""
 _TOO_LATE = re.compile(r"PYTHON\w*|LD_\w*")
 """Variables that the interpreter and the linker read once, before aion.yaml is read."""
@@ -180,25 +182,25 @@ def variable_name(name: str) -> str:
         raise ValueError("a variable's name has letters, digits and _, and does not begin with a digit")
     if name.startswith("AION_"):
         raise ValueError("names that begin with AION_ are aion's own: the template's parameters set them")
-    if _LAMBDAS.fullmatch(name):
+    if _LAMBDA_VARIABLES.fullmatch(name):
         raise ValueError("Lambda sets this variable and reserves its name")
     if _TOO_LATE.fullmatch(name):
         raise ValueError("this variable is read when the process starts, before aion.yaml is: it would change nothing")
     return name
 
 
-def secret_source(said: Any) -> SecretSource:
+def secret_source(value: Any) -> SecretSource:
     """Return the source in a line of `secrets`; raises ValueError, which never repeats the value."""
-    if isinstance(said, SecretSource):
-        return said
-    if not isinstance(said, str):
+    if isinstance(value, SecretSource):
+        return value
+    if not isinstance(value, str):
         raise ValueError("YAML does not read this as text: put it in quotes")
-    if _KEYS.match(said):
+    if _KEYS.match(value):
         raise ValueError(
             "this looks like the key itself. Put the key into Secrets Manager, and its name there into this line; "
             "on this machine, put the key into .env"
         )
-    place, hash_, key = said.partition("#")
+    place, hash_, key = value.partition("#")
     service, name = SECRETS_MANAGER, place
     if place.startswith("ssm:") or _PARAMETER_ARN.match(place):
         service, name = PARAMETER_STORE, place.removeprefix("ssm:")
@@ -243,8 +245,8 @@ def _own_header(name: str) -> str:
     return name
 
 
-def _several(said: object) -> object:
-    return [said] if isinstance(said, str) else said
+def _several(value: object) -> object:
+    return [value] if isinstance(value, str) else value
 
 
 TrustedUrl = Annotated[str, AfterValidator(_trusted)]

@@ -60,8 +60,8 @@ def discover(path: Path) -> Discovered:
     if target.suffix in (".yaml", ".yml") and not colon:
         return _of_aion_yaml(target)
     if re.fullmatch(r"\w+(\.\w+)*", place) and (colon or "." in place) and not target.exists():
-        said = f"{place}{colon}{name}"
-        return _one(said, _telling(name, *reversed(place.split("."))), Path.cwd(), said)
+        dotted = f"{place}{colon}{name}"
+        return _one(dotted, _distinctive(name, *reversed(place.split("."))), Path.cwd(), dotted)
     raise ConfigurationError(
         f"{path} is neither a folder nor a file. Name a folder, file.py:name, package.module:name, an {AION_YAML} or a {NAME}."
     )
@@ -213,10 +213,10 @@ def _one(path: str, name: str, folder: Path, found: str, env_files: tuple[Path, 
 
 def _id_of(file: Path, name: str = "") -> str:
     """Return the id of a file's agent: its name, the file's or the folder's, whichever is distinctive first."""
-    return _telling(name, file.stem, file.parent.name)
+    return _distinctive(name, file.stem, file.parent.name)
 
 
-def _telling(*names: str) -> str:
+def _distinctive(*names: str) -> str:
     """Return the first distinctive name, else the last non-empty one."""
     usual = ("", "graph", "agent", "root_agent", "app", "main", "__init__", "src")
     return next((name for name in names if name not in usual), next(name for name in reversed(names) if name))
@@ -332,8 +332,8 @@ def _content(file: Path) -> dict[str, Any]:
 
 def _graph(file: Path, folder: Path, name: str, entry: Any) -> GraphEntry:
     key = f"graphs.{name}"
-    said = entry if isinstance(entry, dict) else {"path": entry}
-    path, description = said.get("path"), said.get("description") or ""
+    graph = entry if isinstance(entry, dict) else {"path": entry}
+    path, description = graph.get("path"), graph.get("description") or ""
     if not isinstance(path, str) or not path.strip():
         raise _error(file, key, 'it has to be a path, such as "./src/agent/graph.py:graph"')
     path = path.strip()

@@ -61,13 +61,13 @@ def read_dotenv(file: Path) -> dict[str, str]:
             f"{file} cannot be read, since python-dotenv is not here: install aion-lambda[local]."
         ) from error
     try:
-        said = dotenv_values(file, encoding="utf-8")
+        values = dotenv_values(file, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         # Without the invalid bytes in the message.
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigurationError(f"{file} cannot be read: {why}.") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{file} cannot be read: {reason}.") from None
     # A name without `=` has no value.
-    return {name: value for name, value in said.items() if value is not None and "\0" not in value}
+    return {name: value for name, value in values.items() if value is not None and "\0" not in value}
 
 
 def template_parameters(declared: DeploymentConfig, region: str, account: str) -> dict[str, str]:

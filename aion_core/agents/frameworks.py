@@ -181,5 +181,5 @@ def scanned_imports() -> tuple[str, ...]:
 
 
 def missing_framework(module: str) -> tuple[str, Framework] | None:
-    """Return the framework whose extra has this missing module, None for any other module."""
+    """Return the framework of a missing module, None for any other module."""
     return next((entry for entry in FRAMEWORKS.items() if module in entry[1].missing), None)

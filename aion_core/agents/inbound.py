@@ -37,11 +37,11 @@ def context_of(request: TurnRequest, sink: ReplySink, *, name: str = "") -> Aion
         routing=routing,
     )
     event = _event(inbound.event, request)
-    said = ThreadMessage(raw=request.message, user=User(_sender(inbound) or request.context.owner), thread=thread)
+    message = ThreadMessage(raw=request.message, user=User(_sender(inbound) or request.context.owner), thread=thread)
     return AionContext(
         inbox=_inbox(request, inbound),
         thread=thread,
-        message=said if event.kind == "message" else None,
+        message=message if event.kind == "message" else None,
         event=event,
         self=_identity(request, inbound, name),
     )
@@ -72,10 +72,10 @@ def text_of(request: TurnRequest) -> str:
 
 def _inbox(request: TurnRequest, inbound: Inbound) -> A2AInbox:
     named = {NETWORK: inbound.network, SENDER_ID: inbound.sender_id}
-    given = with_integers(request.request)
+    metadata_in = with_integers(request.request)
     metadata = {
-        **without_reserved_keys(given),
-        **({ALLOWED_SKILLS: given[ALLOWED_SKILLS]} if ALLOWED_SKILLS in given else {}),
+        **without_reserved_keys(metadata_in),
+        **({ALLOWED_SKILLS: metadata_in[ALLOWED_SKILLS]} if ALLOWED_SKILLS in metadata_in else {}),
         **{key: value for key, value in named.items() if value},
     }
     return A2AInbox(task=request.task, message=request.message, metadata=metadata)
@@ -113,10 +113,10 @@ class InvalidResumeInput(ValueError):
 
 
 def answered_question(request: TurnRequest) -> Message | None:
-    """Return the agent's question before the turn's message, None for a message that answers no question."""
-    said = request.task.history
-    place = next((n for n, message in enumerate(said) if message.message_id == request.message.message_id), 0)
-    before = said[place - 1] if place else None
+    """Return the agent's question before the turn's message, None for a new message."""
+    history = request.task.history
+    place = next((n for n, message in enumerate(history) if message.message_id == request.message.message_id), 0)
+    before = history[place - 1] if place else None
     if before is None or before.role != Role.ROLE_AGENT:
         return None
     return before if {INTERRUPT_ID, PAUSED_BEFORE} & before.metadata.fields.keys() else None

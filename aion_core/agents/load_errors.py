@@ -25,9 +25,9 @@ LONGEST = 300
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 """Pattern of an environment variable's name."""
-_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
+_CONFIDENTIAL = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
 """Last words of confidential variables' names."""
-_ASKED = (*_SECRET, "ENDPOINT", "URL", "PROJECT")
+_REQUESTED = (*_CONFIDENTIAL, "ENDPOINT", "URL", "PROJECT")
 """Last words of variables commonly required by libraries."""
 _LIBRARIES = ("site-packages", "dist-packages")
 _OURS = str(Path(__file__).parents[1])
@@ -138,8 +138,8 @@ def _remedy(error: BaseException, file: str, folder: Path) -> str:
         _of_event_loop,
         _of_file,
     ):
-        if said := remedy(error, file, folder):
-            return said
+        if advice := remedy(error, file, folder):
+            return advice
     return "Fix that line." if file else "Fix the agent's code."
 
 
@@ -172,20 +172,20 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
     name = error.name or ""
     if isinstance(error, ModuleNotFoundError) and name:
         return _of_module(name, file, folder)
-    if asked := re.match(r"cannot import name '(\w+)' from", text):
-        if said := of_framework(f"{name}.{asked[1]}", folder):
-            return said
+    if requested := re.match(r"cannot import name '(\w+)' from", text):
+        if advice := of_framework(f"{name}.{requested[1]}", folder):
+            return advice
         module = sys.modules.get(name)
         return (
-            similar(asked[1], vars(module) if module is not None else ())
-            or f"Define {asked[1]!r} in {name}, or fix the name."
+            similar(requested[1], vars(module) if module is not None else ())
+            or f"Define {requested[1]!r} in {name}, or fix the name."
         )
     return ""
 
 
 def _of_module(name: str, file: str, folder: Path) -> str:
-    if said := of_framework(name, folder) or of_named_package(name, folder):
-        return said
+    if advice := of_framework(name, folder) or of_named_package(name, folder):
+        return advice
     parent, _, last = name.rpartition(".")
     if parent:
         package = sys.modules.get(parent)
@@ -214,7 +214,7 @@ def _module_name(path: Path) -> str:
 
 def _of_environment(error: BaseException, file: str, folder: Path) -> str:
     if variable := _missing_variable(error):
-        if variable.upper().endswith(_SECRET):
+        if variable.upper().endswith(_CONFIDENTIAL):
             deployed = "name its secret under `secrets` in aion.yaml for AWS"
         else:
             deployed = "set it under `environment` in aion.yaml for AWS"
@@ -229,9 +229,9 @@ def _missing_variable(error: BaseException) -> str:
         return error.args[0] if frames and frames[-1].f_globals.get("__name__") == "os" else ""
     text = str(error)
     named = [name for name in _VARIABLE.findall(text) if name not in os.environ]
-    asked = [name for name in named if name.endswith(_ASKED)]
-    if asked:
-        return str(asked[0])
+    requested = [name for name in named if name.endswith(_REQUESTED)]
+    if requested:
+        return str(requested[0])
     return str(named[0]) if named and "environment" in text.lower() else ""
 
 
@@ -335,20 +335,20 @@ def of_named_package(module: str, folder: Path) -> str:
         return ""
     name = _name(line)
     if not _is_uvx():
-        said = f"{file} names {name}, but the environment that runs aion ({sys.prefix}) does not have it."
+        advice = f"{file} names {name}, but the environment that runs aion ({sys.prefix}) does not have it."
         if file == PYPROJECT:
-            return f"{said} Run `uv sync`, then `uv run aion dev`."
-        return f"{said} Run `pip install {f'-r {file}' if file == REQUIREMENTS else repr(line)}` there."
-    said = f"{file} names {name}, but aion runs in an environment of its own (uvx), which does not have it."
+            return f"{advice} Run `uv sync`, then `uv run aion dev`."
+        return f"{advice} Run `pip install {f'-r {file}' if file == REQUIREMENTS else repr(line)}` there."
+    advice = f"{file} names {name}, but aion runs in an environment of its own (uvx), which does not have it."
     extra = ",".join(_installed_extras())
     from_ = f"--from 'aion-lambda[{f'{extra},' if extra else ''}local]' aion dev"
     if file == PYPROJECT:
         has_aion = any(_name(each) == "aion-lambda" for _, each in _named(folder))
         own = f"'aion-lambda[{extra}]'" if extra else "aion-lambda"
         first = "" if has_aion else f" (after `uv add {own}` and `uv add --dev 'aion-lambda[local]'`)"
-        return f"{said} Start it in the project's: `uv run aion dev`{first}, or `uvx --with-editable . {from_}`."
+        return f"{advice} Start it in the project's: `uv run aion dev`{first}, or `uvx --with-editable . {from_}`."
     more = f"--with-requirements {file}" if file == REQUIREMENTS else f"--with '{line}'"
-    return f"{said} Start it with `uvx {more} {from_}`."
+    return f"{advice} Start it with `uvx {more} {from_}`."
 
 
 def _is_uvx() -> bool:

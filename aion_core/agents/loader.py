@@ -118,10 +118,10 @@ _OPENED = "Name the function that makes it, not the result of one call: it is ca
 # SystemExit and KeyboardInterrupt from a task straight to the event loop, past every awaiting caller. Only the task
 # itself can catch them before, so during a turn a task factory of ours wraps the loop's new tasks.
 
-ENDINGS = (SystemExit, KeyboardInterrupt)
+PROCESS_EXITS = (SystemExit, KeyboardInterrupt)
 """Exceptions that asyncio passes straight to the event loop."""
 
-_SENTENCE = "The agent tried to end its process."
+_EXIT_MESSAGE = "The agent tried to end its process."
 
 _in_a_turn: ContextVar[bool] = ContextVar("aion_in_a_turn", default=False)
 """True in the code of an agent. Tasks of other code are not wrapped."""
@@ -131,15 +131,15 @@ _in_a_turn: ContextVar[bool] = ContextVar("aion_in_a_turn", default=False)
 def exit_guard() -> Iterator[None]:
     """Raise AgentFailed for code within, or a task it starts, that would end the process."""
     loop = asyncio.get_running_loop()
-    there = loop.get_task_factory()
-    factory = there if isinstance(there, _TaskFactory) else _TaskFactory(there)
+    previous = loop.get_task_factory()
+    factory = previous if isinstance(previous, _TaskFactory) else _TaskFactory(previous)
     loop.set_task_factory(factory)
     factory.turns += 1
     token = _in_a_turn.set(True)
     try:
         yield
-    except ENDINGS as error:
-        raise AgentFailed(_SENTENCE) from error
+    except PROCESS_EXITS as error:
+        raise AgentFailed(_EXIT_MESSAGE) from error
     finally:
         # Another task may close an async generator; the value is not set in that task's context.
         with suppress(ValueError):
@@ -167,13 +167,13 @@ class _TaskFactory:
         """Number of running turns. After the last one the loop gets its previous factory back."""
 
     def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
-        exit_guard = _Staying(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
+        exit_guard = _GuardedCoroutine(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
         if self.before is not None:
             return self.before(loop, exit_guard, **options)
         return asyncio.Task(exit_guard, loop=loop, **options)
 
 
-class _Staying(Coroutine[Any, Any, Any]):
+class _GuardedCoroutine(Coroutine[Any, Any, Any]):
     """Coroutine that raises AgentFailed in place of an exception that would end the process."""
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -184,14 +184,14 @@ class _Staying(Coroutine[Any, Any, Any]):
     def send(self, value: Any) -> Any:
         try:
             return self._work.send(value)
-        except ENDINGS as error:
-            raise AgentFailed(_SENTENCE) from error
+        except PROCESS_EXITS as error:
+            raise AgentFailed(_EXIT_MESSAGE) from error
 
     def throw(self, *error: Any) -> Any:
         try:
             return self._work.throw(*error)
-        except ENDINGS as raised:
-            raise AgentFailed(_SENTENCE) from raised
+        except PROCESS_EXITS as raised:
+            raise AgentFailed(_EXIT_MESSAGE) from raised
 
     def close(self) -> None:
         self._work.close()

@@ -307,7 +307,7 @@ class TurnOutput:
 def _closing_emissions(output: TurnOutput) -> list[Emission]:
     """Return the remaining emissions of the turn, the Reply last."""
     if output.buffered is not None and output.outbox is not None:
-        logger.warning("The turn has both a reply and an a2a_outbox: the reply is the answer (D5).")
+        logger.warning("The turn has both a reply and an a2a_outbox: the reply is the answer.")
     if output.outbox is not None and output.outbox.task is not None:
         return _patch(output.outbox.task, output.buffered)
     if output.buffered is not None:

@@ -10,12 +10,12 @@ from aion_core.agents.importing import YAML_AGENT
 
 _NAMES = frozenset({"graph", "agent", "root_agent"})
 """Usual names of agents in the frameworks' own projects."""
-_NO_AGENTS = ("test_", "conftest", "setup", "noxfile", "_test")
-_NO_FOLDERS = frozenset(
+_SKIPPED_FILES = ("test_", "conftest", "setup", "noxfile", "_test")
+_SKIPPED_FOLDERS = frozenset(
     {"__pycache__", "node_modules", "tests", "test", "site-packages", "venv", "build", "dist", "docs"}
 )
-_DEPTH = 4
-_MOST_FILES = 400
+_MAX_DEPTH = 4
+_MAX_FILES = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,16 @@ def adk_root(file: Path) -> str:
 
 
 def _may_have_agents(file: Path) -> bool:
-    return not file.name.startswith((".", *_NO_AGENTS)) and not file.stem.endswith(_NO_AGENTS)
+    return not file.name.startswith((".", *_SKIPPED_FILES)) and not file.stem.endswith(_SKIPPED_FILES)
 
 
-def _below(folder: Path, depth: int = _DEPTH) -> list[Path]:
+def _below(folder: Path, depth: int = _MAX_DEPTH) -> list[Path]:
     found: list[Path] = []
     for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
-        hidden = inner.name.startswith(".") or inner.name in _NO_FOLDERS or (inner / "pyvenv.cfg").is_file()
-        if not hidden and depth and len(found) < _MOST_FILES:
+        hidden = inner.name.startswith(".") or inner.name in _SKIPPED_FOLDERS or (inner / "pyvenv.cfg").is_file()
+        if not hidden and depth and len(found) < _MAX_FILES:
             found += [*sorted(inner.glob("*.py")), *_below(inner, depth - 1)]
-    return found[:_MOST_FILES]
+    return found[:_MAX_FILES]
 
 
 def _imports_file(importer: AgentFile, imported: AgentFile) -> bool:

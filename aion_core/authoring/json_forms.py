@@ -160,7 +160,8 @@ def _plain(given: Any) -> Mapping[str, Any] | None:
     return given if isinstance(given, Mapping) else None
 
 
-# ── v0.3 JSON → v1 JSON; what is v1 already stays as it is, and what is neither is the parser's to refuse ────────────
+# ── Conversion of v0.3 JSON to v1 JSON ───────────────────────────────────────────────────────────────────────────────
+# v1 JSON stays as it is; the parser refuses anything else.
 
 
 def _message(given: Any) -> Any:

@@ -157,10 +157,10 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
     """Yield the end of the turn: an interrupt or the answer."""
     state = await turn.thread.state()
     if state is not None and (state.interrupts or state.next):
-        asked = [interrupt.id for interrupt in state.interrupts]
-        for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, asked))):
+        pending = [interrupt.id for interrupt in state.interrupts]
+        for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, pending))):
             yield emission
-        yield input_required(state.interrupts) if asked else breakpoint_before(state.next)
+        yield input_required(state.interrupts) if pending else breakpoint_before(state.next)
     else:
         for emission in outbound.finish():
             if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
@@ -272,7 +272,7 @@ def check_saver(graph: Graph) -> None:
     ):
         raise AgentLoadError(
             f"the graph's own checkpointer, {type(saver).__name__}, has no async methods",
-            do=f"Compile the graph without it, or with its async twin, such as Async{type(saver).__name__}.",
+            do=f"Compile the graph without it, or with its async version, such as Async{type(saver).__name__}.",
         )
 
 

@@ -74,7 +74,7 @@ class StreamedText:
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any] | None, config: RunnableConfig, *, returns: bool) -> None:
-        """Start without text. `returns` says that the state has messages and so stores the returned ones."""
+        """Start without text. `returns`: the state has messages, and so stores the returned ones."""
         self._saver, self._returns = saver, returns
         self._turn = config["metadata"]["run_id"]
         place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}

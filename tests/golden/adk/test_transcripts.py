@@ -38,4 +38,4 @@ def test_each_case_has_both_versions() -> None:
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript_is_a_valid_stream(transcript: Path) -> None:
-    golden.test_a_transcript_is_a_stream_that_a_client_accepts(transcript)
+    golden.test_transcript_is_a_valid_stream(transcript)

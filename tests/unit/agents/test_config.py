@@ -1,4 +1,4 @@
-"""What aion.yaml may say of an agent, and the sentence that anything else gets."""
+"""aion.yaml: its accepted contents, and the error message for each mistake."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from aion_core.errors import ConfigurationError
 from tests.support.declared import AION_YAML
 
 ONE = "aion:\n  agents:\n    a:\n      path: a.py\n"
-"""An aion.yaml that can be gone on with."""
+"""A valid start of an aion.yaml."""
 
 
 def config(folder: Path, text: str) -> dict[str, AgentConfig]:
@@ -18,8 +18,7 @@ def config(folder: Path, text: str) -> dict[str, AgentConfig]:
     return read_agent_configs(file)
 
 
-def test_everything_that_a_card_holds_can_be_said(tmp_path: Path) -> None:
-    """R4, R6."""
+def test_card_fields_are_all_configurable(tmp_path: Path) -> None:
     assert list(config(tmp_path, AION_YAML)) == ["helper", "quiet", "unready"]
 
 
@@ -72,14 +71,14 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
             for bad in ("a b", "https://example.com/a,b")
         ),
         ("      capabilities: {extensions: [{uri: u}, {uri: u}]}\n", "extensions: two extensions have the uri 'u'."),
-        (EXTENSION % "{1: 2}", "aion.agents.a.capabilities.extensions.0.params.1 is 1, which YAML does not take"),
+        (EXTENSION % "{1: 2}", "aion.agents.a.capabilities.extensions.0.params.1 is 1, which YAML does not read"),
         (EXTENSION % "{x: {1: 2}}", "the key 1 is not text; put it in quotes."),
         (EXTENSION % "{x: 2024-01-01}", "this cannot be written as JSON"),
         (EXTENSION % "{x: .nan}", "this cannot be written as JSON"),
         (EXTENSION % ("{x: " + "[" * 40 + "]" * 40 + "}"), "this is nested more than 32 levels deep."),
     ],
 )
-def test_what_cannot_be_used_gets_a_sentence(tmp_path: Path, more: str, sentence: str) -> None:
+def test_unusable_config_gets_error_message(tmp_path: Path, more: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         config(tmp_path, ONE + more)
     assert sentence in str(refusal.value)
@@ -88,5 +87,5 @@ def test_what_cannot_be_used_gets_a_sentence(tmp_path: Path, more: str, sentence
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "image/*", "application/vnd.a+json", "text/plain; charset=utf-8"])
-def test_a_media_type_may_be_any_that_there_is(tmp_path: Path, media_type: str) -> None:
+def test_any_media_type_is_accepted(tmp_path: Path, media_type: str) -> None:
     assert config(tmp_path, f"{ONE}      input_modes: ['{media_type}']\n")["a"].input_modes == [media_type]

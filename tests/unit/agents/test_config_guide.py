@@ -1,4 +1,4 @@
-"""docs/aion-yaml.md has every key that aion.yaml may have, and what it shows can be read."""
+"""docs/aion-yaml.md names every key of aion.yaml, and its examples are valid."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushConfig, read_agent_configs
+from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushOptions, read_agent_configs
 from aion_core.agents.config_sections import ExtendedCardConfig, Extension, Provider, SecurityConfig, Skill
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding
         (LimitsConfig, ""),
         (Provider, "provider."),
         (ExtendedCardConfig, "extended_card."),
-        (PushConfig, "push."),
+        (PushOptions, "push."),
     ],
 )
 def test_every_key_is_in_the_guide(model: type[BaseModel], before: str) -> None:
@@ -38,6 +38,6 @@ def test_the_example_is_an_aion_yaml(tmp_path: Path) -> None:
     assert list(read_agent_configs(file)) == ["helper", "archive"]
 
 
-def test_the_guides_that_it_names_are_there() -> None:
+def test_linked_guides_exist() -> None:
     for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
         assert (Path(__file__).parents[3] / "docs" / guide).is_file()

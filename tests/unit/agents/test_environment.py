@@ -1,4 +1,4 @@
-"""Variables of agents' code as aion.yaml declares them, as a developer's machine sets them, and as the template's parameters."""
+"""Environment variables of agents: in aion.yaml, on a developer's machine, and as template parameters."""
 
 import json
 import re
@@ -92,14 +92,14 @@ def test_unknown_place_of_secret_is_refused(said: str, tmp_path: Path) -> None:
     "key",
     ["sk-proj-0123456789abcdef", "AIzaSyA0123456789abcdefgh", "ghp_0123456789abcdefgh", "-----BEGIN PRIVATE KEY-----"],
 )
-def test_key_in_place_of_its_name_is_not_repeated(key: str, tmp_path: Path) -> None:
+def test_key_given_as_name_is_not_repeated(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_deployment_config(written(tmp_path, secrets={"KEY": key}))
     assert "aion.secrets.KEY: this looks like the key itself. Put the key into Secrets Manager" in str(raised.value)
     assert key not in str(raised.value)
 
 
-def test_process_goes_before_dotenv_before_aion_yaml(tmp_path: Path) -> None:
+def test_process_precedes_dotenv_and_aion_yaml(tmp_path: Path) -> None:
     said = {"BY_YAML": "yaml", "BY_DOTENV": "yaml", "BY_PROCESS": "yaml", "EMPTY": "yaml"}
     file = written(tmp_path, environment=said, secrets={"KEY": "k"})
     (tmp_path / ".env").write_text(
@@ -131,7 +131,7 @@ def test_dotenv_alone_is_enough(tmp_path: Path) -> None:
     assert local_environment(tmp_path / "sub" / "aion.yaml", {}) == ({}, [])
 
 
-def test_unreadable_dotenv_is_named_and_not_told(tmp_path: Path) -> None:
+def test_unreadable_dotenv_is_named_without_content(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"KEY=hunter2\xff\n")
     with pytest.raises(ConfigurationError, match=r"\.env cannot be read: it is not UTF-8\.") as raised:
         local_environment(tmp_path / "aion.yaml", {})

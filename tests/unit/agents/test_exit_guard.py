@@ -1,4 +1,4 @@
-"""Agent code that would end the process fails its task, wherever in a graph it stands, and the server goes on."""
+"""Agent code that would end the process fails its own task, from any place in a graph."""
 
 import asyncio
 import sys
@@ -126,8 +126,7 @@ PLACES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_agent_code_that_would_end_the_process_ends_its_task_only(place: str, method: str) -> None:
-    """R36, D14."""
+async def test_process_exit_ends_its_task_only(place: str, method: str) -> None:
     async with http(parts(PLACES[place]()).app()) as client:
         answer = (await client.post("/", json=send(method=method))).json()["result"]
     status = answer.get("task", answer)["status"]
@@ -135,10 +134,10 @@ async def test_agent_code_that_would_end_the_process_ends_its_task_only(place: s
     assert status["message"]["parts"][0]["text"] == "The agent tried to end its process."
 
 
-# ── What the guard leaves alone ───────────────────────────────────────────────────────────────────────────────────────
+# ── Code outside of the guard ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_only_what_a_turn_starts_is_guarded_and_the_loop_is_as_it_was_when_the_last_has_ended() -> None:
+async def test_only_tasks_of_turns_are_guarded() -> None:
     loop = asyncio.get_running_loop()
     go_on = asyncio.Event()
 
@@ -157,7 +156,7 @@ async def test_only_what_a_turn_starts_is_guarded_and_the_loop_is_as_it_was_when
     assert loop.get_task_factory() is None
 
 
-async def test_a_task_factory_that_is_there_makes_the_tasks_and_stays() -> None:
+async def test_existing_task_factory_is_used() -> None:
     made: list[str] = []
 
     def factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
@@ -175,7 +174,7 @@ async def test_a_task_factory_that_is_there_makes_the_tasks_and_stays() -> None:
         loop.set_task_factory(None)
 
 
-async def test_a_factory_that_is_put_around_ours_stays() -> None:
+async def test_factory_around_ours_stays() -> None:
     loop = asyncio.get_running_loop()
     with exit_guard():
         ours: Any = loop.get_task_factory()
@@ -188,7 +187,7 @@ async def test_a_factory_that_is_put_around_ours_stays() -> None:
         loop.set_task_factory(None)
 
 
-async def test_a_task_that_is_cancelled_is_cancelled_and_what_a_task_returns_is_returned() -> None:
+async def test_guarded_task_returns_and_cancels_as_usual() -> None:
     with exit_guard():
         cancelled = asyncio.create_task(asyncio.sleep(60))
         cancelled.cancel()

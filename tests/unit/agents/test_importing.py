@@ -1,4 +1,4 @@
-"""Module names of agents' files: one file is one module, whichever way it is reached, in each process."""
+"""Module names of agents' files: one file is one module, by every import and in each process."""
 
 import subprocess
 import sys
@@ -81,7 +81,7 @@ def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
 
 
 def test_module_name_is_the_same_in_each_process(tmp_path: Path) -> None:
-    """Checkpoints name an author's classes by their module."""
+    """Checkpoints store an author's classes with their module's name."""
     put(tmp_path, "agent.py", GRAPH)
     program = (
         "import sys; from pathlib import Path; from aion_core.agents.objects import load_object; "

@@ -1,4 +1,4 @@
-"""Broken agents: the one screen that each gives says what is wrong, where, and what to do."""
+"""Broken agents: each error names the cause, the place and the remedy on one screen."""
 
 import asyncio
 import io
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from aion_core.agents.config import AgentConfig, read_deployment_config
+from aion_core.agents.config import AgentConfig
 from aion_core.agents.loader import LazyAgent
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
-from aion_core.errors import AgentLoadError, ConfigurationError
+from aion_core.errors import AgentLoadError
 from aion_core.settings import Settings
 from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
@@ -36,7 +36,7 @@ ENDS = 'Code that ends the process, or runs a program, belongs below `if __name_
 
 @dataclass
 class Broken:
-    """An agent's files, and what is said of them; `{}` in `where` is the folder."""
+    """Files of an agent and the expected error; `{}` in `where` is the folder."""
 
     files: Mapping[str, str | bytes]
     what: str
@@ -289,7 +289,7 @@ BROKEN = {
         "graph = builder.compile(Own())\n",
         "agent.py:graph: the graph's own checkpointer, Own, has no async methods",
         "agent.py, line 5",
-        "Compile the graph without it, or with its async twin, such as AsyncOwn.",
+        "Compile the graph without it, or with its async version, such as AsyncOwn.",
         "graph = builder.compile(Own())",
         "agent.py:graph",
     ),
@@ -354,7 +354,7 @@ BROKEN = {
 def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in ("MY_API_KEY", "ACME_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    # As a server's process has it.
+    # As in a server's process.
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with isolated_imports(tmp_path):
         yield
@@ -392,92 +392,7 @@ def test_broken_agent_gives_one_screen(case: str, tmp_path: Path) -> None:
     assert "\n" not in str(error)
 
 
-def test_broken_agents_are_many() -> None:
-    assert len(BROKEN) + len(FILES) >= 25
-
-
-# ── aion.yaml and langgraph.json ──────────────────────────────────────────────────────────────────────────────────────
-
-FILES: dict[str, tuple[str, str, list[str]]] = {
-    "agents at the top": (
-        "aion.yaml",
-        "agents:\n  a: {path: a.py}\n",
-        ["agents is not a key that aion knows here. It belongs below `aion:`."],
-    ),
-    "an agent's key below aion": (
-        "aion.yaml",
-        "aion:\n  skills: []\n  agents: {a: {path: a.py}}\n",
-        ["aion.skills is not a key that aion knows here. It belongs below `aion.agents.<id>:`"],
-    ),
-    "aion's key below an agent": (
-        "aion.yaml",
-        "aion:\n  agents: {a: {path: a.py, limits: {}}}\n",
-        ["aion.agents.a.limits is not a key that aion knows here. It belongs below `aion:`."],
-    ),
-    "unknown key": (
-        "aion.yaml",
-        "aion:\n  agents: {a: {path: a.py, desciption: x}}\n",
-        ["aion.agents.a.desciption is not a key that aion knows. Did you mean 'description'?"],
-    ),
-    "unknown key like one of another level": (
-        "aion.yaml",
-        "aion:\n  agents: {a: {path: a.py}}\n  stremaing: true\n",
-        ["aion.stremaing is not a key that aion knows."],
-    ),
-    "no agents": ("aion.yaml", "aion: {}\n", ["aion.agents is missing."]),
-    "python_path that is not there": (
-        "aion.yaml",
-        "aion:\n  python_path: [libs]\n  agents: {a: {path: a.py}}\n",
-        ["aion.python_path names {}/libs, which is not a folder. Fix the name, or create the folder."],
-    ),
-    "no JSON": (
-        "langgraph.json",
-        '{"graphs": {"agent": "./a.py:graph",}}',
-        ["is not valid JSON: ", "(line 1, column ", "no comma after the last entry."],
-    ),
-    "no graphs": (
-        "langgraph.json",
-        '{"dependencies": ["."]}',
-        ["graphs: it has to name a graph or more, as in"],
-    ),
-    "a JavaScript graph": (
-        "langgraph.json",
-        '{"graphs": {"agent": "./src/graph.ts:graph"}}',
-        ["graphs.agent: ./src/graph.ts is JavaScript, and aion serves Python."],
-    ),
-    "a path outside the folder": (
-        "langgraph.json",
-        '{"graphs": {"agent": "../other/graph.py:graph"}}',
-        [
-            "graphs.agent: ../other/graph.py is outside of {}, which is what is deployed. Move the file below that folder."
-        ],
-    ),
-    "a path that is none": (
-        "langgraph.json",
-        '{"graphs": {"agent": 7}}',
-        ['graphs.agent: it has to be a path, such as "./src/agent/graph.py:graph".'],
-    ),
-    "a dependency that is not there": (
-        "langgraph.json",
-        '{"graphs": {"agent": "./a.py:graph"}, "dependencies": ["./my_pkg"]}',
-        ["dependencies: './my_pkg' is not a folder. Fix the path, or create the folder."],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", FILES)
-def test_broken_file_is_named_with_its_remedy(case: str, tmp_path: Path) -> None:
-    name, content, sentences = FILES[case]
-    written(tmp_path, {name: content})
-    with pytest.raises(ConfigurationError) as failed:
-        read_deployment_config(tmp_path / name)
-    assert str(failed.value).startswith(str(tmp_path / name))
-    assert len(str(failed.value).splitlines()) == 1
-    for sentence in sentences:
-        assert sentence.replace("{}", str(tmp_path)) in str(failed.value)
-
-
-# ── What looks broken, and is served ──────────────────────────────────────────────────────────────────────────────────
+# ── Unusual agents without an error ───────────────────────────────────────────────────────────────────────────────────
 
 SERVED = {
     "an import that prints": "print('hello')\n",
@@ -488,12 +403,12 @@ SERVED = {
 @pytest.mark.parametrize("case", SERVED)
 async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{SERVED[case]}{GRAPH}graph = builder.compile()\n"})
-    # As a turn loads it: in a thread, where no event loop runs.
+    # As in a turn: in a thread without an event loop.
     await asyncio.to_thread(made(tmp_path, "agent.py").load)
 
 
 @pytest.mark.parametrize(("parameters", "is_per_turn"), [("config", True), ("", False)])
-def test_loader_tells_factory_per_turn(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
+def test_loader_marks_per_turn_factory(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{GRAPH}def make({parameters}):\n    return builder.compile()\n"})
     agent = made(tmp_path, "agent.py:make")
     agent.load()
@@ -514,98 +429,6 @@ def test_file_named_like_a_module_is_served(name: str, tmp_path: Path) -> None:
     made(tmp_path, name).load()
 
 
-# ── Packages that are not installed ───────────────────────────────────────────────────────────────────────────────────
-
-NAMED = {
-    "pyproject.toml": '[project]\nname = "mine"\nversion = "0"\ndependencies = ["Tabulate_Of.Test>=1"]\n',
-    "requirements.txt": "# tools\ntabulate-of-test==1.0\n",
-    "langgraph.json": '{"graphs": {"a": "./agent.py:graph"}, "dependencies": [".", "tabulate-of-test>=1"]}',
-}
-BY_UVX = {
-    "pyproject.toml": "Start it in the project's: `uv run aion dev` (after `uv add 'aion-lambda[langgraph,adk]'` and ",
-    "requirements.txt": "`uvx --with-requirements requirements.txt --from 'aion-lambda[langgraph,adk,local]' aion dev`.",
-    "langgraph.json": "`uvx --with 'tabulate-of-test>=1' --from 'aion-lambda[langgraph,adk,local]' aion dev`.",
-}
-ELSEWHERE = {
-    "pyproject.toml": "Run `uv sync`, then `uv run aion dev`.",
-    "requirements.txt": "Run `pip install -r requirements.txt` there.",
-    "langgraph.json": "Run `pip install 'tabulate-of-test>=1'` there.",
-}
-
-
-def remedy(folder: Path) -> str:
-    with pytest.raises(AgentLoadError) as failed:
-        made(folder, "agent.py").load()
-    return failed.value.do
-
-
-@pytest.mark.parametrize("file", NAMED)
-def test_named_package_is_missed_by_uvx(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "prefix", "/home/me/.cache/uv/archive-v0/x7")
-    written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
-    do = remedy(tmp_path)
-    assert do.startswith(f"{file} names tabulate-of-test, but aion runs in an environment of its own (uvx)")
-    assert BY_UVX[file] in do
-
-
-@pytest.mark.parametrize("file", NAMED)
-def test_named_package_is_not_installed_here(file: str, tmp_path: Path) -> None:
-    written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
-    do = remedy(tmp_path)
-    assert do.startswith(f"{file} names tabulate-of-test, but the environment that runs aion ({sys.prefix}) ")
-    assert do.endswith(ELSEWHERE[file])
-
-
-def test_project_with_aion_is_started_by_uv_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "tool").mkdir()
-    written(tmp_path, {"tool/uv-receipt.toml": "", "agent.py": "import tabulate_of_test\n"})
-    named = NAMED["pyproject.toml"].replace('["Tab', '["aion-lambda[langgraph]", "Tab')
-    (tmp_path / "pyproject.toml").write_text(named)
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "tool"))
-    assert "`uv run aion dev`, or `uvx --with-editable . --from" in remedy(tmp_path)
-
-
-FRAMEWORKS = {
-    "import langchain_core.messages": (
-        "langchain_core",
-        "This is a LangGraph graph: install aion-lambda[langgraph,local]",
-    ),
-    "from langgraph.graph import StateGraph": ("langgraph", "This is a LangGraph graph"),
-    "from google.adk.agents import Agent": (
-        "google.adk",
-        "This is an ADK agent: install aion-lambda[adk,local], as in ",
-    ),
-    "from google import genai": ("google.genai", "This is an ADK agent: install aion-lambda[adk,local]"),
-}
-
-
-@pytest.mark.parametrize("line", FRAMEWORKS)
-def test_missing_framework_names_its_extra(line: str, tmp_path: Path) -> None:
-    """In a process of its own, where the framework cannot be imported."""
-    module, do = FRAMEWORKS[line]
-    written(tmp_path, {"agent.py": f"{line}\n"})
-    hidden = f"""
-import sys
-from importlib.abc import MetaPathFinder
-from pathlib import Path
-
-class Hides(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name == {module!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-
-sys.meta_path.insert(0, Hides())
-from aion_core.agents.objects import load_object
-from aion_core.errors import AgentLoadError
-try:
-    load_object("agent.py", Path({str(tmp_path)!r}))
-except AgentLoadError as error:
-    print(error.do)
-"""
-    ran = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith(do)
-
-
 def test_mended_agent_loads_without_a_restart(tmp_path: Path) -> None:
     agent = made(tmp_path, "agent.py")
     written(tmp_path, {"agent.py": "import cowsay\n"})
@@ -615,7 +438,7 @@ def test_mended_agent_loads_without_a_restart(tmp_path: Path) -> None:
     agent.load()
 
 
-def test_error_keeps_its_cause(tmp_path: Path) -> None:
+def test_error_has_its_cause(tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": "import cowsay\n"})
     with pytest.raises(AgentLoadError) as failed:
         made(tmp_path, "agent.py").load()
@@ -624,7 +447,7 @@ def test_error_keeps_its_cause(tmp_path: Path) -> None:
 
 
 def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
-    """A Lambda package holds the libraries in the agents' own folder."""
+    """A Lambda package has the libraries in the agents' own folder."""
     (tmp_path / "aion_core").symlink_to(ROOT / "aion_core")
     written(
         tmp_path,

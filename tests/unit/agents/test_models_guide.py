@@ -1,4 +1,4 @@
-"""docs/models.md: its aion.yaml can be read, its parameters are taken, its code uses what there is and the variables it declares."""
+"""docs/models.md: valid aion.yaml, existing parameters, and code with existing names and declared variables."""
 
 import ast
 import importlib.util
@@ -14,7 +14,7 @@ import pytest
 
 from aion_core.agents.config import DeploymentConfig, read_deployment_config
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
-from aion_core.agents.objects import framework_of
+from aion_core.agents.frameworks import framework_of
 from aion_core.packaging.plan import NOWHERE
 from aion_core.template.reader import Template
 from tests.template.breaking import TEMPLATE
@@ -25,7 +25,7 @@ SECTIONS = dict(
 )
 PROVIDERS = ["OpenAI", "Anthropic", "Gemini with an API key", "Gemini on Vertex AI", "Amazon Bedrock"]
 REGION, ACCOUNT = "eu-west-1", "123456789012"
-# What the examples import and the development environment has not, by the package that brings it.
+# Imports of the examples that are not in the development environment, by package.
 BROUGHT_BY = {
     "langchain_openai": "langchain-openai",
     "langchain_anthropic": "langchain-anthropic",
@@ -70,7 +70,7 @@ def test_local_rules_are_those_of_the_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("section", PROVIDERS)
-def test_code_reads_variables_that_are_declared(section: str, tmp_path: Path) -> None:
+def test_code_reads_declared_variables(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     for block in blocks(section, "python"):
         read = {
@@ -95,7 +95,7 @@ def imported(block: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("section", PROVIDERS)
-def test_code_imports_what_there_is(section: str) -> None:
+def test_code_imports_existing_names(section: str) -> None:
     for block in blocks(section, "python"):
         for module, name in imported(block):
             if package := BROUGHT_BY.get(module) or NEEDS.get(module):
@@ -105,7 +105,7 @@ def test_code_imports_what_there_is(section: str) -> None:
             spec = importlib.util.find_spec(module)
             assert spec is not None, module
             if module in NEEDS:
-                # Importing it needs its package: its text says what it has.
+                # Importing it needs its package, so its source text is searched.
                 assert spec.origin
                 classes = {
                     each.name
@@ -129,7 +129,7 @@ def test_adk_agent_without_another_package_is_one(tmp_path: Path, monkeypatch: p
 
 
 def given(section: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters that the section's commands give, and those that it writes into samconfig.toml."""
+    """Yield the parameters in the section's commands and in its samconfig.toml."""
     for block in blocks(section, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
@@ -174,7 +174,7 @@ def test_parameter_store_is_the_other_place(tmp_path: Path) -> None:
     assert f"--name {named[1].removeprefix('ssm:')} " in SECTIONS["OpenAI"]
 
 
-def test_bedrock_table_says_what_the_code_says(tmp_path: Path) -> None:
+def test_bedrock_table_matches_code(tmp_path: Path) -> None:
     model = declared("Amazon Bedrock", tmp_path).environment["MODEL"]
     assert list(given("Amazon Bedrock")) == [("BedrockModels", bedrock_models([model], REGION, ACCOUNT))]
     rows = re.findall(r"^\| .*?: `([\w.:-]+)`.*? \| `(arn:[^`]+)` \|$", SECTIONS["Amazon Bedrock"], re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What `path` of aion.yaml finds, and a sentence for what it does not."""
+"""Objects at `path` of aion.yaml, and an error message for each unusable path."""
 
 import sys
 from pathlib import Path
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def write(folder: Path, source: str) -> None:
-    """The agent's file, as a new process finds it."""
+    """Write the agent's file and forget its module."""
     for module in [name for name in sys.modules if name.startswith("aion_agent_agent_")]:
         del sys.modules[module]
     (folder / "agent.py").write_text(GRAPHS + source)
@@ -56,22 +56,22 @@ def nodes(graph: Any) -> set[str]:
     ],
     ids=["one", "its builder beside it", "two names", "another module's", "another module's, renamed"],
 )
-def test_without_a_name_the_file_is_searched_for_the_compiled_graph_that_it_defines(folder: Path, source: str) -> None:
+def test_unnamed_path_finds_compiled_graph(folder: Path, source: str) -> None:
     graph = found(folder, source)
     assert nodes(graph) == {"mine"}
     assert graph.interrupt_before_nodes == ["mine"]
 
 
-def test_a_graph_that_is_not_compiled_is_found_too(folder: Path) -> None:
+def test_uncompiled_graph_is_found(folder: Path) -> None:
     assert nodes(found(folder, "graph = built('mine')")) == {"mine"}
 
 
-def test_what_a_file_only_passes_on_is_found(folder: Path) -> None:
+def test_reexported_agent_is_found(folder: Path) -> None:
     assert nodes(found(folder, "from neighbour_of_agents import theirs")) == {"theirs"}
 
 
-def test_where_there_is_no_instance_a_class_is_made_into_one(folder: Path) -> None:
-    """Section 3: instances first, then classes."""
+def test_class_is_instantiated_without_instance(folder: Path) -> None:
+    """Instances first, then classes."""
     source = """
 class Mine(StateGraph):
     def __init__(self):
@@ -119,13 +119,13 @@ def test_of_several_agents_one_has_to_be_named(folder: Path, source: str, names:
         ),
     ],
 )
-def test_what_cannot_be_found_is_named(folder: Path, source: str, path: str, sentence: str) -> None:
+def test_missing_object_is_named(folder: Path, source: str, path: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as failed:
         found(folder, source, path)
     assert str(failed.value) == sentence
 
 
-# ── What the graph needs of its deployment ────────────────────────────────────────────────────────────────────────────
+# ── Configuration and checkpointer ────────────────────────────────────────────────────────────────────────────────────
 
 
 def load(folder: Path, source: str, **configuration: Any) -> None:
@@ -145,7 +145,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_a_required_field_of_a_context_schema_that_is_not_configured_is_named_at_load(folder: Path, kind: str) -> None:
+def test_missing_required_context_field_is_named(folder: Path, kind: str) -> None:
     source = (
         "from dataclasses import dataclass\nfrom pydantic import BaseModel\n"
         + SCHEMAS[kind]
@@ -160,7 +160,7 @@ def test_a_required_field_of_a_context_schema_that_is_not_configured_is_named_at
     load(folder, source, provider="openai")
 
 
-def test_a_typed_dict_requires_nothing_as_for_langgraph_itself(folder: Path) -> None:
+def test_typed_dict_requires_no_field(folder: Path) -> None:
     source = (
         "from typing import TypedDict\nclass Ctx(TypedDict):\n    provider: str\n"
         "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
@@ -168,7 +168,7 @@ def test_a_typed_dict_requires_nothing_as_for_langgraph_itself(folder: Path) -> 
     load(folder, source)
 
 
-def test_what_does_not_fit_a_context_schema_is_named_at_load(folder: Path) -> None:
+def test_invalid_context_value_is_named(folder: Path) -> None:
     source = (
         "from pydantic import BaseModel\nclass Ctx(BaseModel):\n    depth: int = 3\n"
         "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
@@ -178,7 +178,7 @@ def test_what_does_not_fit_a_context_schema_is_named_at_load(folder: Path) -> No
 
 
 @pytest.mark.parametrize("method", ["raise NotImplementedError('use the async one')", None])
-def test_a_checkpointer_without_async_methods_is_named_at_load(folder: Path, method: str | None) -> None:
+def test_sync_checkpointer_is_refused(folder: Path, method: str | None) -> None:
     body = f"    async def aget_tuple(self, config):\n        {method}\n" if method else "    pass\n"
     source = (
         "from langgraph.checkpoint.base import BaseCheckpointSaver\n"

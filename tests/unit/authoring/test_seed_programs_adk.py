@@ -1,6 +1,6 @@
-"""For each code block of the ADK seed, a program with the same imports, calls, signatures and outcome (D21).
+"""Programs for each code block of the ADK seed document: same imports, calls, signatures and results.
 
-S1 has two: 1.3, an agent that reads its inbox, and 2 (1), one that fills its outbox; each is served through HTTP.
+One block reads the agent's inbox, the other fills its outbox. Each program is served over HTTP.
 """
 
 from typing import Any
@@ -58,7 +58,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 async def test_s1_an_agent_reads_its_inbox(dialect: str) -> None:
-    """R86, and the table that follows the block: task, message with its non-text parts, the request's metadata."""
+    """Task, message with its non-text parts, and the request's metadata."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         file = {"url": "https://example.com/minutes.pdf", "mediaType": "application/pdf"}
@@ -75,7 +75,7 @@ async def test_s1_an_agent_reads_its_inbox(dialect: str) -> None:
 
 
 async def test_s1_the_requests_metadata_reaches_the_inbox() -> None:
-    """R86: distribution, network, trace; what begins with `aion:` only the server says."""
+    """Distribution, network and trace; the server alone sets keys with the prefix `aion:`."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         request = {
@@ -91,8 +91,8 @@ async def test_s1_the_requests_metadata_reaches_the_inbox() -> None:
     assert read[-1] == {"traceId": "t-1", "hops": 2}
 
 
-async def test_s1_an_agent_fills_its_outbox_with_a_message_and_a_patch(dialect: str) -> None:
-    """R87, R88, R77, R78: both are heard; a message without an id gets one, a patch without one is of this task."""
+async def test_seed_agent_fills_outbox_with_both(dialect: str) -> None:
+    """Both reach the client; a message without an id gets one, a patch without an id belongs to this task."""
     async with http(parts(served(Announcer(name="announcer"))).app()) as client:
         task = await ask(client, dialect)
     assert (task["status"]["state"], answer_text(task), history(task)) == (

@@ -1,6 +1,5 @@
-"""The secrets of aion.yaml in the environment of agents' code: read at start, refreshed, named where they fail, never logged."""
+"""Secrets of aion.yaml as variables of agents' code: loaded at start, refreshed, and never logged."""
 
-import io
 import json
 import logging
 import os
@@ -10,7 +9,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -39,12 +37,12 @@ def aws(server: str, monkeypatch: pytest.MonkeyPatch) -> SecretStore:
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep these tests' values out of these tests' lines alone."""
+    """Remove this test's secret values from log redaction afterwards."""
     monkeypatch.setattr(log, "_always", set())
 
 
 def unique() -> str:
-    """Return a name, or a value, that is nobody else's."""
+    """Return a unique name or value."""
     return f"value-{uuid4().hex}"
 
 
@@ -55,12 +53,12 @@ def declared(folder: Path, **secrets: str) -> DeploymentConfig:
 
 
 def now(work: Callable[[], None]) -> None:
-    """Do the work at once, where the server begins a thread."""
+    """Run the work at once instead of in the server's thread."""
     work()
 
 
 class Variables:
-    """The secrets of a test, in an environment of its own."""
+    """Secrets of a test, in an environment of its own."""
 
     def __init__(self, folder: Path, clock: ManualClock, environ: dict[str, str] | None = None, **secrets: str) -> None:
         said = declared(folder, **secrets)
@@ -120,7 +118,7 @@ def test_secrets_are_read_at_the_same_time(tmp_path: Path, clock: ManualClock) -
     all_are_asked = threading.Barrier(8, timeout=20)
 
     def read(service: str, name: str) -> str:
-        # It breaks, and the test fails, where one waits for another.
+        # The barrier breaks, and the test fails, if one read waits for another.
         all_are_asked.wait()
         return name
 
@@ -151,7 +149,7 @@ def test_changed_secret_replaces_variable_after_five_minutes(
     assert second not in caplog.text
 
 
-def test_failed_refresh_keeps_value_and_is_tried_again(
+def test_failed_refresh_leaves_value_and_retries(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     name, other, first, second = unique(), unique(), unique(), unique()
@@ -165,7 +163,7 @@ def test_failed_refresh_keeps_value_and_is_tried_again(
     variables.secrets.refresh_if_due()
     assert variables.environ == {"KEY": first, "OTHER": second}, "one that fails keeps no other back"
     own = [record for record in caplog.records if record.name == "aion_core.bootstrap.environment"]
-    # The change of the other secret is recorded too where a test before this one has left the root logger at INFO.
+    # The other secret's change is logged too if an earlier test left the root logger at INFO.
     assert [record.levelname for record in own if record.levelno > logging.INFO] == ["WARNING"]
     assert "Its last value stays in use. KEY: secret" in caplog.text
     assert second not in caplog.text
@@ -224,7 +222,7 @@ def test_turn_never_waits_for_a_refresh(tmp_path: Path, clock: ManualClock) -> N
     environment.apply()
     clock.move(301)
     environment.refresh_if_due()
-    # Nobody has answered yet, and it has returned; a second turn begins no second read.
+    # No response has arrived yet, but the call has returned; a second turn starts no second read.
     environment.refresh_if_due()
     assert environ == {"KEY": "value-before"}
     may_answer.set()
@@ -232,7 +230,7 @@ def test_turn_never_waits_for_a_refresh(tmp_path: Path, clock: ManualClock) -> N
     assert environ == {"KEY": "value-after"}
 
 
-def test_refresh_that_lambda_froze_sets_nothing(tmp_path: Path, clock: ManualClock) -> None:
+def test_frozen_refresh_sets_nothing(tmp_path: Path, clock: ManualClock) -> None:
     values = iter(["value-0", "value-1", "value-2"])
     begun: list[Callable[[], None]] = []
     environ: dict[str, str] = {}
@@ -249,7 +247,7 @@ def test_refresh_that_lambda_froze_sets_nothing(tmp_path: Path, clock: ManualClo
     assert environ == {"KEY": "value-1"}
 
 
-def test_secret_that_is_missing_names_the_remedy(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
+def test_missing_secret_names_the_remedy(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
     name = unique()
     assert Variables(tmp_path, clock, A=name, B=f"ssm:/{name}").problems() == [
         f"A: secret {name}: not found. Create it in this region, or mend its name in aion.yaml.",
@@ -257,7 +255,7 @@ def test_secret_that_is_missing_names_the_remedy(tmp_path: Path, aws: SecretStor
     ]
 
 
-def test_secret_that_is_forbidden_names_the_parameter(
+def test_forbidden_secret_names_the_parameter(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique()
@@ -272,7 +270,7 @@ def test_secret_that_is_forbidden_names_the_parameter(
 
 @contextmanager
 def answering(status: int, answer: dict[str, str]) -> Iterator[str]:
-    """Run a server that gives one answer of AWS's to everything."""
+    """Run a server that gives the same AWS response to every request."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -303,7 +301,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("sentence", REFUSALS)
-def test_refusal_tells_key_from_secret(
+def test_kms_refusal_differs_from_secret_refusal(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, sentence: str
 ) -> None:
     with answering(400, {"__type": "AccessDeniedException", "Message": sentence, "message": sentence}) as endpoint:
@@ -326,7 +324,9 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("text", UNUSABLE)
-def test_unusable_secret_is_named_and_not_told(tmp_path: Path, aws: SecretStore, clock: ManualClock, text: str) -> None:
+def test_unusable_secret_is_named_without_value(
+    tmp_path: Path, aws: SecretStore, clock: ManualClock, text: str
+) -> None:
     name = unique()
     aws.put("secret", name, text)
     key, said = UNUSABLE[text]
@@ -358,7 +358,7 @@ def test_client_without_region_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         read_from_aws(declared(tmp_path, A="k").secrets.values())
 
 
-def test_set_variable_goes_before_its_secret(tmp_path: Path, clock: ManualClock) -> None:
+def test_set_variable_precedes_its_secret(tmp_path: Path, clock: ManualClock) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(
         "aion: {environment: {LEVEL: low, MODE: fast}, secrets: {KEY: k, EMPTY: e}, agents: {a: {path: a.py}}}"
@@ -409,7 +409,7 @@ async def test_agent_finds_variables_at_import(
 ) -> None:
     name = f"K{uuid4().hex}"
     for each in (name, f"{name}_MODE"):
-        # Taken back after the test, which sets it in the process's environment.
+        # Removed after the test, since it is set in the process's environment.
         monkeypatch.setenv(each, "")
         monkeypatch.delenv(each)
     aws.put("secret", name, f"{unique()}-1st")
@@ -427,63 +427,3 @@ def test_app_does_not_start_without_a_secret(tmp_path: Path, aws: SecretStore, m
     declared(tmp_path, **{name: name})
     with pytest.raises(ConfigurationError, match=f"{name}: secret {name}: not found. Create it"):
         build_app(Settings.from_environ({"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}))
-
-
-def lines_of(*said: object) -> str:
-    """Return what a handler of somebody's writes of it."""
-    log.install()
-    written = io.StringIO()
-    handler = logging.StreamHandler(written)
-    logger = logging.getLogger("an.agents.own")
-    logger.addHandler(handler)
-    try:
-        for each in said:
-            if isinstance(each, BaseException):
-                logger.error("It failed.", exc_info=each)
-            else:
-                logger.error("It says %s", each)
-    finally:
-        logger.removeHandler(handler)
-    return written.getvalue()
-
-
-def test_no_line_holds_a_secret(tmp_path: Path, clock: ManualClock) -> None:
-    key = unique()
-    odd = f'{unique()}"/+ä\\x'
-    pem = f"-----BEGIN {unique()}-----\n{uuid4().hex}\n-----END {unique()}-----\n"
-    held = {"key": key, "odd": odd, "pem": pem, "one": "1", "short": "abcde"}
-    said = declared(tmp_path, **{name.upper(): name for name in held})
-    AgentEnvironment(said, clock, lambda service, name: held[name], environ={}).apply()
-    written = lines_of(
-        key,
-        f"Bearer {key}",
-        {"Authorization": odd},
-        json.dumps({"odd": odd, "pem": pem}),
-        f"https://u:{quote(odd, safe='')}@example.com/",
-        pem,
-        pem.splitlines()[1],
-        ValueError(f"Illegal header value {odd!r} {key}"),
-    )
-    for hidden in (key, odd, quote(odd, safe=""), *pem.splitlines()):
-        assert hidden not in written
-    assert log.REDACTED in written
-    # One of a few characters would blacken words that are no secret.
-    assert lines_of("1 of 100 abcde") == "It says 1 of 100 abcde\n"
-
-
-def test_replaced_secret_stays_out_of_lines(tmp_path: Path, clock: ManualClock) -> None:
-    first, second = unique(), unique()
-    values = iter([first, second])
-    environment = AgentEnvironment(
-        declared(tmp_path, KEY="k"), clock, lambda service, name: next(values), environ={}, start=now
-    )
-    environment.apply()
-    clock.move(301)
-    environment.refresh_if_due()
-    assert lines_of(f"{first} {second}") == "It says [redacted] [redacted]\n"
-
-
-def test_secret_of_the_process_stays_out_of_lines(tmp_path: Path, clock: ManualClock) -> None:
-    value = unique()
-    AgentEnvironment(declared(tmp_path, KEY="k"), clock, None, environ={"KEY": value}).apply()
-    assert lines_of(value) == "It says [redacted]\n"

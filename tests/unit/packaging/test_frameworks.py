@@ -1,4 +1,4 @@
-"""Which frameworks a package holds: those that the code of its agents imports, and no other."""
+"""Frameworks in a package: those imported by the code of its agents."""
 
 from pathlib import Path
 
@@ -22,8 +22,8 @@ CODE = {
 
 
 @pytest.mark.parametrize("case", CODE)
-def test_an_import_tells_of_a_framework(case: str, tmp_path: Path) -> None:
-    """R109, fixed decision 11: where nothing is told it may be of any."""
+def test_import_shows_framework(case: str, tmp_path: Path) -> None:
+    """Without a known import it may be any framework."""
     code, frameworks = CODE[case]
     (tmp_path / "agent.py").write_text(code)
     assert frameworks_of(tmp_path / "agent.py", [tmp_path]) == frameworks
@@ -39,8 +39,8 @@ def test_an_import_tells_of_a_framework(case: str, tmp_path: Path) -> None:
         "from .sub.tree import root",
     ],
 )
-def test_a_neighbour_that_is_imported_tells_too(statement: str, tmp_path: Path) -> None:
-    """The file that `path` names may only gather what others define; one that nobody imports tells nothing."""
+def test_imported_neighbour_shows_framework(statement: str, tmp_path: Path) -> None:
+    """The file at `path` may only collect definitions of other files; a file without importers does not count."""
     package = tmp_path / "mine"
     (package / "sub").mkdir(parents=True)
     (package / "__init__.py").write_text("")

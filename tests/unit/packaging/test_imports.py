@@ -1,4 +1,4 @@
-"""What an agent's code imports, and what of it nothing in the package answers."""
+"""Imports of an agent's code, and those missing from its package."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from aion_core.packaging.imports import imports, missing
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder as packages lie in it: a module, a package, a namespace with one package in it, a library."""
+    """Return a folder like a package's: a module, a package, a namespace with one package in it, a library."""
     package = tmp_path / "package"
     for name in (
         "yaml/__init__.py",
@@ -38,7 +38,7 @@ def package(tmp_path: Path) -> Path:
         "def late():\n    import only_late",
     ],
 )
-def test_what_is_there_or_may_do_without_is_not_missed(statement: str, tmp_path: Path, package: Path) -> None:
+def test_present_or_optional_import_is_not_missing(statement: str, tmp_path: Path, package: Path) -> None:
     (tmp_path / "agent.py").write_text(statement)
     (tmp_path / "neighbour.py").write_text("")
     (tmp_path / "only_late.py").write_text("import nobody")
@@ -55,9 +55,7 @@ def test_what_is_there_or_may_do_without_is_not_missed(statement: str, tmp_path:
         ("from .neighbour import thing", "nobody"),
     ],
 )
-def test_what_is_nowhere_is_missed_and_by_whom_is_told(
-    statement: str, name: str, tmp_path: Path, package: Path
-) -> None:
+def test_missing_import_is_named_with_its_files(statement: str, name: str, tmp_path: Path, package: Path) -> None:
     (tmp_path / "agent.py").write_text(statement)
     (tmp_path / "neighbour.py").write_text("import nobody")
     found = list(missing([tmp_path / "agent.py"], [tmp_path], [package]))
@@ -65,7 +63,7 @@ def test_what_is_nowhere_is_missed_and_by_whom_is_told(
     assert found[0].file.name == ("neighbour.py" if "neighbour" in statement else "agent.py")
 
 
-def test_files_that_import_each_other_are_read_once(tmp_path: Path) -> None:
+def test_circular_imports_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("import neighbour")
     (tmp_path / "neighbour.py").write_text("def late():\n    import agent\nimport agent")
     assert {each.name for each in imports(tmp_path / "agent.py", [tmp_path])} == {"neighbour", "agent"}

@@ -1,11 +1,10 @@
-"""What a client gets for its message, by `reply` in aion.yaml: its task, or the answer as a plain Message."""
+"""Reply modes, `reply` in aion.yaml: a client gets its task, or the answer as a plain Message."""
 
 import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from aion_core.bootstrap import build_app
-from aion_core.ports import Head, Lease, Reply, ReplyAs
-from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.ports import Reply, ReplyAs
+from aion_core.protocol.types import Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
 from aion_core.tasks import replies
 from aion_core.tasks.broadcast import EventBroadcast, StreamItem
-from aion_core.tasks.call import Call, TimeUp
-from aion_core.tasks.replies import QUICK_SECONDS
-from aion_core.tasks.service import SETTLED_SECONDS
+from aion_core.tasks.call import Call
 from aion_core.tasks.turn import TurnExecution
 from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller
@@ -29,7 +26,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import Conversation
 from tests.support.requests import request
 from tests.support.service import Parts, http, parts, send
-from tests.support.stores import MemoryTaskList, MemoryTaskStore
+from tests.support.stores import MemoryTaskStore
 from tests.support.wire import DIALECTS, Client, texts
 
 both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
@@ -51,7 +48,7 @@ def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> Parts:
 
 
 def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> Parts:
-    """A service over the same store, whose agent must not run."""
+    """Return a service over the same store with an agent that must not run."""
     return parts(Teller(), store, clock, reply=reply)
 
 
@@ -64,13 +61,21 @@ def kinds(spoken: list[StreamItem]) -> list[str]:
     return [type(each.what).__name__ for each in spoken]
 
 
+async def until(condition: Any) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not come true")
+
+
 # ── A Message ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @both_dialects
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_quick_answer_is_a_message_without_a_task(reply: ReplyAs, dialect: str) -> None:
-    """R23, R42: role agent, an id of its own, its context, no task; v1 wraps it, v0.3 says its kind."""
+async def test_quick_answer_is_message_without_task(reply: ReplyAs, dialect: str) -> None:
+    """The message has the role agent, an id and its context, but no task; v1 wraps it, v0.3 has its kind."""
     async with client_of(made_with(reply), dialect) as client:
         kind, message = await client.send("decorated", contextId="c")
     assert kind == "message"
@@ -85,8 +90,8 @@ async def test_a_quick_answer_is_a_message_without_a_task(reply: ReplyAs, dialec
 
 @both_dialects
 @pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
-async def test_by_message_a_stream_is_one_message_whatever_came_before(text: str, dialect: str) -> None:
-    """Spec 3.1.2: exactly one Message, then it closes."""
+async def test_message_mode_streams_one_message(text: str, dialect: str) -> None:
+    """A2A 3.1.2: exactly one Message, then the stream closes."""
     async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
         ((sse_id, kind, message),) = await client.stream(text)
     assert (sse_id, kind) == ("", "message")
@@ -95,7 +100,7 @@ async def test_by_message_a_stream_is_one_message_whatever_came_before(text: str
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
-    """R23: both versions of the HTTP binding wrap it."""
+    """Both versions of the HTTP binding wrap it."""
     parts_of = {("content" if prefix else "parts"): [{"text": "hi"}]}
     body = {"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c", **parts_of}}
     async with http(made_with(ReplyAs.AUTO).app()) as client:
@@ -109,8 +114,8 @@ async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
     assert "taskId" not in sent["message"]
 
 
-async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> None:
-    """The artifacts' parts follow the answer's; the task's metadata stands where the answer's own says nothing."""
+async def test_message_mode_includes_every_output() -> None:
+    """The artifacts' parts follow the answer's; the task's metadata completes that of the answer."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         _, message = await client.send("file note decorated")
         assert message["parts"][2:] == [{"raw": "AP8=", "mediaType": "image/png"}]
@@ -119,7 +124,7 @@ async def test_by_message_nothing_that_was_made_is_kept_from_the_client() -> Non
         assert message["metadata"] == {"mood": "good"}
 
 
-async def test_the_task_behind_a_message_is_listed_and_says_so() -> None:
+async def test_task_behind_message_is_listed() -> None:
     """Decision 0011."""
     made = made_with(ReplyAs.MESSAGE)
     async with client_of(made) as client:
@@ -132,13 +137,13 @@ async def test_the_task_behind_a_message_is_listed_and_says_so() -> None:
 
 
 async def test_by_message_returning_immediately_has_no_effect() -> None:
-    """Spec 3.2.2."""
+    """A2A 3.2.2."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         assert (await client.at_once("hi"))[0] == "message"
 
 
-async def test_by_auto_a_client_that_does_not_wait_gets_its_task() -> None:
-    """R21: what the answer will be is not known yet; the same request gets the same again."""
+async def test_auto_mode_returns_task_immediately_if_asked() -> None:
+    """The answer is not known yet; the same request gets the same task again."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         first = await client.at_once("hi", contextId="c")
@@ -148,8 +153,8 @@ async def test_by_auto_a_client_that_does_not_wait_gets_its_task() -> None:
     assert first[1]["id"] == again[1]["id"]
 
 
-async def test_a_conversation_goes_on_behind_its_messages() -> None:
-    """The thread of the context is the same whatever the client gets."""
+async def test_conversation_continues_behind_messages() -> None:
+    """The context's thread is the same in every reply mode."""
 
     def count(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"message {len(state['messages'])}")]}
@@ -176,8 +181,8 @@ async def test_a_conversation_goes_on_behind_its_messages() -> None:
         ("empty", "completed"),
     ],
 )
-async def test_what_does_not_simply_complete_is_a_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
-    """R23, R32, R35: nothing else can say it; streamed as ever, from the first event to the last."""
+async def test_other_endings_return_the_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
+    """Only a task can express it; it is streamed from the first event to the last."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
         frames = await client.stream(text, message_id="m-2")
@@ -192,8 +197,8 @@ async def test_what_does_not_simply_complete_is_a_task(text: str, state: str, re
 
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
-async def test_by_auto_what_is_more_than_an_answer_is_a_task(text: str) -> None:
-    """R23: artifacts, metadata, messages on the way."""
+async def test_auto_mode_returns_task_for_more_output(text: str) -> None:
+    """Artifacts, metadata, intermediate messages."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"
         frames = await client.stream(text, message_id="m-2")
@@ -203,15 +208,15 @@ async def test_by_auto_what_is_more_than_an_answer_is_a_task(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
-async def test_by_auto_an_answer_that_is_said_on_the_way_is_one_message(text: str) -> None:
-    """`thread.reply`, S2's way to answer, records the reply before the turn ends: it is the same message."""
+async def test_auto_mode_merges_intermediate_reply(text: str) -> None:
+    """`thread.reply` records the reply before the turn ends: it is the same message."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "message"
         assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
 
 
-async def test_by_auto_what_is_streamed_is_a_task_from_its_first_event() -> None:
-    """R22, R61: nothing of it is lost, and each has its id; who asks again gets a task too."""
+async def test_auto_mode_streams_task_from_first_event() -> None:
+    """No event is lost, and each has its id; a repeated request gets a task too."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         frames = await client.stream("chunks", contextId="c")
@@ -224,8 +229,8 @@ async def test_by_auto_what_is_streamed_is_a_task_from_its_first_event() -> None
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_whoever_answers_a_task_s_question_gets_the_task(reply: ReplyAs) -> None:
-    """The client knows the task, and has to see it complete; with its id or without, and when it asks again."""
+async def test_answer_to_interrupt_returns_the_task(reply: ReplyAs) -> None:
+    """The client knows the task and must see it complete: with its id or without, and on a repeat."""
     for naming in (True, False):
         made = made_with(reply)
         async with client_of(made) as client:
@@ -243,8 +248,8 @@ async def test_whoever_answers_a_task_s_question_gets_the_task(reply: ReplyAs) -
 
 
 @pytest.mark.parametrize("naming", [True, False])
-async def test_by_message_an_answer_to_a_question_may_return_immediately(naming: bool) -> None:
-    """R21: its answer is the task."""
+async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
+    """The response is the task."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
     asking = await made.service.send(call, request("asks"))
@@ -258,8 +263,8 @@ async def test_by_message_an_answer_to_a_question_may_return_immediately(naming:
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_a_task_is_what_it_always_was_unless_the_agent_says_otherwise() -> None:
-    """R32, R35: `reply: task` is the default."""
+async def test_task_mode_is_the_default() -> None:
+    """`reply: task` is the default."""
     async with client_of(parts(Teller())) as client:
         kind, task = await client.send("hi")
         frames = await client.stream("hi", message_id="m-2")
@@ -271,262 +276,12 @@ async def test_a_task_is_what_it_always_was_unless_the_agent_says_otherwise() ->
     ]
 
 
-# ── What takes its time ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def until(condition: Any) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not come true")
-
-
-@pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
-async def test_by_auto_a_stream_that_takes_long_tells_of_the_task(text: str) -> None:
-    """Nothing is said for a second, then all that has happened, then the rest as it comes; asked again: the task."""
-    clock, agent = ManualClock(), Teller()
-    made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
-    stream = made.service.stream(caller(), request(text))
-    assert await anext(stream) == []
-    first = asyncio.ensure_future(anext(stream))
-    await agent.began.wait()
-    await asyncio.sleep(0)
-    assert not first.done()
-    clock.move(QUICK_SECONDS)
-    batch = await first
-    assert isinstance(batch[0].what, Task)
-    assert [spoken.id for spoken in batch if spoken.id][:2] == ["1", "2"]
-    agent.go.set()
-    rest = [spoken async for batch in stream for spoken in batch]
-    assert isinstance(rest[-1].what, TaskStatusUpdateEvent)
-    assert rest[-1].what.status.state == TaskState.TASK_STATE_COMPLETED
-    assert isinstance(await made.service.send(caller(), request(text)), Task)
-
-
-async def test_by_auto_a_send_that_takes_long_returns_the_task() -> None:
-    clock, agent = ManualClock(), Teller()
-    made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
-    sending = asyncio.create_task(made.service.send(caller(), request("slow")))
-    await agent.began.wait()
-    clock.move(QUICK_SECONDS + 0.1)
-    agent.go.set()
-    assert isinstance(await sending, Task)
-
-
-async def test_by_message_a_send_that_takes_longer_than_it_waits_returns_the_task_then_the_message() -> None:
-    """R20: `blocking_wait`; the same message sent again gets the answer."""
-    clock, agent = ManualClock(), Teller()
-    made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
-    call = caller()
-    sending = asyncio.create_task(made.service.send(call, request("slow")))
-    await agent.began.wait()
-    clock.move(11)
-    task = await sending
-    assert isinstance(task, Task)
-    assert task.status.state == TaskState.TASK_STATE_WORKING
-    agent.go.set()
-    await until(lambda: not call.work)
-    message = await made.service.send(caller(), request("slow"))
-    assert isinstance(message, Message)
-    assert message.parts[0].text == "answer to slow"
-
-
-async def test_by_message_a_stream_that_its_process_cannot_end_tells_of_the_task() -> None:
-    """The client can come back to the task; the one Message it would have got is not lost."""
-    clock, agent = ManualClock(), Teller()
-    made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
-    ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=100)))
-    listening = asyncio.create_task(heard(made, "slow", call=ends_soon))
-    await agent.began.wait()
-    for _ in range(100):
-        clock.move(1)
-        await asyncio.sleep(0.001)
-    spoken = await listening
-    assert [each.id for each in spoken] == ["1", "2"]
-    assert isinstance(spoken[0].what, Task)
-    agent.go.set()
-    await made.work_queue.quiet()
-    assert kinds(await heard(made, "slow")) == ["Message"]
-
-
-@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_turn_that_waits_behind_another_is_answered_alike(reply: ReplyAs) -> None:
-    """By `auto` the time that it waits counts."""
-    clock, agent = ManualClock(), Teller()
-    made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
-    first = asyncio.create_task(made.service.send(caller(), request("slow")))
-    await agent.began.wait()
-    second = asyncio.create_task(heard(made, "hi", message_id="m-2"))
-    await asyncio.sleep(0.01)
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS)
-    await asyncio.sleep(0.01)
-    agent.go.set()
-    await first
-    while not second.done():
-        clock.move(0.1)
-        await asyncio.sleep(0.001)
-    names = kinds(second.result())
-    if reply is ReplyAs.MESSAGE:
-        assert names == ["Message"]
-    else:
-        assert names == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
-
-
-async def test_by_auto_an_answer_that_is_being_recorded_is_waited_for() -> None:
-    """Whoever asks again gets the Message: so does this client, however long the store takes, and a reader of the log."""
-    clock = ManualClock()
-    recording, go = asyncio.Event(), asyncio.Event()
-
-    class Slow(MemoryTaskStore):
-        async def finish(self, lease: Lease, head: Head, event: Event, **options: Any) -> Any:
-            recording.set()
-            await go.wait()
-            return await super().finish(lease, head, event, **options)
-
-    store = Slow(clock)
-    made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
-    other = another_process(made, store, clock, ReplyAs.AUTO)
-    listening = asyncio.create_task(heard(made, "hi"))
-    await recording.wait()
-    elsewhere = asyncio.create_task(heard(other, "hi"))
-    await asyncio.sleep(0.01)
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS / 2)
-    await asyncio.sleep(0.01)
-    go.set()
-    await asyncio.sleep(0.01)
-    while not elsewhere.done():
-        clock.move(0.01)
-        await asyncio.sleep(0.001)
-    assert kinds(await listening) == kinds(elsewhere.result()) == ["Message"]
-    assert isinstance(await made.service.send(caller(), request("hi")), Message)
-
-
-async def test_by_message_a_stream_is_open_before_there_is_anything_to_say() -> None:
-    """R25: its head leaves at once, and a comment with it, so that no front takes it for dead; then the one frame."""
-    agent = Teller()
-    app = made_with(ReplyAs.MESSAGE, agent).app()
-    said: list[Any] = []
-    asking = json.dumps(send("slow", method="SendStreamingMessage")).encode()
-
-    async def receive() -> Any:
-        if asking in said:
-            await asyncio.Event().wait()
-        said.append(asking)
-        return {"type": "http.request", "body": asking}
-
-    async def note(message: Any) -> None:
-        said.append(message)
-
-    headers = [(b"content-type", b"application/json"), (b"host", b"test")]
-    scope = {"type": "http", "method": "POST", "path": "/", "raw_path": b"/", "query_string": b"", "headers": headers}
-    call = asyncio.create_task(app({**scope, "http_version": "1.1", "scheme": "http"}, receive, note))
-    await until(lambda: len(said) >= 3)
-    assert said[1]["status"] == 200
-    assert said[2]["body"] == b": \n\n"
-    assert said[2]["more_body"]
-    agent.go.set()
-    await call
-    bodies = [message["body"] for message in said[3:]]
-    assert [body.count(b"data: ") for body in bodies] == [1, 0]
-
-
-# ── Asked again ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_repeat_gets_the_same_message_from_another_process_too(reply: ReplyAs) -> None:
-    """R52, D17: by what is recorded; nothing runs again."""
-    clock = ManualClock()
-    store = MemoryTaskStore(clock)
-    made = parts(Teller(), store, clock, reply=reply)
-    first = await made.service.send(caller(), request("hi"))
-    assert isinstance(first, Message)
-    other = another_process(made, store, clock, reply)
-    assert await other.service.send(caller(), request("hi")) == first
-    clock.move(60)
-    assert [spoken.what for spoken in await heard(other, "hi")] == [first]
-    assert not other.agent.runs
-
-
-async def test_by_auto_a_repeat_of_what_was_a_task_gets_the_task_though_it_was_quick() -> None:
-    """The stream had told of the task already: it was streamed."""
-    clock = ManualClock()
-    store = MemoryTaskStore(clock)
-    made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
-    assert "Delta" in kinds(await heard(made, "chunks"))
-    other = another_process(made, store, clock, ReplyAs.AUTO)
-    assert isinstance(await other.service.send(caller(), request("chunks")), Task)
-    assert kinds(await heard(other, "chunks"))[0] == "Task"
-
-
-@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_repeat_while_the_first_is_answered_waits_for_the_same_message(reply: ReplyAs) -> None:
-    """D17; by `auto` as long as the answer may be one."""
-    clock, agent = ManualClock(), Teller()
-    store = MemoryTaskStore(clock)
-    made = parts(agent, store, clock, reply=reply)
-    first = asyncio.create_task(made.service.send(caller(), request("slow")))
-    await agent.began.wait()
-    other = another_process(made, store, clock, reply)
-    again = asyncio.create_task(heard(other, "slow"))
-    await asyncio.sleep(0.01)
-    agent.go.set()
-    message = await first
-    while not again.done():
-        clock.move(0.1)
-        await asyncio.sleep(0.001)
-    assert [spoken.what for spoken in again.result()] == [message]
-
-
-@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_a_message_is_given_by_whoever_ends_a_turn_whose_process_died(reply: ReplyAs) -> None:
-    """By `message` a Message; by `auto` a task, since it took long."""
-    clock = ManualClock()
-    store = MemoryTaskStore(clock)
-    dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
-    first = asyncio.create_task(heard(dies, "slow", call=Call("owner", "test")))
-    await until(dies.agent.began.is_set)
-    first.cancel()
-    dies.work_queue.close()
-    clock.move(31)
-    heir = parts(agent, store, clock, reply=reply)
-    agent.go.set()
-    again = asyncio.create_task(heir.service.send(caller(), request("slow")))
-    while not again.done():
-        clock.move(1)
-        await asyncio.sleep(0.001)
-    assert isinstance(again.result(), Message if reply is ReplyAs.MESSAGE else Task)
-    assert agent.runs["slow"] == 1
-
-
-async def test_by_message_a_message_to_the_task_at_work_makes_it_a_task() -> None:
-    """Whoever knows the task, since it is listed, may add to it: then there is more than one answer."""
-    clock, agent = ManualClock(), Teller()
-    store = MemoryTaskStore(clock)
-    made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))
-    first = asyncio.create_task(made.service.send(caller(), request("slow")))
-    await agent.began.wait()
-    (task_id,) = [key.task_id for key in store.task_keys()]
-    second = asyncio.create_task(made.service.send(caller(), request("more", message_id="m-2", task_id=task_id)))
-    await asyncio.sleep(0.01)
-    agent.go.set()
-    while not (first.done() and second.done()):
-        clock.move(0.1)
-        await asyncio.sleep(0.001)
-    assert first.result() == second.result()
-    assert isinstance(first.result(), Task)
-    assert [message.parts[0].text for message in first.result().history] == ["slow", "answer to slow", "more"]
-    assert first.result().status.message.parts[0].text == "answer to more"
-    assert not first.result().HasField("metadata")
-
-
 # ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_agent_of_a_file_has_its_own_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R23, D22: the documentation's own lines, and an agent that says nothing."""
-    # The agent is loaded at its first turn, which takes as long as this machine likes.
+async def test_agents_have_separate_reply_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of the documentation, and an agent without the setting."""
+    # The agent is loaded at its first turn, so the time depends on this machine.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)
@@ -545,7 +300,7 @@ async def test_each_agent_of_a_file_has_its_own_way(tmp_path: Path, monkeypatch:
     assert "message" not in behind["status"]
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 AGENT = """
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
@@ -557,7 +312,7 @@ graph.add_edge(START, "say")
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
-    """A message waits for the task, which goes on: a reader must not wait for a Message that never comes."""
+    """A message waits for the running task: a reader must not wait for a Message that never comes."""
     chat = Conversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()
     log = await chat.store.log(begun.head.key)

@@ -1,48 +1,30 @@
-"""Graphs as people write and export them, through HTTP: what goes in, what comes out, how odd ones end."""
+"""Common forms of graphs over HTTP: their input, their output, and their failures."""
 
 import asyncio
-import json
 import logging
-import sys
-import time
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any, TypedDict
 
-import httpx
 import pytest
-from a2a.compat.v0_3 import conversions
-from a2a.compat.v0_3 import types as v03
-from google.protobuf.json_format import MessageToDict
 from langchain.agents import create_agent
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
-from langgraph.func import task as durable_task
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import create_react_agent
 from langgraph.runtime import Runtime
-from langgraph.types import RetryPolicy, StreamWriter, interrupt
+from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from aion.langgraph import AionContext, get_aion_context
-from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AInbox, A2AOutbox
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from tests.support.service import http, parts, send
-
-State = dict[str, Any]
-
-
-class Envelope(TypedDict):
-    messages: Annotated[list[AnyMessage], add_messages]
-    a2a_inbox: A2AInbox | None
-    a2a_outbox: A2AOutbox | None
+from tests.unit.agents.langgraph.requests import Envelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
 
 
 class Mood(Enum):
@@ -60,42 +42,9 @@ class Profile(BaseModel):
     visits: list[Visit]
 
 
-class Kept(TypedDict):
+class ProfileState(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
     profile: Profile | None
-
-
-def one_node(node: Callable[..., Any], schema: Any = MessagesState, **options: Any) -> StateGraph[Any, Any, Any, Any]:
-    return StateGraph(schema, **options).add_node("node", node).add_edge(START, "node")
-
-
-_dialect = "SendMessage"
-
-
-@pytest.fixture(autouse=True, params=["SendMessage", "message/send"], ids=["v1", "v0.3"])
-def dialect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each test asks in both dialects; what an older one answers is read as the SDK reads it."""
-    monkeypatch.setattr(sys.modules[__name__], "_dialect", request.param)
-    return str(request.param)
-
-
-async def ask(client: httpx.AsyncClient, text: str = "hi", **message: Any) -> dict[str, Any]:
-    """The task that a blocking send returns."""
-    answer = (await client.post("/", json=send(text, method=_dialect, **message))).json()
-    assert "result" in answer, answer
-    if _dialect == "SendMessage":
-        task: dict[str, Any] = answer["result"]["task"]
-        return task
-    return MessageToDict(conversions.to_core_task(v03.Task.model_validate(answer["result"])))
-
-
-def said(task: dict[str, Any]) -> str | None:
-    message = task["status"].get("message")
-    return "".join(part.get("text", "") for part in message["parts"]) if message else None
-
-
-def echo(state: State) -> State:
-    return {"messages": [AIMessage(f"echo {state['messages'][-1].text}")]}
 
 
 async def aecho(state: State) -> State:
@@ -146,7 +95,7 @@ GRAPHS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", GRAPHS)
 async def test_graphs_as_people_export_them(name: str) -> None:
-    """R49, R51, R54, R80, R105; no object of the author's is changed."""
+    """The author's objects stay unchanged."""
     graph = GRAPHS[name]()
     before = getattr(graph, "checkpointer", None)
     async with http(parts(graph).app()) as client:
@@ -157,7 +106,7 @@ async def test_graphs_as_people_export_them(name: str) -> None:
 
 
 class ToolCaller(BaseChatModel):
-    """Asks for a tool, then answers."""
+    """Model that calls a tool, then answers."""
 
     @property
     def _llm_type(self) -> str:
@@ -175,10 +124,10 @@ class ToolCaller(BaseChatModel):
 
 @pytest.mark.parametrize("make", [create_react_agent, create_agent], ids=["create_react_agent", "create_agent"])
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-async def test_a_prebuilt_agent_answers_and_leaks_no_tool_result(
+async def test_prebuilt_agent_answers_without_tool_results(
     make: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """R38: what the model asks of its tools is told to the operator's log, and to nobody else."""
+    """The operator's log has the tool calls; no client gets them."""
 
     def weather(city: str) -> str:
         """Tell the weather."""
@@ -200,8 +149,8 @@ async def test_a_prebuilt_agent_answers_and_leaks_no_tool_result(
     assert not any("SECRET" in str(event) or "Paris" in str(event) for event in events)
 
 
-async def test_the_thread_remembers_and_each_turn_answers_with_its_own_words_only() -> None:
-    """R52, R56, R80, D7: an AIMessage of an earlier turn is never the answer."""
+async def test_thread_is_shared_but_answers_are_not() -> None:
+    """An AIMessage of an earlier turn is never the answer."""
     seen: list[list[str]] = []
 
     def sometimes(state: State) -> State:
@@ -216,8 +165,8 @@ async def test_the_thread_remembers_and_each_turn_answers_with_its_own_words_onl
     assert seen == [["one"], ["one", "once", "two"], ["three"]]
 
 
-async def test_the_outbox_of_a_turn_is_that_turns_only() -> None:
-    """R74: it is never read again from a checkpoint."""
+async def test_outbox_belongs_to_its_turn() -> None:
+    """It is never read again from a checkpoint."""
     outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="from the outbox")]))
 
     def once(state: State) -> State:
@@ -239,7 +188,6 @@ OUTBOXES: dict[str, Any] = {
 
 @pytest.mark.parametrize("given", OUTBOXES)
 async def test_an_outbox_may_be_given_in_many_forms(given: str) -> None:
-    """D16."""
 
     class AnyOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
@@ -252,8 +200,7 @@ async def test_an_outbox_may_be_given_in_many_forms(given: str) -> None:
     assert task["status"]["message"]["taskId"] == task["id"]
 
 
-async def test_an_outbox_task_is_a_patch_and_may_say_that_it_failed() -> None:
-    """R75, R76, R78."""
+async def test_outbox_task_is_merged_and_may_fail() -> None:
     patch = Task(
         id="not-mine",
         context_id="not-mine",
@@ -276,8 +223,8 @@ async def test_an_outbox_task_is_a_patch_and_may_say_that_it_failed() -> None:
     assert task["metadata"] == {"mine": 1, "deep": {"kept": 2}}
 
 
-async def test_the_state_holds_what_was_sent() -> None:
-    """R79: an AIMessage of the A2A message's id, for a reply and for an outbox."""
+async def test_state_contains_sent_messages() -> None:
+    """An AIMessage with the A2A message's id, for a reply and for an outbox."""
     seen: list[list[BaseMessage]] = []
 
     async def replies(state: State, runtime: Runtime[AionContext]) -> State:
@@ -297,7 +244,7 @@ async def test_the_state_holds_what_was_sent() -> None:
 
 
 async def test_several_questions_are_answered_by_their_ids() -> None:
-    """Interrupts: all are shown; an ambiguous, wrong or repeated answer is refused before the graph runs."""
+    """All interrupts are shown; an ambiguous, wrong or repeated answer is refused before the graph runs."""
     runs: list[str] = []
 
     class Asking(TypedDict):
@@ -364,10 +311,9 @@ async def test_an_answer_may_be_data() -> None:
         assert said((await client.post("/", json=answer)).json()["result"]["task"]) == "got 7"
 
 
-async def test_a_sub_agent_appears_as_a_status_update_and_what_happens_within_stays_inside(
+async def test_sub_agent_is_announced_and_stays_internal(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """R38, R39, R66."""
     graph = StateGraph(MessagesState).add_node("researcher", inner).add_edge(START, "researcher")
     with caplog.at_level(logging.INFO, "aion_core.internal"):
         async with http(parts(graph).app()) as client:
@@ -378,8 +324,8 @@ async def test_a_sub_agent_appears_as_a_status_update_and_what_happens_within_st
     assert "internal:checkpoint" in kinds
 
 
-async def test_a_turn_that_failed_leaves_a_conversation_that_a_model_takes() -> None:
-    """Section 3: tool calls that were left open are answered, so that the next turn's model call is valid."""
+async def test_failed_turn_leaves_valid_conversation() -> None:
+    """Open tool calls are answered, so that the next turn's model call is valid."""
     asked: list[list[BaseMessage]] = []
 
     class Strict(ToolCaller):
@@ -404,391 +350,3 @@ async def test_a_turn_that_failed_leaves_a_conversation_that_a_model_takes() -> 
     assert [type(message).__name__ for message in asked[1]] == [
         "HumanMessage", "AIMessage", "ToolMessage", "HumanMessage",
     ]  # fmt: skip
-
-
-# ── Odd graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_graph_that_raises_fails_safely_worded() -> None:
-    """R36, D14."""
-
-    def raises(state: State) -> State:
-        raise KeyError("the password is hunter2")
-
-    async with http(parts(one_node(raises)).app()) as client:
-        answer = await client.post("/", json=send())
-    task = answer.json()["result"]["task"]
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert task["metadata"] == {"error": "KeyError: the agent could not finish this turn."}
-    assert "hunter2" not in answer.text
-
-
-@pytest.mark.parametrize("asynchronous", [True, False])
-@pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"])
-async def test_a_node_that_ends_its_process_ends_its_task_only(ending: BaseException, asynchronous: bool) -> None:
-    def ends(state: State) -> State:
-        raise ending
-
-    async def aends(state: State) -> State:
-        raise ending
-
-    async with http(parts(one_node(aends if asynchronous else ends)).app()) as client:
-        task = await ask(client)
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert "end its process" in str(said(task))
-
-
-async def test_a_graph_that_returns_nothing_completes_without_a_message() -> None:
-    async with http(parts(one_node(lambda state: {})).app()) as client:
-        task = await ask(client)
-    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
-
-
-@pytest.mark.parametrize("many", [10_000, pytest.param(100_000, marks=pytest.mark.deep)])
-async def test_many_chunks_complete_within_their_memory(many: int) -> None:
-    if _dialect != "SendMessage":
-        pytest.skip("what a chunk leaves behind is the same in either dialect")
-
-    def talks(state: State, writer: StreamWriter) -> State:
-        for _ in range(many):
-            emit_message(writer, AIMessageChunk(content="word ", id="one"))
-        return {}
-
-    tracemalloc.start()
-    try:
-        async with http(parts(one_node(talks)).app()) as client:
-            before, _ = tracemalloc.get_traced_memory()
-            task = await ask(client)
-            after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert said(task) == "word " * many
-    assert after - before < many * 512
-
-
-async def test_a_graph_that_blocks_the_loop_for_longer_than_its_lease_keeps_it() -> None:
-    async def blocks(state: State) -> State:
-        time.sleep(2.5)  # what this test is about
-        return {"messages": [AIMessage("still here")]}
-
-    from aion_core.clock import SystemClock
-    from tests.support.stores import MemoryTaskStore
-
-    clock = SystemClock()
-    made = parts(one_node(blocks), MemoryTaskStore(clock, lease_seconds=1), clock, lease_seconds=0.6)
-    async with http(made.app()) as client:
-        task = await ask(client)
-    assert said(task) == "still here"
-
-
-async def test_what_is_emitted_after_the_end_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    stray: list[asyncio.Task[None]] = []
-    ended = asyncio.Event()
-
-    def strays(state: State, writer: StreamWriter) -> State:
-        async def later() -> None:
-            await ended.wait()
-            emit_message(writer, AIMessage("too late"))
-
-        stray.append(asyncio.run_coroutine_threadsafe(later(), loop))  # type: ignore[arg-type]
-        return {"messages": [AIMessage("done")]}
-
-    loop = asyncio.get_running_loop()
-    async with http(parts(one_node(strays)).app()) as client:
-        task = await ask(client)
-        ended.set()
-        await asyncio.wrap_future(stray[0])  # type: ignore[call-overload]
-        body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
-        assert (await client.post("/", json=body)).json()["result"] == task
-    assert said(task) == "done"
-    assert "after the end of its turn" in caplog.text
-
-
-async def test_data_is_an_artifact_whose_identity_is_its_name() -> None:
-    """R64, R65, R69; section 3: append continues the last one of that name, and opens one where there is none."""
-
-    def emits(state: State, writer: StreamWriter) -> State:
-        emit_data(writer, {"n": 1}, name="rows", append=True, is_last_chunk=False)
-        emit_data(writer, {"n": 2}, name="rows", append=True)
-        emit_data(writer, [1, "two", None], name="other")
-        emit_data(writer, {"n": 3}, artifact_id="mine")
-        return {}
-
-    async with http(parts(one_node(emits)).app()) as client:
-        task = await ask(client)
-    assert [(entry["name"], [part["data"] for part in entry["parts"]]) for entry in task["artifacts"]] == [
-        ("rows", [{"n": 1}, {"n": 2}]),
-        ("other", [[1, "two", None]]),
-        ("data", [{"n": 3}]),
-    ]
-    assert task["artifacts"][2]["artifactId"] == "mine"
-
-
-async def test_the_states_own_classes_come_back_as_what_they_were() -> None:
-    """Between turns the state is in a checkpoint: models, dataclasses and enums of its annotations survive it."""
-    seen: list[Any] = []
-
-    def keeps(state: Kept) -> State:
-        seen.append(state.get("profile"))
-        return {"profile": Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])}
-
-    async with http(parts(one_node(keeps, Kept)).app()) as client:
-        await ask(client, message_id="m-1", contextId="c-1")
-        await ask(client, message_id="m-2", contextId="c-1")
-    assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
-
-
-async def test_the_graph_is_asked_for_the_four_modes_and_its_last_values_are_what_counts() -> None:
-    """R19, R59, R60, R82: of several AIMessages that come by, the last state's is the answer; chunks come before older."""
-    from aion_core.agents.langgraph.turn import STREAM_MODES
-
-    assert STREAM_MODES == ["values", "messages", "custom", "updates"]
-    graph = StateGraph(MessagesState)
-    graph.add_node("draft", lambda state: {"messages": [AIMessage("draft", id="answer")]})
-    graph.add_node("final", lambda state: {"messages": [AIMessage("final", id="answer")]})
-    graph.add_edge(START, "draft")
-    graph.add_edge("draft", "final")
-    async with http(parts(graph).app()) as client:
-        sent = await ask(client)
-        streamed = await client.post("/", json=send(message_id="m-2", method="SendStreamingMessage"))
-    assert said(sent) == "final"
-    assert '"final"' in streamed.text
-    assert '"draft"' not in streamed.text
-
-
-# ── Graphs that a reader with fresh eyes tried ────────────────────────────────────────────────────────────────────────
-
-
-async def replies(state: State, runtime: Runtime[AionContext]) -> State:
-    await runtime.context.thread.reply("from a")
-    return {}
-
-
-def branches(*nodes: Callable[..., Any]) -> StateGraph[Any, Any, Any, Any]:
-    graph = StateGraph(MessagesState, context_schema=AionContext)
-    for number, node in enumerate(nodes):
-        graph.add_node(f"n{number}", node)
-        graph.add_edge(START, f"n{number}")
-    return graph
-
-
-@pytest.mark.parametrize(
-    "other", [lambda state: {}, lambda state: {"messages": [AIMessage("from b")]}], ids=["nothing", "a message"]
-)
-async def test_a_last_step_of_parallel_branches_may_reply(other: Callable[..., Any]) -> None:
-    """R73, R79."""
-    async with http(parts(branches(replies, other)).app()) as client:
-        task = await ask(client)
-    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "from a")
-
-
-async def test_keeping_what_was_sent_runs_none_of_the_authors_edges() -> None:
-    """R79."""
-    routed: list[str] = []
-
-    def route(state: State) -> str:
-        routed.append("routed")
-        return "__end__"
-
-    graph = StateGraph(MessagesState, context_schema=AionContext).add_node("node", replies).add_edge(START, "node")
-    graph.add_conditional_edges("node", route)
-    async with http(parts(graph).app()) as client:
-        await ask(client)
-    assert routed == ["routed"]
-
-
-async def test_all_that_was_sent_is_kept_and_nothing_is_lost_of_a_list_without_a_reducer() -> None:
-    """R79."""
-    seen: list[list[str]] = []
-
-    class Plain(TypedDict):
-        messages: list[AnyMessage]
-
-    async def twice(state: State, runtime: Runtime[AionContext]) -> State:
-        seen.append([message.text for message in state["messages"]])
-        await runtime.context.thread.reply("one")
-        await runtime.context.thread.reply("two")
-        return {}
-
-    for schema, expected in ((MessagesState, ["hi", "one", "two", "hi"]), (Plain, ["hi"])):
-        seen.clear()
-        async with http(parts(one_node(twice, schema, context_schema=AionContext)).app()) as client:
-            await ask(client, message_id="m-1", contextId="c")
-            await ask(client, message_id="m-2", contextId="c")
-        assert seen[1] == expected
-
-
-@pytest.mark.parametrize("kind", ["input schema", "reducer"])
-async def test_an_outbox_that_the_input_cannot_clear_is_still_the_turns_own(kind: str) -> None:
-    """R74: an outbox is consumed by the turn that wrote it."""
-
-    class Reduced(TypedDict):
-        messages: Annotated[list[AnyMessage], add_messages]
-        a2a_outbox: Annotated[Any, lambda old, new: new or old]
-
-    def node(state: State) -> State:
-        if len(state["messages"]) == 1:
-            return {"a2a_outbox": {"role": "ROLE_AGENT", "parts": [{"text": "OUT1"}]}}
-        return {"messages": [AIMessage("second answer")]}
-
-    graph = one_node(node, Envelope, input_schema=MessagesState) if kind == "input schema" else one_node(node, Reduced)
-    async with http(parts(graph).app()) as client:
-        assert said(await ask(client, message_id="m-1", contextId="c")) == "OUT1"
-        assert said(await ask(client, message_id="m-2", contextId="c")) == "second answer"
-
-
-@pytest.mark.parametrize(
-    "value", [float("nan"), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), HumanMessage("x")], ids=lambda v: type(v).__name__
-)
-async def test_a_question_of_any_value_is_asked_and_can_be_read(value: Any) -> None:
-    """Interrupts: LangGraph takes any value; the log holds only what every client can be told."""
-
-    def asks(state: State) -> State:
-        return {"messages": [AIMessage(f"chose {interrupt({'prompt': 'Which?', 'of': value})}")]}
-
-    async with http(parts(one_node(asks)).app()) as client:
-        task = await ask(client, message_id="m-1")
-        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-        assert said(task) == "Which?"
-        assert said(await ask(client, "this", message_id="m-2", taskId=task["id"])) == "chose this"
-
-
-def speaking(*calls: str) -> list[Callable[..., Any]]:
-    """Nodes whose models stream a word at a time, all at once."""
-
-    def node(text: str) -> Callable[..., Any]:
-        class Model(ToolCaller):
-            async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-                for word in text.split():
-                    yield ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
-                    await asyncio.sleep(0.01)
-
-        model = Model()
-
-        async def speak(state: Any) -> State:
-            await model.ainvoke("go")
-            return {}
-
-        return speak
-
-    return [node(call) for call in calls]
-
-
-async def test_models_that_stream_at_once_are_heard_one_after_another() -> None:
-    """R61, R63, R81, D7: no call is woven into another, and the fallback is a whole one."""
-    graph = branches(*speaking("alpha one two three", "beta four five six"))
-    async with http(parts(graph).app()) as client:
-        answer = await client.post("/", json=send(method="message/stream"))
-    events = [json.loads(line[6:])["result"] for line in answer.text.splitlines() if line.startswith("data: ")]
-    deltas = [event for event in events if event["kind"] == "artifact-update"]
-    assert [event["append"] for event in deltas].count(False) == 2
-    assert [event["lastChunk"] for event in deltas].count(True) == 2
-    texts = "".join(event["artifact"]["parts"][0]["text"] + "|" * event["lastChunk"] for event in deltas)
-    assert set(texts.split("|")) == {"alpha one two three ", "beta four five six ", ""}
-    assert events[-1]["status"]["message"]["parts"][0]["text"] in {"alpha one two three ", "beta four five six "}
-
-
-async def test_what_a_reply_or_an_emission_streams_of_a_model_is_heard_once() -> None:
-    """R61, R70: a model within is not heard by itself as well."""
-
-    class Model(ToolCaller):
-        async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-            for word in ("one ", "two"):
-                yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-
-    async def reply(state: State, runtime: Runtime[AionContext]) -> State:
-        await runtime.context.thread.reply(str(chunk.text) async for chunk in Model().astream("go"))
-        return {}
-
-    async def emit(state: State, writer: StreamWriter) -> State:
-        async for chunk in Model().astream("go"):
-            emit_message(writer, chunk)
-        return {}
-
-    for node in (reply, emit):
-        async with http(parts(one_node(node, context_schema=AionContext)).app()) as client:
-            answer = await client.post("/", json=send(method="message/stream"))
-        events = [json.loads(line[6:])["result"] for line in answer.text.splitlines() if line.startswith("data: ")]
-        deltas = [event["artifact"]["parts"][0]["text"] for event in events if event["kind"] == "artifact-update"]
-        assert deltas == ["one ", "two", ""]
-        assert events[-1]["status"]["message"]["parts"][0]["text"] == "one two"
-
-
-async def test_a_node_that_is_tried_again_says_nothing_twice() -> None:
-    tries: list[int] = []
-
-    async def flaky(state: State, runtime: Runtime[AionContext], writer: StreamWriter) -> State:
-        tries.append(1)
-        emit_data(writer, {"n": 1}, name="rows", append=True)
-        emit_message(writer, AIMessage("mid"))
-        await runtime.context.thread.reply("the reply")
-        if len(tries) == 1:
-            raise ConnectionError("once")
-        return {}
-
-    graph = StateGraph(MessagesState, context_schema=AionContext)
-    graph.add_node("node", flaky, retry_policy=RetryPolicy(initial_interval=0.01))
-    graph.add_edge(START, "node")
-    async with http(parts(graph).app()) as client:
-        task = await ask(client)
-    assert len(tries) == 2
-    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "mid"]
-    assert said(task) == "the reply"
-    assert [part["data"] for part in task["artifacts"][0]["parts"]] == [{"n": 1}]
-
-
-async def test_artifacts_of_an_outbox_task_are_known_by_their_names() -> None:
-    """R78."""
-    patch = Task(artifacts=[Artifact(name=name, parts=[Part(text=name)]) for name in ("x", "y")])
-    graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, Envelope)
-    async with http(parts(graph).app()) as client:
-        task = await ask(client)
-    assert [entry["name"] for entry in task["artifacts"]] == ["x", "y"]
-    assert len({entry["artifactId"] for entry in task["artifacts"]}) == 2
-
-
-async def test_a_graph_that_is_compiled_to_pause_goes_on_when_it_is_answered() -> None:
-    graph = StateGraph(MessagesState)
-    graph.add_node("plan", lambda state: {"messages": [AIMessage("a plan")]})
-    graph.add_node("act", lambda state: {"messages": [AIMessage("done")]})
-    graph.add_edge(START, "plan")
-    graph.add_edge("plan", "act")
-    async with http(parts(graph.compile(interrupt_before=["act"])).app()) as client:
-        task = await ask(client, message_id="m-1", contextId="c")
-        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-        task = await ask(client, "go on", message_id="m-2", contextId="c")
-    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "done")
-
-
-@durable_task
-async def visit(number: int) -> Visit:
-    return Visit(number)
-
-
-@entrypoint()
-async def visiting(given: dict[str, Any]) -> str:
-    first = await visit(7)
-    answer = interrupt("Again?")
-    return f"{answer}: {first.number}"
-
-
-async def test_a_functional_graph_goes_on_with_what_its_tasks_returned() -> None:
-    """Interrupts: a task that has ended does not run again, and its result is what it was."""
-    async with http(parts(visiting).app()) as client:
-        asked = await ask(client, message_id="m-1")
-        assert said(asked) == "Again?"
-        assert said(await ask(client, "yes", message_id="m-2", taskId=asked["id"])) == "yes: 7"
-
-
-async def test_an_answer_of_files_only_is_refused() -> None:
-    def asks(state: State) -> State:
-        return {"messages": [AIMessage(interrupt("?"))]}
-
-    async with http(parts(one_node(asks)).app()) as client:
-        asked = await ask(client, message_id="m-1")
-        answer = send("", message_id="m-2", taskId=asked["id"])
-        answer["params"]["message"]["parts"] = [{"url": "https://x.test/a.png", "mediaType": "image/png"}]
-        refused = (await client.post("/", json=answer)).json()
-        assert refused["error"]["code"] == -32602
-        assert said(await ask(client, "fine", message_id="m-3", taskId=asked["id"])) == "fine"

@@ -1,4 +1,4 @@
-"""What a turn's answer is, and what it is not: before a question, beside tool calls, in a form of its own; over HTTP."""
+"""Answer of a turn before an interrupt, beside tool calls and with a response format, over HTTP."""
 
 import logging
 import sys
@@ -38,7 +38,7 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 async def held(graph: Any, method: str, *texts: str) -> list[Any]:
-    """The task after each text; each is sent to the task of the one before while that asks."""
+    """Return the task after each text; a text answers the previous task if that has an interrupt."""
     tasks: list[Any] = []
     async with http(parts(graph).app()) as client:
         for number, text in enumerate(texts):
@@ -50,7 +50,7 @@ async def held(graph: Any, method: str, *texts: str) -> list[Any]:
 
 
 def texts(task: Any) -> list[str]:
-    """All that was said in the task, as it came, but for the client's."""
+    """Return all texts of the agent in the task, in order."""
     said = [*task.get("history", []), *filter(None, [task["status"].get("message")])]
     return [entry["parts"][0].get("text", "") for entry in said if entry["role"] in ("agent", "ROLE_AGENT")]
 
@@ -67,11 +67,10 @@ def asking(state: State) -> State:
     return {}
 
 
-# ── Before a question ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Before an interrupt ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_was_answered_beside_the_node_that_asks_is_kept_and_said_once(method: str) -> None:
-    """Section 3, task record."""
+async def test_answer_beside_interrupt_is_sent_once(method: str) -> None:
 
     def sent(state: State) -> State:
         return {"messages": [AIMessage("Sent.")]}
@@ -81,7 +80,7 @@ async def test_what_was_answered_beside_the_node_that_asks_is_kept_and_said_once
     assert texts(task) == ["A draft.", "May I?", "Sent."]
 
 
-async def test_what_was_said_already_is_not_said_again_before_the_question(method: str) -> None:
+async def test_sent_answer_is_not_repeated_before_interrupt(method: str) -> None:
     def emits(state: State, writer: StreamWriter) -> State:
         message = AIMessage("A draft.")
         emit_message(writer, message)
@@ -96,8 +95,7 @@ async def test_what_was_said_already_is_not_said_again_before_the_question(metho
         assert texts(asked) == ["A draft.", "May I?"]
 
 
-async def test_an_answer_of_an_earlier_turn_is_not_said_before_a_question(method: str) -> None:
-    """D7."""
+async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) -> None:
 
     def answers(state: State) -> State:
         return {"messages": [AIMessage("first")]} if len(state["messages"]) == 1 else {}
@@ -110,7 +108,7 @@ async def test_an_answer_of_an_earlier_turn_is_not_said_before_a_question(method
     assert texts(second) == ["May I?"]
 
 
-async def test_words_beside_a_tool_call_that_is_asked_about_are_no_answer(method: str) -> None:
+async def test_text_beside_reviewed_tool_call_is_no_answer(method: str) -> None:
     @tool
     def pay() -> str:
         """Pay."""
@@ -124,7 +122,7 @@ async def test_words_beside_a_tool_call_that_is_asked_about_are_no_answer(method
     assert texts(task)[-1] == "Paid."
 
 
-async def test_what_was_answered_before_a_pause_is_kept_and_the_pause_says_what_an_answer_does(method: str) -> None:
+async def test_answer_before_breakpoint_is_sent(method: str) -> None:
     def second(state: State) -> State:
         return {"messages": [AIMessage("Two.")]}
 
@@ -135,7 +133,7 @@ async def test_what_was_answered_before_a_pause_is_kept_and_the_pause_says_what_
     assert texts(task)[-1] == "Two."
 
 
-async def test_a_question_without_a_prompt_is_shown_as_json(method: str) -> None:
+async def test_interrupt_without_prompt_is_shown_as_json(method: str) -> None:
     def asks(state: State) -> State:
         return {"messages": [AIMessage(str(interrupt({"frage": "Größe?", "ok": True})))]}
 
@@ -158,8 +156,8 @@ def look() -> str:
     return "seen"
 
 
-async def test_words_on_the_way_to_a_tool_are_not_the_answer_of_a_turn_that_ends_without_a_word(method: str) -> None:
-    """R80, R81: neither by the state nor by what was streamed."""
+async def test_text_with_tool_call_is_no_fallback(method: str) -> None:
+    """Neither from the state nor from the streamed text."""
     scripts = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
     graph = create_agent(Model(scripts=scripts), [look], response_format=ToolStrategy(City))
     (task,) = await held(graph, method, "which?")
@@ -167,7 +165,7 @@ async def test_words_on_the_way_to_a_tool_are_not_the_answer_of_a_turn_that_ends
     assert texts(task) == []
 
 
-async def test_the_last_message_is_the_answer_though_it_calls_a_tool_of_the_clients(method: str) -> None:
+async def test_last_message_with_client_tool_call_is_answer(method: str) -> None:
     def opens(state: State) -> State:
         call = {"name": "open", "args": {}, "id": "call-1"}
         return {"messages": [AIMessage("Opening it.", tool_calls=[call])]}
@@ -176,7 +174,7 @@ async def test_the_last_message_is_the_answer_though_it_calls_a_tool_of_the_clie
     assert texts(task) == ["Opening it."]
 
 
-async def test_an_answer_before_an_empty_message_is_the_answer(method: str) -> None:
+async def test_answer_before_empty_message_counts(method: str) -> None:
     def node(state: State) -> State:
         return {"messages": [AIMessage("The answer."), AIMessage("")]}
 
@@ -184,10 +182,10 @@ async def test_an_answer_before_an_empty_message_is_the_answer(method: str) -> N
     assert texts(task) == ["The answer."]
 
 
-async def test_a_structured_response_is_an_object_of_its_class_in_the_next_turn_too(
+async def test_structured_response_survives_the_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its class stands in no state: the module that the agent's path names has it."""
+    """The class is missing from the state's annotations; the module at the agent's path has it."""
     found: list[Any] = []
 
     @before_model
@@ -206,11 +204,10 @@ async def test_a_structured_response_is_an_object_of_its_class_in_the_next_turn_
     assert "Blocked" not in caplog.text
 
 
-# ── The rest ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_subgraph_that_a_node_calls_twice_is_named_by_the_node_both_times() -> None:
-    """R39."""
+async def test_repeated_subgraph_call_names_its_node() -> None:
     inner = in_a_row(says("inner"))
 
     async def researcher(state: State) -> State:
@@ -224,8 +221,7 @@ async def test_a_subgraph_that_a_node_calls_twice_is_named_by_the_node_both_time
 
 
 @pytest.mark.parametrize("delta_id", ["aion:stream-delta", "aion:streamDelta"])
-async def test_a_stream_delta_in_an_outbox_is_known_by_either_id_and_not_kept(delta_id: str, method: str) -> None:
-    """R62, D8."""
+async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> None:
 
     class WithOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]

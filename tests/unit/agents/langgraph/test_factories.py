@@ -1,4 +1,4 @@
-"""Graph factories: called once or per turn, with the turn's config, and left at the turn's end, however it ends."""
+"""Graph factories: called once or for each turn, with the turn's config, and closed at every end of the turn."""
 
 import asyncio
 import json
@@ -123,7 +123,7 @@ async def test_factory_without_arguments_is_called_once(prefix: str, tmp_path: P
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
-async def test_function_that_returns_a_context_manager_is_one(prefix: str, tmp_path: Path) -> None:
+async def test_function_returning_context_manager_is_one(prefix: str, tmp_path: Path) -> None:
     code = (
         "@asynccontextmanager\nasync def opened():\n    yield built('x')\n    log('left')\n"
         f"{prefix}def graph():\n    return opened()\n"
@@ -155,7 +155,7 @@ async def test_failure_leaves_the_context_manager(kind: str, tmp_path: Path) -> 
     assert log_of(tmp_path) == ["made", "node", "left"]
 
 
-async def test_context_manager_that_suppresses_still_fails(tmp_path: Path) -> None:
+async def test_suppressing_context_manager_still_fails(tmp_path: Path) -> None:
     code = (
         "from contextlib import suppress\n@asynccontextmanager\nasync def graph(config):\n"
         "    with suppress(ValueError):\n        yield built('x', fails=True)\n"
@@ -174,14 +174,14 @@ async def test_context_manager_that_suppresses_still_fails(tmp_path: Path) -> No
         ("def graph(config):\n    raise SystemExit(3)", "The agent tried to end its process."),
     ],
 )
-async def test_factory_that_fails_fails_its_turn(code: str, said_of_it: str, tmp_path: Path) -> None:
+async def test_failing_factory_fails_its_turn(code: str, said_of_it: str, tmp_path: Path) -> None:
     async with http(app_of(tmp_path, code)) as client:
         task = await ask(client, "hi")
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert said(task).startswith(said_of_it)
 
 
-# ── `configuration` is configurable ───────────────────────────────────────────────────────────────────────────────────
+# ── `configuration` in the config ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_configuration_is_in_each_nodes_config(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_configuration_is_not_shared_between_turns(tmp_path: Path) -> None
             assert said(await ask(client, "hi", number)) == "['a', 'x']"
 
 
-# ── A graph that is made per turn is handed over, canceled and redeployed as one that is made once ─────────────────────
+# ── Handoff, cancel and redeployment of a per-turn graph ──────────────────────────────────────────────────────────────
 
 
 def row(saver: Any, *names: str, then: Callable[[], Any] | None = None) -> Any:
@@ -318,7 +318,7 @@ async def test_cancel_leaves_the_context_manager() -> None:
 
 
 async def until(holds: Callable[[], bool], rest: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)) -> None:
-    """Let the loop go on until it holds; the test's own timeout ends it otherwise."""
+    """Run the event loop until the condition is true; otherwise the test's own timeout ends it."""
     while not holds():
         await rest()
 

@@ -1,4 +1,4 @@
-"""What `thread.history` gives: what was said in the context, in earlier tasks too, and the turn's own message last."""
+"""`thread.history`: the messages of the context, including earlier tasks, with the turn's own message last."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +20,12 @@ def message(number: int, role: Role = Role.ROLE_USER) -> Message:
 
 
 SAID = [message(number, Role.ROLE_AGENT if number % 2 else Role.ROLE_USER) for number in range(6)]
-"""What was said in the context before; of it, the last two in the turn's own task."""
+"""Earlier messages of the context; the last two belong to the turn's own task."""
 THIS = message(6)
 
 
 def of_context(*, with_this: bool) -> History:
-    """A reader of the context; it may have read the turn's own message as well."""
+    """Return a reader of the context's history; it may include the turn's own message."""
 
     async def history(limit: int, before: str | None) -> Sequence[Message]:
         said = [*SAID, THIS] if with_this else SAID
@@ -37,7 +37,7 @@ def of_context(*, with_this: bool) -> History:
 
 
 async def seen(history: History | None, *given: Any, **named: Any) -> list[tuple[str, str]]:
-    """The ids and authors of what a node is given."""
+    """Return the ids and authors of a node's history."""
     found: list[tuple[str, str]] = []
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def ids(found: list[tuple[str, str]]) -> str:
 
 @pytest.mark.parametrize("with_this", [True, False])
 async def test_the_history_reaches_over_the_contexts_earlier_tasks(with_this: bool) -> None:
-    """D19: oldest first, the turn's own message last, at most as many as were asked for."""
+    """Oldest first, the turn's own message last, at most the requested number."""
     history = of_context(with_this=with_this)
     assert ids(await seen(history)) == "0123456"
     assert ids(await seen(history, 3)) == "456"
@@ -67,8 +67,7 @@ async def test_the_history_reaches_over_the_contexts_earlier_tasks(with_this: bo
 
 
 @pytest.mark.parametrize("with_this", [True, False])
-async def test_the_history_before_a_message_ends_with_the_one_before_it(with_this: bool) -> None:
-    """D19."""
+async def test_history_before_a_message_excludes_it(with_this: bool) -> None:
     history = of_context(with_this=with_this)
     assert ids(await seen(history, 3, "m-6")) == "345"
     assert ids(await seen(history, 2, before="m-3")) == "12"
@@ -76,7 +75,6 @@ async def test_the_history_before_a_message_ends_with_the_one_before_it(with_thi
 
 
 async def test_without_a_reader_the_history_is_the_tasks() -> None:
-    """D19."""
     assert ids(await seen(None)) == "456"
     assert ids(await seen(None, 1, before="m-6")) == "5"
 

@@ -1,4 +1,4 @@
-"""What of a message reaches the graph, from either dialect."""
+"""Parts of a message that reach the graph, from both protocol versions."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Optional, TypedDict
@@ -18,11 +18,11 @@ BOTH = pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 
 class Hybrid(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
-    a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as S2 writes it
+    a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as in the seed document
 
 
 def request(method: str, *given: dict[str, Any], **message: Any) -> dict[str, Any]:
-    """A request whose parts are given in v1; the older dialect's are made of them."""
+    """Return a request with these v1 parts, converted for the older version."""
     old = "/" in method
     texts = {"kind": "text"} if old else {}
     shown = [{**texts, **part} if "text" in part else part for part in given]
@@ -61,8 +61,7 @@ TEXTS = (
 
 
 @BOTH
-async def test_all_texts_in_order_are_one_human_message_of_the_messages_id(method: str) -> None:
-    """R49, R50."""
+async def test_texts_form_one_human_message(method: str) -> None:
     seen: list[AnyMessage] = []
     await run(lambda state: seen.extend(state["messages"]) or {}, request(method, *TEXTS))
     assert [(type(message), message.content, message.id) for message in seen] == [(HumanMessage, "one two", "m-1")]
@@ -70,15 +69,13 @@ async def test_all_texts_in_order_are_one_human_message_of_the_messages_id(metho
 
 @BOTH
 async def test_a_message_without_text_makes_no_human_message(method: str) -> None:
-    """R49."""
     seen: list[Any] = []
     await run(lambda state: seen.append(list(state["messages"])) or {}, request(method, {"data": {"n": 1}}))
     assert seen == [[]]
 
 
 @BOTH
-async def test_the_inbox_holds_the_task_the_whole_message_and_the_requests_metadata(method: str) -> None:
-    """R51, R57."""
+async def test_inbox_has_task_message_and_metadata(method: str) -> None:
     seen: list[A2AInbox] = []
 
     def node(state: Hybrid) -> dict[str, Any]:
@@ -95,8 +92,8 @@ async def test_the_inbox_holds_the_task_the_whole_message_and_the_requests_metad
 
 
 @BOTH
-async def test_the_runtime_context_tells_of_the_thread_the_message_and_the_event(method: str) -> None:
-    """R53, R54, R56: LangGraph's thread_id is another thing than the context id."""
+async def test_runtime_context_has_thread_message_and_event(method: str) -> None:
+    """LangGraph's thread_id differs from the context id."""
     seen: list[Any] = []
 
     async def node(state: MessagesState, runtime: Runtime[AionContext], config: RunnableConfig) -> dict[str, Any]:
@@ -113,8 +110,8 @@ async def test_the_runtime_context_tells_of_the_thread_the_message_and_the_event
 
 
 @BOTH
-async def test_a_helpers_reply_is_the_answer_and_the_node_may_return_nothing(method: str) -> None:
-    """R55, R58, R73, R76: where it goes is inherited; keys that are the server's are left out."""
+async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
+    """The target is inherited; reserved keys are removed."""
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         inbound = runtime.context.message
@@ -128,8 +125,8 @@ async def test_a_helpers_reply_is_the_answer_and_the_node_may_return_nothing(met
     assert message["metadata"] == {"mine": 1}
 
 
-async def test_a_reply_whose_text_breaks_off_fails_the_turn() -> None:
-    """Section 3: what came before is not passed off as complete."""
+async def test_aborted_reply_fails_the_turn() -> None:
+    """The earlier chunks do not pass for a complete reply."""
 
     async def broken() -> AsyncIterator[str]:
         yield "half an "
@@ -146,7 +143,7 @@ async def test_a_reply_whose_text_breaks_off_fails_the_turn() -> None:
     assert "half an" not in str(task)
 
 
-async def test_a_broken_reply_that_the_author_catches_is_not_the_fallback() -> None:
+async def test_caught_aborted_reply_is_no_fallback() -> None:
     async def broken() -> AsyncIterator[str]:
         yield "half an "
         raise ConnectionError("the model is gone")
@@ -163,7 +160,7 @@ async def test_a_broken_reply_that_the_author_catches_is_not_the_fallback() -> N
 
 
 async def test_an_event_router_answers_by_kind() -> None:
-    """Handlers get the parameters that they declare."""
+    """Handlers get their declared parameters."""
 
     async def on_message(thread: Any, message: Any) -> None:
         await thread.reply(f"got {message.text}")

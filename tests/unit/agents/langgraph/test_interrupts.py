@@ -1,4 +1,4 @@
-"""Tool calls that a human approves (HumanInTheLoopMiddleware), through HTTP: asked in words, answered by a word or data."""
+"""Tool calls that a human approves (HumanInTheLoopMiddleware), over HTTP: a prompt, and an answer in a word or data."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Model(ScriptedModel):
 
 
 def an_agent(*texts: str, mode: Any = "batched", allowed: Any = True) -> Any:
-    """An agent that wants to send these mails, then says that it is done."""
+    """Return an agent that sends these mails, then answers that it is done."""
     calls = [
         AIMessageChunk(
             content="",
@@ -72,8 +72,7 @@ MODES = pytest.mark.parametrize("mode", ["batched", "per_call"])
 
 
 @MODES
-async def test_a_tool_call_is_asked_about_in_words_with_the_whole_as_data(mode: str) -> None:
-    """Interrupts, section 3."""
+async def test_tool_call_review_has_text_and_data(mode: str) -> None:
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         task = await post(client, message_id="m-1")
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
@@ -129,8 +128,8 @@ UNFIT: dict[str, Any] = {
 
 @MODES
 @pytest.mark.parametrize("given", UNFIT)
-async def test_what_is_no_decision_is_asked_again_before_anything_runs(given: str, mode: str) -> None:
-    """Section 3: the turn does not fail of it, and the same question still takes its answer."""
+async def test_invalid_decision_repeats_the_review(given: str, mode: str) -> None:
+    """The turn does not fail, and the same interrupt still takes its answer."""
     text, data = UNFIT[given]
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         asked = await post(client, message_id="m-1")
@@ -145,7 +144,7 @@ async def test_what_is_no_decision_is_asked_again_before_anything_runs(given: st
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "hello")])
 
 
-async def test_a_decision_that_the_author_does_not_allow_is_asked_again() -> None:
+async def test_disallowed_decision_repeats_the_review() -> None:
     only: Any = {"allowed_decisions": ["approve", "reject"]}
     async with http(parts(an_agent("hello", allowed=only)).app()) as client:
         asked = await post(client, message_id="m-1")
@@ -155,7 +154,7 @@ async def test_a_decision_that_the_author_does_not_allow_is_asked_again() -> Non
     assert "approve or reject" in texts(again)[0]
 
 
-async def test_several_calls_are_decided_one_by_one_or_all_at_once() -> None:
+async def test_several_calls_accept_one_or_all_decisions() -> None:
     for text, data, expected in (
         ("approve", None, [("ada", "one"), ("ada", "two")]),
         ("", {"decisions": [{"type": "reject"}, {"type": "approve"}]}, [("ada", "two")]),
@@ -169,7 +168,7 @@ async def test_several_calls_are_decided_one_by_one_or_all_at_once() -> None:
         assert (task["status"]["state"], sorted(sent)) == ("TASK_STATE_COMPLETED", expected)
 
 
-async def test_several_calls_that_are_asked_one_by_one_are_answered_by_their_ids() -> None:
+async def test_single_reviews_are_answered_by_id() -> None:
     async with http(parts(an_agent("one", "two", mode="per_call")).app()) as client:
         task = await post(client, message_id="m-1")
         ids = [entry["id"] for entry in task["status"]["message"]["metadata"]["interrupts"]]
@@ -179,7 +178,7 @@ async def test_several_calls_that_are_asked_one_by_one_are_answered_by_their_ids
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "two")])
 
 
-async def test_a_tool_that_is_the_human_takes_what_was_written() -> None:
+async def test_respond_only_tool_takes_free_text() -> None:
     only: Any = {"allowed_decisions": ["respond"]}
     async with http(parts(an_agent("hello", allowed=only)).app()) as client:
         asked = await post(client, message_id="m-1")
@@ -191,8 +190,8 @@ class Seats(BaseModel):
     number: int
 
 
-async def test_an_answer_that_the_questions_own_schema_refuses_is_asked_for_again() -> None:
-    """`interrupt(…, response_schema=…)`: LangGraph refuses, and keeps nothing of it."""
+async def test_answer_against_response_schema_repeats_interrupt() -> None:
+    """`interrupt(…, response_schema=…)`: LangGraph refuses the answer and stores nothing of it."""
 
     def node(state: Any) -> Any:
         seats = interrupt("How many?", response_schema=Seats)

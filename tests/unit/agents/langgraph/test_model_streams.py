@@ -1,4 +1,4 @@
-"""Who has the word: model calls and replies speak one after another, whole, or known to be cut."""
+"""Sequence of concurrent model calls and replies: each is streamed as a whole, or marked as aborted."""
 
 from langchain_core.messages import AIMessageChunk
 
@@ -15,7 +15,7 @@ def texts(*spoken: list[Chunk]) -> list[tuple[str, str, bool]]:
     return [(said.message_id, said.text, said.breaks_off) for chunks in spoken for said in chunks]
 
 
-def test_a_reply_waits_for_the_model_that_has_the_word_and_is_not_spoken_if_it_is_said_by_then() -> None:
+def test_reply_is_buffered_while_model_streams() -> None:
     streams = ModelStreams()
     streamed = texts(
         list(streams.add(chunk("m1 ", "model"))),
@@ -40,7 +40,7 @@ def test_a_reply_waits_for_the_model_that_has_the_word_and_is_not_spoken_if_it_i
     assert streamed == [("model", "m1 ", False), ("model", "m2", False)]
 
 
-def test_what_breaks_off_frees_the_line_and_what_broke_off_while_it_waited_is_never_heard() -> None:
+def test_abort_releases_stream_and_drops_buffer() -> None:
     streams = ModelStreams()
     streamed = texts(
         list(streams.add_reply("r1 ", "reply")),
@@ -53,8 +53,8 @@ def test_what_breaks_off_frees_the_line_and_what_broke_off_while_it_waited_is_ne
     assert streamed == [("reply", "r1 ", False), ("reply", "", True), ("model", "m1 ", False)]
 
 
-def test_no_reply_and_nothing_that_broke_off_is_the_text_that_a_turn_falls_back_on() -> None:
-    """R81, D5: a reply is the answer by itself."""
+def test_replies_and_aborted_text_are_no_fallback() -> None:
+    """A reply is the answer by itself."""
     streams = ModelStreams()
     list(streams.add(chunk("kept", "one", last=True)))
     list(streams.add(chunk("cut", "two")))
@@ -63,7 +63,7 @@ def test_no_reply_and_nothing_that_broke_off_is_the_text_that_a_turn_falls_back_
     assert streams.last_text() == "kept"
 
 
-def test_what_is_said_along_with_a_tool_call_is_fallen_back_on_only_where_it_is_the_last() -> None:
+def test_tool_call_text_is_fallback_only_if_last() -> None:
     streams = ModelStreams()
     list(streams.add(chunk("Opening it.", "one", last=True, tool=True)))
     assert streams.last_text() == "Opening it."

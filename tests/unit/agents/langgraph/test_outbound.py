@@ -1,4 +1,4 @@
-"""Forms in which people write their graphs, through HTTP: where the answer is found, and what is nobody's to hear."""
+"""Forms of graphs over HTTP: the place of their answer, and output that no client gets."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ def one_node(node: Callable[..., Any], schema: Any = MessagesState, **options: A
     return StateGraph(schema, **options).add_node("node", node).add_edge(START, "node")
 
 
-# ── What goes in ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Input ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class WithInbox(TypedDict):
@@ -82,8 +82,8 @@ class OnlyMessagesModel(BaseModel):
 
 
 @pytest.mark.parametrize("schema", [OnlyMessages, OnlyMessagesModel])
-async def test_the_envelope_is_there_though_the_input_schema_leaves_it_out(schema: Any) -> None:
-    """R51, R57: and an edge at START may look at it."""
+async def test_inbox_reaches_state_outside_input_schema(schema: Any) -> None:
+    """An edge at START can read it, too."""
     seen: list[Any] = []
 
     def route(state: State) -> str:
@@ -104,7 +104,7 @@ async def test_the_envelope_is_there_though_the_input_schema_leaves_it_out(schem
     assert [inbox.message.message_id for inbox in seen] == ["m-1", "m-2"]
 
 
-# ── Where the answer is ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Answer ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Replaced(TypedDict):
@@ -121,8 +121,8 @@ class Appended(TypedDict):
     [lambda: {"role": "assistant", "content": "the same"}, lambda: ("ai", "the same"), lambda: AIMessage("the same")],
     ids=["a dict", "a tuple", "an AIMessage"],
 )
-async def test_an_answer_may_be_a_message_in_any_form_that_langchain_takes(schema: Any, answer: Any) -> None:
-    """R80, D7: also where it is, to the letter, what the turn before has answered."""
+async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> None:
+    """Even a literal repeat of the previous turn's answer counts."""
 
     def node(state: State) -> State:
         return {"messages": [answer()]}
@@ -134,8 +134,7 @@ async def test_an_answer_may_be_a_message_in_any_form_that_langchain_takes(schem
 
 
 @pytest.mark.parametrize("schema", [Replaced, Appended])
-async def test_a_dict_of_an_earlier_turn_is_not_the_answer(schema: Any) -> None:
-    """D7."""
+async def test_earlier_turns_dict_is_no_answer(schema: Any) -> None:
 
     def node(state: State) -> State:
         if any(isinstance(message, dict) for message in state["messages"]):
@@ -147,17 +146,16 @@ async def test_a_dict_of_an_earlier_turn_is_not_the_answer(schema: Any) -> None:
         first = await ask(client, message_id="m-1", contextId="c")
         second = await ask(client, message_id="m-2", contextId="c")
     assert said(first) == "once"
-    assert said(second) == (None if schema is Appended else "once")  # the input replaces what was there
+    assert said(second) == (None if schema is Appended else "once")  # the input replaces the earlier list
 
 
-async def test_a_list_of_the_authors_own_is_no_answer_and_no_error() -> None:
-    """R80."""
+async def test_custom_list_is_neither_answer_nor_error() -> None:
     task = await asked_once(one_node(lambda state: {"messages": [{"rows": 1}, ("a", "b", "c"), 7]}, Replaced))
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
 
 
-async def test_an_answer_that_is_removed_from_the_state_is_still_the_answer() -> None:
-    """R80, D7: the last that the turn added; what is put back is none."""
+async def test_removed_message_is_still_the_answer() -> None:
+    """The last added message counts; a restored one does not."""
 
     def forget(state: State) -> State:
         return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *state["messages"][:1]]}
@@ -172,8 +170,8 @@ async def test_an_answer_that_is_removed_from_the_state_is_still_the_answer() ->
         assert said(await ask(client, "two", message_id="m-2", contextId="c")) == "answer two"
 
 
-async def test_a_message_that_was_taken_out_and_put_back_is_no_answer() -> None:
-    """D7: never an AIMessage of an earlier turn."""
+async def test_message_put_back_is_no_answer() -> None:
+    """An AIMessage of an earlier turn never counts."""
 
     def node(state: State) -> State:
         return {"messages": [AIMessage("once")] if len(state["messages"]) == 1 else []}
@@ -204,8 +202,8 @@ RETURNED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-async def test_what_a_functional_graph_returns_is_its_answer(name: str) -> None:
-    """R80: again and again, be it the same."""
+async def test_functional_return_value_is_the_answer(name: str) -> None:
+    """In every turn, even with the same text."""
 
     @entrypoint()
     async def graph(given: State) -> Any:
@@ -216,11 +214,10 @@ async def test_what_a_functional_graph_returns_is_its_answer(name: str) -> None:
             assert said(await ask(client, message_id=f"m-{number}", contextId="c")) == "the answer"
 
 
-# ── What is nobody's to hear ──────────────────────────────────────────────────────────────────────────────────────────
+# ── Output for no client ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_task_of_a_functional_graph_is_no_sub_agent() -> None:
-    """R39, R64."""
+async def test_functional_task_is_no_sub_agent() -> None:
 
     @durable_task
     async def step(number: int) -> int:
@@ -237,8 +234,8 @@ async def test_a_task_of_a_functional_graph_is_no_sub_agent() -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] == "done 1"
 
 
-async def test_a_summary_that_a_middleware_makes_is_not_told() -> None:
-    """Section 3: only what the author meant for the user."""
+async def test_middleware_summary_is_not_streamed() -> None:
+    """Only output that the author meant for the user is streamed."""
     model = ScriptedModel(scripts=[["The first."], ["SECRET ", "SUMMARY"], ["The ", "answer."]])
     summary = SummarizationMiddleware(model=model, trigger=("messages", 3), keep=("messages", 1))
     async with http(parts(create_agent(model, middleware=[summary])).app()) as client:
@@ -252,8 +249,8 @@ async def test_a_summary_that_a_middleware_makes_is_not_told() -> None:
     assert "SECRET" not in answer.text
 
 
-async def test_a_branch_that_ends_lets_nobody_into_anothers_word() -> None:
-    """R61, R63: two speak at once, and a third node ends meanwhile."""
+async def test_finished_branch_does_not_interleave_others() -> None:
+    """Two models stream at once, and a third node ends meanwhile."""
     a_spoke, b_spoke, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def speaker(name: str, waits_for: asyncio.Event | None, spoke: asyncio.Event) -> Any:
@@ -282,11 +279,11 @@ async def test_a_branch_that_ends_lets_nobody_into_anothers_word() -> None:
     assert deltas == ["a1 ", "a2 ", "", "b1 ", "b2 ", ""]
 
 
-# ── What is emitted oddly ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── Unusual emissions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_id_twice_is_one_message_where_it_says_the_same_and_two_where_it_does_not() -> None:
-    """R70: no message is lost, and a task's messages are told apart by their ids."""
+async def test_repeated_id_with_new_text_is_new_message() -> None:
+    """No message is lost, and a task's messages have unique ids."""
 
     def node(state: State, writer: StreamWriter) -> State:
         for text in ("one", "one", "two", "one", "three"):
@@ -300,8 +297,7 @@ async def test_one_id_twice_is_one_message_where_it_says_the_same_and_two_where_
     assert len({entry["messageId"] for entry in agents}) == 3
 
 
-async def test_an_empty_message_says_nothing() -> None:
-    """R70."""
+async def test_empty_message_sends_nothing() -> None:
 
     def node(state: State, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage(""))
@@ -314,8 +310,8 @@ async def test_an_empty_message_says_nothing() -> None:
     assert "message" not in events[-1]["status"]
 
 
-async def test_an_emission_to_a_stream_of_the_authors_own_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
-    """What goes elsewhere is nobody's; the checkpoint waits for it no longer than it takes to see that."""
+async def test_emission_to_other_stream_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Such an emission goes to no client; the checkpoint waits only until this is known."""
     elsewhere: list[Any] = []
 
     def node(state: State) -> State:
@@ -328,8 +324,8 @@ async def test_an_emission_to_a_stream_of_the_authors_own_holds_nothing_up(caplo
     assert caplog.text.count("did not reach the turn's own stream") == 1
 
 
-async def test_an_emission_that_a_node_passes_on_is_told_once() -> None:
-    """R64: a graph that a node streams by itself, whose emissions it hands to the turn's own stream."""
+async def test_passed_on_emission_is_sent_once() -> None:
+    """A node streams another graph itself and passes the emissions on to the turn's own stream."""
 
     def inner(state: State, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage("from within"))
@@ -347,11 +343,11 @@ async def test_an_emission_that_a_node_passes_on_is_told_once() -> None:
     assert said(task) == "done"
 
 
-async def test_a_node_that_blocks_the_loop_loses_none_of_its_emissions() -> None:
+async def test_blocking_node_loses_no_emission() -> None:
     async def node(state: State, writer: StreamWriter) -> State:
         for number in range(3):
             emit_message(writer, AIMessage(f"m {number}"))
-            time.sleep(0.2)  # what this test is about
+            time.sleep(0.2)  # blocks the event loop on purpose
             await asyncio.sleep(0)
         return {"messages": [AIMessage("done")]}
 
@@ -359,7 +355,7 @@ async def test_a_node_that_blocks_the_loop_loses_none_of_its_emissions() -> None
     assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "m 0", "m 1", "m 2"]
 
 
-# ── What cannot be kept ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Unserializable state ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Anything(TypedDict):
@@ -376,16 +372,16 @@ class Anything(TypedDict):
     ],
     ids=["a lock", "a function, deep within", "in a question"],
 )
-async def test_a_value_that_no_checkpoint_can_hold_fails_the_task_and_is_named(node: Any) -> None:
-    """D14: the author is told what, and what to do."""
+async def test_unserializable_value_fails_the_task(node: Any) -> None:
+    """The author gets the cause and the remedy."""
     task = await asked_once(one_node(node, Anything))
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert any(named in str(said(task)) for named in ("a value (_thread.lock)", "a value (function)", "(Interrupt)"))
     assert "Hold plain data there" in str(said(task))
 
 
-async def test_what_was_said_before_a_question_is_not_the_answer_to_its_answer() -> None:
-    """D7, interrupts: the node runs again from its start, and may word it otherwise."""
+async def test_text_before_interrupt_is_no_later_answer() -> None:
+    """The node runs again from its start, and may use other words."""
     runs: list[int] = []
 
     async def node(state: State) -> State:

@@ -1,4 +1,4 @@
-"""A graph that brings its own checkpointer: one that does not know the turn ends it, and never starts over in silence."""
+"""Graph with its own checkpointer: a lost turn fails and never silently starts over."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support.service import http, parts, send
 
 
 class ServedBy:
-    """A graph that is made anew for each turn, as in a process of its own."""
+    """Graph made anew for each turn, as in a separate process."""
 
     def __init__(self, graph: Callable[[], Any]) -> None:
         self._graph = graph
@@ -42,7 +42,7 @@ def asks(saver: Any) -> Any:
 
 
 async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
-    """The statuses that the texts are answered with, each sent to the task of the first."""
+    """Return the statuses after each text; all texts go to the first one's task."""
     statuses: list[Any] = []
     task: dict[str, str] = {}
     async with http(parts(agent).app()) as client:
@@ -56,8 +56,8 @@ async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_an_answer_that_another_processs_memory_was_asked_for_fails_and_says_so(method: str) -> None:
-    """R36, D14: it is not asked again, which would go on for ever."""
+async def test_lost_interrupt_fails_the_turn(method: str) -> None:
+    """The interrupt is not repeated: that would never end."""
     _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
     assert status["state"] in ("TASK_STATE_FAILED", "failed")
     assert status["message"]["parts"][0]["text"] == STATE_LOST
@@ -70,7 +70,7 @@ async def test_an_answer_is_taken_where_the_checkpointer_lasts() -> None:
 
 
 class Lasting(BaseCheckpointSaver[str]):
-    """Keeps what it is given beyond its process, as far as anyone can tell by its class."""
+    """Persistent checkpointer, by its class."""
 
     def __init__(self, threads: InMemorySaver) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Lasting(BaseCheckpointSaver[str]):
 
 
 class Died(BaseException):
-    """The process is gone."""
+    """The process died."""
 
 
 def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any:
@@ -115,7 +115,7 @@ def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any
 
 
 @pytest.mark.parametrize("emits", [True, False])
-async def test_a_turn_whose_memory_is_gone_with_its_process_does_not_run_its_nodes_again(emits: bool) -> None:
+async def test_lost_state_does_not_rerun_nodes(emits: bool) -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = Conversation.of(await begin(savers.tasks, clock))
@@ -128,7 +128,7 @@ async def test_a_turn_whose_memory_is_gone_with_its_process_does_not_run_its_nod
     assert ran == ["charge"]
 
 
-async def test_a_turn_that_died_before_anything_was_kept_begins_where_the_checkpointer_lasts() -> None:
+async def test_turn_without_checkpoint_starts_with_persistent_checkpointer() -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = Conversation.of(await begin(savers.tasks, clock))
@@ -137,7 +137,7 @@ async def test_a_turn_that_died_before_anything_was_kept_begins_where_the_checkp
     assert ran == ["charge"]
 
 
-async def test_a_turn_goes_on_where_its_checkpointer_has_lasted() -> None:
+async def test_turn_resumes_with_persistent_checkpointer() -> None:
     clock, ran, threads = ManualClock(), list[str](), InMemorySaver()
     savers = memory_savers(clock)
     turn = Conversation.of(await begin(savers.tasks, clock))

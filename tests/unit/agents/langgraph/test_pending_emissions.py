@@ -1,4 +1,4 @@
-"""When a checkpoint may follow what a node has emitted: once that is recorded, or is known to go elsewhere."""
+"""Emissions before a checkpoint: it waits until they are recorded, or known to go elsewhere."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ async def test_nothing_is_waited_for_where_nothing_was_emitted() -> None:
     await PendingEmissions().wait_recorded()
 
 
-async def test_what_is_under_way_is_waited_for_and_what_comes_later_is_not() -> None:
+async def test_wait_covers_current_emissions_only() -> None:
     pending, first, later = PendingEmissions(), object(), object()
     pending.add(first)
     waiting = asyncio.create_task(pending.wait_recorded())
@@ -35,17 +35,17 @@ async def test_an_equal_emission_is_another_one() -> None:
     await waiting
 
 
-async def test_what_never_reaches_a_stream_that_is_read_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_emission_missing_from_stream_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     pending = PendingEmissions()
     pending.add(lost := object())
     pending.wait_for_event()
     await pending.wait_recorded()
     assert "did not reach" in caplog.text
     await pending.wait_recorded()
-    pending.mark_recorded(lost)  # late, and no matter
+    pending.mark_recorded(lost)  # late, without effect
 
 
-async def test_nothing_is_given_up_while_something_is_being_recorded() -> None:
+async def test_no_emission_is_dropped_during_recording() -> None:
     pending, emission = PendingEmissions(), object()
     pending.add(emission)
     pending.wait_for_event()
@@ -57,7 +57,7 @@ async def test_nothing_is_given_up_while_something_is_being_recorded() -> None:
     await waiting
 
 
-async def test_what_is_cut_will_never_be_recorded() -> None:
+async def test_aborted_turn_raises_lease_lost() -> None:
     pending = PendingEmissions()
     pending.add(object())
     waiting = asyncio.create_task(pending.wait_recorded())

@@ -1,4 +1,4 @@
-"""What LangGraph does and does not document, and the engine leans on: a release that changes it fails here first."""
+"""Behaviour of LangGraph that the engine depends on, documented or not: a release that changes it fails here first."""
 
 import asyncio
 import operator
@@ -21,7 +21,7 @@ class Trail(TypedDict):
 
 
 def chain(ran: list[str], names: str) -> Any:
-    """A graph of one node for each letter, in a row; each says when it runs."""
+    """Return a graph with a row of nodes, one for each letter; each records its run."""
     builder: Any = StateGraph(Trail)
 
     def node(name: str) -> Any:
@@ -51,8 +51,8 @@ async def run(graph: Any, given: Any, config: Any, **options: Any) -> list[Any]:
 
 
 async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
-    """Leave the turn when the node has ended and its step has not been closed."""
-    # With `messages` among the modes an event is handed out while its step still runs.
+    """Leave the turn after the node has ended and before its step is closed."""
+    # With `messages` among the modes an event arrives while its step still runs.
     events = graph.astream(given, config, stream_mode=["updates", "messages"])
     async for mode, event in events:
         if mode == "updates" and node in event:
@@ -60,10 +60,10 @@ async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
     await events.aclose()
 
 
-# ── A turn has an id ──────────────────────────────────────────────────────────────────────────────
+# ── Run id of a turn ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_same_call_starts_resumes_and_then_does_nothing() -> None:
+async def test_same_call_starts_resumes_and_repeats() -> None:
     ran: list[str] = []
 
     def node(name: str) -> Any:
@@ -79,7 +79,7 @@ async def test_the_same_call_starts_resumes_and_then_does_nothing() -> None:
     builder.add_edge(START, "a")
     builder.add_edge("a", "b")
     graph = builder.compile(InMemorySaver())
-    given = {"messages": [HumanMessage("hi")]}  # no id: a second append would be seen
+    given = {"messages": [HumanMessage("hi")]}  # no id: a second append would be visible
 
     await cut_after(graph, "a", given, turn("turn-1"))
     state = await graph.aget_state(turn("turn-1"))
@@ -94,7 +94,7 @@ async def test_the_same_call_starts_resumes_and_then_does_nothing() -> None:
     assert [message.content for message in state.values["messages"]] == ["hi", "a", "b"]
 
 
-async def test_another_turns_id_discards_what_was_unfinished() -> None:
+async def test_new_run_id_discards_unfinished_run() -> None:
     ran: list[str] = []
     graph = chain(ran, "ab").compile(InMemorySaver())
     await cut_after(graph, "a", {"trail": ["1"]}, turn("turn-1"))
@@ -103,7 +103,7 @@ async def test_another_turns_id_discards_what_was_unfinished() -> None:
     assert finished(await graph.aget_state(turn("turn-2")), "turn-2")
 
 
-async def test_a_thread_without_the_turns_checkpoint_is_not_finished() -> None:
+async def test_thread_without_checkpoint_is_unfinished() -> None:
     graph = chain([], "a").compile(InMemorySaver())
     state = await graph.aget_state(turn("turn-1"))
     assert (state.created_at, state.tasks, finished(state, "turn-1")) == (None, (), False)
@@ -111,13 +111,13 @@ async def test_a_thread_without_the_turns_checkpoint_is_not_finished() -> None:
         await run(graph, None, turn("turn-1"))
 
     await run(graph, {"trail": []}, turn("turn-1"))
-    state = await graph.aget_state(turn("turn-2"))  # a second turn, that died before its first write
+    state = await graph.aget_state(turn("turn-2"))  # a second turn, lost before its first write
     assert (state.next, state.tasks) == ((), ())
     assert (finished(state, "turn-1"), finished(state, "turn-2")) == (True, False)
 
 
 async def test_one_readable_write_finishes_a_node() -> None:
-    """Hence a task's writes are one request, and what it emitted is recorded before them."""
+    """So a task's writes are one request, and its emissions are recorded before them."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver)
@@ -132,8 +132,8 @@ async def test_one_readable_write_finishes_a_node() -> None:
     assert (ran, finished(state, "turn-1"), state.values) == (["a"], True, {"trail": ["a"]})
 
 
-async def test_a_checkpoint_of_a_renamed_node_ends_without_running_it() -> None:
-    """Hence the node names are fingerprinted with the turn."""
+async def test_checkpoint_of_renamed_node_ends_immediately() -> None:
+    """So the turn stores the node names as a fingerprint."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver, interrupt_before=["b"])
@@ -148,12 +148,12 @@ async def test_a_checkpoint_of_a_renamed_node_ends_without_running_it() -> None:
 # ── Stopping at a step boundary ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_drain_stops_after_the_step_that_runs() -> None:
+async def test_drain_stops_after_running_step() -> None:
     ran: list[str] = []
     saver = InMemorySaver()
     handoffs = 0
     while True:
-        control = RunControl()  # a fresh one each time
+        control = RunControl()  # a new one each time
         graph = chain(ran, "abc").compile(saver)
         try:
             async for event in graph.astream(
@@ -172,8 +172,8 @@ async def test_a_drain_stops_after_the_step_that_runs() -> None:
     assert (finished(state, "turn-1"), state.values) == (True, {"trail": ["a", "b", "c"]})
 
 
-async def test_a_drain_asked_for_first_runs_nothing() -> None:
-    """Hence the number of hops is limited: an invocation that drains at once makes no progress."""
+async def test_early_drain_runs_nothing() -> None:
+    """So handoffs are limited: an invocation that drains at once makes no progress."""
     ran: list[str] = []
     control = RunControl()
     control.request_drain("deadline")
@@ -183,8 +183,8 @@ async def test_a_drain_asked_for_first_runs_nothing() -> None:
     assert (ran, (await graph.aget_state(turn("turn-1"))).next) == ([], ("__start__",))
 
 
-async def test_a_drain_is_asked_for_by_the_control_and_looked_for_before_each_step() -> None:
-    """Hence a control that reads the runner's own event drains though the loop was blocked when that was set."""
+async def test_control_is_polled_before_each_step() -> None:
+    """So a control that reads the runner's event drains even after a blocked event loop."""
     ran: list[str] = []
     looked: list[int] = []
 
@@ -199,8 +199,8 @@ async def test_a_drain_is_asked_for_by_the_control_and_looked_for_before_each_st
     assert (ran, looked) == (["a"], [0, 0, 1])
 
 
-async def test_the_checkpoint_that_a_node_runs_on_is_stored_before_it_runs() -> None:
-    """Hence a node that runs again after a crash has the task id that it had, by which its emissions are known."""
+async def test_checkpoint_is_stored_before_its_node() -> None:
+    """So a node repeated after a crash has the same task id, the key of its emissions."""
     order: list[str] = []
 
     class Slow(InMemorySaver):
@@ -213,8 +213,8 @@ async def test_the_checkpoint_that_a_node_runs_on_is_stored_before_it_runs() -> 
     assert order == ["step -1", "step 0", "a", "step 1", "b", "step 2"]
 
 
-async def test_what_stands_in_the_configs_metadata_stands_in_the_checkpoints() -> None:
-    """Hence the nodes' names can be told from them."""
+async def test_config_metadata_is_in_checkpoints() -> None:
+    """So the node names can be read from them."""
     config = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "turn-1", "aion:nodes": "a\nb"}}
     graph = chain([], "ab").compile(InMemorySaver())
     await run(graph, {"trail": []}, config)
@@ -230,7 +230,7 @@ class Tenant(TypedDict):
 
 
 @pytest.mark.parametrize("own", [None, False, True, InMemorySaver()], ids=["none", "off", "inherits", "its own"])
-async def test_a_copy_takes_our_saver_and_the_authors_graph_keeps_its_own(own: Any) -> None:
+async def test_graph_copy_takes_our_saver(own: Any) -> None:
     async def a(state: Trail, runtime: Any) -> Any:
         return {"trail": ["a"]}
 
@@ -250,7 +250,7 @@ async def test_a_copy_takes_our_saver_and_the_authors_graph_keeps_its_own(own: A
     assert not isinstance(own, InMemorySaver) or "t" not in own.storage
 
 
-async def test_a_copy_of_an_entrypoint_takes_our_saver_too() -> None:
+async def test_entrypoint_copy_takes_our_saver() -> None:
     @entrypoint()
     async def work(given: str) -> str:
         return given.upper()
@@ -268,7 +268,7 @@ async def test_a_copy_of_an_entrypoint_takes_our_saver_too() -> None:
 
 
 def asking(*names: str) -> Any:
-    """A graph of nodes side by side, each of which asks two questions."""
+    """Return a graph of parallel nodes with two interrupts each."""
     builder: Any = StateGraph(Trail)
     for name in names:
         builder.add_node(name, lambda _, name=name: {"trail": [name + interrupt(f"{name}?") + interrupt(f"{name}??")]})
@@ -280,7 +280,7 @@ async def questions(graph: Any, config: Any) -> dict[str, str]:
     return {asked.value: asked.id for asked in (await graph.aget_state(config)).interrupts}
 
 
-async def test_strict_resume_refuses_an_answer_that_fits_no_question() -> None:
+async def test_strict_resume_refuses_unknown_interrupt() -> None:
     strict = {"configurable": {"thread_id": "t", "__pregel_strict_resume": True}}
     graph = asking("x", "y")
     await graph.ainvoke({"trail": []}, strict)
@@ -300,8 +300,8 @@ async def test_strict_resume_refuses_an_answer_that_fits_no_question() -> None:
     assert refused.value.reason == "not_pending"
 
 
-async def test_unless_strict_an_answer_that_comes_again_answers_the_nodes_next_question() -> None:
-    """Hence an id is looked up among the pending ones before the graph runs."""
+async def test_repeated_answer_resumes_next_interrupt() -> None:
+    """So an id is searched for among the pending ones before the graph runs."""
     config = turn("turn-1")
     graph = asking("x")
     await graph.ainvoke({"trail": []}, config)
@@ -311,8 +311,8 @@ async def test_unless_strict_an_answer_that_comes_again_answers_the_nodes_next_q
     assert await graph.ainvoke(Command(resume={first["x?"]: "1"}), config) == {"trail": ["x11"]}
 
 
-async def test_a_question_is_stored_with_its_subgraph_before_it_is_with_the_node() -> None:
-    """Hence after a crash the innermost question counts: the outer one may have been answered already."""
+async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
+    """So the innermost interrupt counts after a crash: the outer one may be answered already."""
     order: list[str] = []
 
     class Listens(InMemorySaver):
@@ -334,8 +334,8 @@ async def test_a_question_is_stored_with_its_subgraph_before_it_is_with_the_node
     assert order == ["sub: __interrupt__", "sub: __resume__", ": __interrupt__"]
 
 
-async def test_an_answer_is_stored_only_when_its_node_has_ended() -> None:
-    """Hence answers are kept with the turn: a crash in that node asks the question again."""
+async def test_answer_is_stored_after_its_node() -> None:
+    """So answers are stored with the turn: a crash in that node repeats the interrupt."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def asks(_: Trail) -> Any:

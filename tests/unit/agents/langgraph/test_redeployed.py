@@ -1,4 +1,4 @@
-"""A turn that was begun by one graph and is taken up by another, since the agent was deployed with other nodes in between."""
+"""Turn that one graph begins and another resumes, after a deployment with other nodes."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def asks(state: Any) -> Any:
 
 
 def row(saver: Any, *names: str, **nodes: Any) -> Any:
-    """A graph of these nodes in a row; one that begins with `ask` asks."""
+    """Return a graph with these nodes in a row; a name with the prefix `ask` has an interrupt."""
     builder: Any = StateGraph(MessagesState)
     before = START
     for name in names:
@@ -69,7 +69,7 @@ async def paused_before(names: tuple[str, ...], saver: Any) -> None:
 
 @pytest.mark.parametrize("tries", [1, 2], ids=["handed on", "taken over"])
 @pytest.mark.parametrize("names", [("a", "c"), ("a",)], ids=["renamed", "removed"])
-async def test_a_turn_in_whose_middle_a_step_is_gone_fails_and_says_so(names: tuple[str, ...], tries: int) -> None:
+async def test_turn_with_missing_node_fails(names: tuple[str, ...], tries: int) -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     with pytest.raises(AgentFailed, match="deployed with other nodes"):
@@ -77,13 +77,13 @@ async def test_a_turn_in_whose_middle_a_step_is_gone_fails_and_says_so(names: tu
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")], ids=["the same", "one more"])
-async def test_a_turn_whose_steps_are_all_there_goes_on(names: tuple[str, ...]) -> None:
+async def test_turn_with_all_nodes_resumes(names: tuple[str, ...]) -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     assert said(await ending(row(saver, *names), asked("hi", 1))) == names[-1]
 
 
-async def test_the_order_of_the_steps_does_not_tell_graphs_apart() -> None:
+async def test_node_order_does_not_matter() -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     other: Any = StateGraph(MessagesState).add_node("b", says("b")).add_node("a", says("a"))
@@ -92,9 +92,9 @@ async def test_the_order_of_the_steps_does_not_tell_graphs_apart() -> None:
     assert said(await ending(other.compile(saver), asked("hi", 1))) == "b"
 
 
-async def test_a_step_that_is_gone_from_a_subgraph_is_missed_too() -> None:
+async def test_missing_subgraph_node_fails() -> None:
     saver = InMemorySaver()
-    await paused_before(("a", "sub"), saver)  # `sub` is no graph yet
+    await paused_before(("a", "sub"), saver)  # `sub` is no subgraph yet
     inner = row(None, "x", "y")
     assert said(await ending(row(saver, "a", "sub", sub=inner), asked("hi", 1))) == "y"
 
@@ -111,8 +111,8 @@ async def test_a_step_that_is_gone_from_a_subgraph_is_missed_too() -> None:
         await ending(row(saver, "a", "sub", sub=row(None, "x", "z")), asked("hi", 1))
 
 
-async def test_a_new_turn_on_another_graphs_thread_just_works() -> None:
-    """R52: even where the other left a turn unfinished."""
+async def test_new_turn_runs_on_another_graphs_thread() -> None:
+    """Even after an unfinished turn of the other graph."""
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     assert said(await ending(row(saver, "c", "d"), asked("again", 2))) == "d"
@@ -130,7 +130,7 @@ async def question_of(saver: Any, *names: str) -> Message:
 HI = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
 
 
-async def test_an_answer_to_a_step_that_is_gone_fails_and_says_so() -> None:
+async def test_answer_to_missing_node_fails() -> None:
     saver = InMemorySaver()
     question = await question_of(saver, "ask", "b")
     with pytest.raises(AgentFailed) as failed:
@@ -138,20 +138,20 @@ async def test_an_answer_to_a_step_that_is_gone_fails_and_says_so() -> None:
     assert str(failed.value) == REDEPLOYED
 
 
-async def test_an_answer_to_a_step_that_is_there_is_taken() -> None:
+async def test_answer_to_existing_node_resumes() -> None:
     saver = InMemorySaver()
     question = await question_of(saver, "ask")
     assert said(await ending(row(saver, "ask"), asked("this", 2, HI, question))) == "heard this"
 
 
-async def test_a_turn_that_has_made_its_last_step_is_answered_whatever_the_graph() -> None:
-    """The process died between the last checkpoint and the answer: nothing is left to run."""
+async def test_finished_turn_answers_on_any_graph() -> None:
+    """The process died between the last checkpoint and the answer: no node is left to run."""
     saver = InMemorySaver()
     assert said(await ending(row(saver, "a", "b"), asked("hi", 1))) == "b"
     assert said(await ending(row(saver, "c"), asked("hi", 1, tries=2))) == "b"
 
 
-async def test_a_turn_cannot_go_on_where_nothing_was_kept() -> None:
+async def test_turn_without_stored_state_fails() -> None:
     @dataclass(frozen=True)
     class Hopped(Turn):
         handoffs: int = 1
@@ -159,5 +159,5 @@ async def test_a_turn_cannot_go_on_where_nothing_was_kept() -> None:
     first = asked("hi", 1)
     for turn in (Turn("turn-1", "t-1", 1, tries=2), Hopped("turn-1", "t-1", 1, tries=1)):
         again = TurnRequest(CONTEXT, turn, 1, first.task, first.message)
-        with pytest.raises(AgentFailed, match="keeps no state"):
+        with pytest.raises(AgentFailed, match="stores no state"):
             await ending(row(None, "a"), again)

@@ -1,4 +1,4 @@
-"""Conflicts between the seeds, as they are settled, through HTTP: rows D12, D13, D15, D18 and D19, in both versions."""
+"""Settled conflicts between the seed documents, over HTTP and in both protocol versions."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 from aion.langgraph import AionContext
 from aion_core.protocol.types import Message, Part, Role, Task
 from tests.support.service import http, parts, send
-from tests.unit.agents.langgraph.test_agent import Envelope, one_node
+from tests.unit.agents.langgraph.requests import Envelope, one_node
 
 State = dict[str, Any]
 METHODS = {
@@ -30,7 +30,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 async def post(client: httpx.AsyncClient, request: dict[str, Any]) -> dict[str, Any]:
-    """The task that is answered, in the words of its version."""
+    """Return the task of the response in its version."""
     answer = (await client.post("/", json=request)).json()
     assert "result" in answer, answer
     result: dict[str, Any] = answer["result"]
@@ -38,19 +38,19 @@ async def post(client: httpx.AsyncClient, request: dict[str, Any]) -> dict[str, 
 
 
 def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
-    """The events of a stream, without v1's wrapper."""
+    """Return the events of a stream without v1's wrapper."""
     results = [json.loads(line[6:])["result"] for line in answer.text.splitlines() if line.startswith("data: ")]
     return [result if "kind" in result else next(iter(result.values())) for result in results]
 
 
 def state(task: dict[str, Any]) -> str:
-    """The state in plain words, whichever version says it."""
+    """Return the state's name, the same for both versions."""
     named: str = task["status"].get("state", "unknown")
     return named.removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
-async def test_a_send_that_does_not_wait_is_answered_working_and_was_submitted_before(version: str) -> None:
-    """R21, D12: both are recorded before the answer, and the turn runs on."""
+async def test_returning_immediately_gives_working_task(version: str) -> None:
+    """Both states are recorded before the response, and the turn continues."""
     began, go = asyncio.Event(), asyncio.Event()
 
     async def node(state: State) -> State:
@@ -64,7 +64,7 @@ async def test_a_send_that_does_not_wait_is_answered_working_and_was_submitted_b
         flag = {"returnImmediately": True} if version == "v1" else {"blocking": False}
         request["params"]["configuration"] = flag
         sending = asyncio.create_task(post(client, request))
-        # This client's transport hands on no answer before the work of its request has ended; what it says counts.
+        # This client's transport returns a response only after the request's work has ended, so its content counts.
         running = asyncio.create_task(began.wait())
         await asyncio.wait({sending, running}, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0.05)
@@ -82,8 +82,8 @@ async def test_a_send_that_does_not_wait_is_answered_working_and_was_submitted_b
     assert [state(event) for event in events] == ["submitted", "working", "completed"]
 
 
-async def test_the_answer_is_a_real_message_of_the_agents(version: str) -> None:
-    """R42, D13: with a role, parts and an id, and in v0.3 its kind; no `role: assistant`, no `content`."""
+async def test_answer_is_an_agent_message(version: str) -> None:
+    """With a role, parts and an id, and its kind in v0.3; without `role: assistant` and `content`."""
     async with http(
         parts(one_node(lambda state: {"messages": [{"role": "assistant", "content": "Done!"}]})).app()
     ) as c:
@@ -99,7 +99,7 @@ async def test_the_answer_is_a_real_message_of_the_agents(version: str) -> None:
 
 
 async def test_no_author_makes_a_task_unknown(version: str) -> None:
-    """R44, R45, D15: that state is v0.3's, and is said by nobody but a v0.3 answer that knows none."""
+    """v0.3 alone has this state, for an unknown one."""
     outbox = {
         "kind": "task",
         "status": {"state": "unknown"},
@@ -145,8 +145,7 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", GIVEN)
-async def test_parts_are_read_in_either_versions_classes_and_written_in_the_clients(given: str, version: str) -> None:
-    """R40, D16, D18."""
+async def test_parts_of_either_version_are_accepted(given: str, version: str) -> None:
     graph = one_node(lambda state: {"a2a_outbox": GIVEN[given]}, Envelope)
     async with http(parts(graph).app()) as client:
         task = await post(client, send(method=METHODS[version][0]))
@@ -155,8 +154,8 @@ async def test_parts_are_read_in_either_versions_classes_and_written_in_the_clie
     )
 
 
-async def test_the_history_of_a_thread_is_of_our_own_records(version: str) -> None:
-    """D19: `history(limit=20, before=None)`, oldest first, the message that is answered last."""
+async def test_thread_history_comes_from_task_log(version: str) -> None:
+    """`history(limit=20, before=None)`: oldest first, the answered message last."""
     seen: list[tuple[str, str]] = []
 
     async def node(state: State, runtime: Runtime[AionContext]) -> State:

@@ -1,4 +1,4 @@
-"""What a graph's code finds as its context: aion's, or an object of its own schema, in nodes and in tools."""
+"""Context of a graph's code in nodes and tools: aion's, or an instance of the graph's own schema."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ class AsTypedDict(TypedDict, total=False):
 
 
 async def answer_of(agent: Any, **request: Any) -> tuple[str, str]:
-    """The task's state, and what it answers."""
+    """Return the task's state and answer."""
     async with http(parts(agent).app()) as client:
         sent = send(method="SendMessage")
         sent["params"] |= request
@@ -50,9 +50,7 @@ async def answer_of(agent: Any, **request: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("schema", [AsDataclass, AsModel, AsTypedDict])
 @pytest.mark.parametrize(("configuration", "provider"), [({}, "openai"), ({"provider": "mine"}, "mine")])
-async def test_a_context_schema_of_the_graphs_own_is_made_of_the_agents_configuration(
-    schema: Any, configuration: dict[str, Any], provider: str
-) -> None:
+async def test_own_context_schema_gets_configuration(schema: Any, configuration: dict[str, Any], provider: str) -> None:
     def node(state: State, runtime: Runtime[Any]) -> State:
         own = runtime.context
         own = own if isinstance(own, dict) else vars(own)
@@ -73,7 +71,7 @@ class Model(ScriptedModel):
 
 
 async def test_a_tool_may_take_the_turns_context() -> None:
-    """R53: `ToolRuntime[AionContext]`."""
+    """`ToolRuntime[AionContext]`."""
 
     @tool
     async def ask(runtime: ToolRuntime[AionContext]) -> str:
@@ -109,15 +107,14 @@ asyncio.run(main())
 """
 
 
-def test_a_tool_that_takes_a_plain_runtime_spills_nothing_of_the_turn_into_the_log() -> None:
+def test_plain_tool_runtime_logs_no_turn_content() -> None:
     ran = subprocess.run([sys.executable, "-W", "default", "-c", PLAIN], capture_output=True, text=True, check=True)
     assert "TASK_STATE_COMPLETED" in ran.stdout
     assert "AionContext" not in ran.stderr
     assert "Pydantic serializer" not in ran.stderr
 
 
-async def test_the_network_of_the_request_is_the_threads_and_integers_stay_integers() -> None:
-    """R51, R58."""
+async def test_thread_has_network_and_integers() -> None:
 
     class WithInbox(MessagesState):
         a2a_inbox: Any
@@ -134,7 +131,7 @@ async def test_the_network_of_the_request_is_the_threads_and_integers_stay_integ
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_integers_of_an_answer_in_data_are_integers(method: str) -> None:
-    """Section 3, interrupts: an index picks from a list."""
+    """An integer is an index into a list."""
     from langgraph.types import interrupt
 
     def node(state: State) -> State:

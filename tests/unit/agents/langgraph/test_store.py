@@ -1,4 +1,4 @@
-"""The store of a graph: ours for each turn, unless the author has compiled the graph with one."""
+"""Store of a graph: ours for each turn, unless the author compiled the graph with one."""
 
 import asyncio
 import queue
@@ -30,7 +30,7 @@ State = dict[str, Any]
 
 
 async def talk(graph: Any, *texts: str) -> list[tuple[str, str]]:
-    """The state and the answer of each message's task, each in a context of its own."""
+    """Return the state and the answer of each message's task, each in a separate context."""
     answers = []
     async with http(parts(graph).app()) as client:
         for n, text in enumerate(texts):
@@ -187,7 +187,7 @@ async def test_prebuilt_agents_own_tools_remember() -> None:
     assert seen == [[], ["n0"]]
 
 
-async def test_graph_with_its_own_store_keeps_it() -> None:
+async def test_graph_store_of_author_is_used() -> None:
     own = InMemoryStore()
     graph = one_node(by_parameter).compile(store=own)
     assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]
@@ -196,7 +196,7 @@ async def test_graph_with_its_own_store_keeps_it() -> None:
 
 
 async def test_subgraph_gets_the_served_graphs_store() -> None:
-    """LangGraph's own rule, whatever the subgraph was compiled with."""
+    """LangGraph's own rule, for any subgraph."""
     own = InMemoryStore()
     graph = one_node(one_node(by_parameter).compile(store=own))
     assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]
@@ -215,7 +215,7 @@ async def test_two_services_of_one_graph_share_nothing() -> None:
         assert await talk(graph, "red") == [("TASK_STATE_COMPLETED", "[]")]
 
 
-async def test_blocking_call_in_async_node_says_what_to_write() -> None:
+async def test_blocking_store_call_names_async_method() -> None:
     raised: list[str] = []
 
     async def node(state: MessagesState, *, store: BaseStore) -> State:
@@ -249,8 +249,8 @@ async def test_parallel_nodes_write_at_once() -> None:
     assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "16")]
 
 
-async def test_node_of_cancelled_turn_writes_nothing_into_the_next() -> None:
-    """A synchronous node cannot be stopped: its thread runs on."""
+async def test_cancelled_node_writes_nothing_later() -> None:
+    """A synchronous node cannot be stopped: its thread continues."""
     loop, began, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     outcome: queue.Queue[str] = queue.Queue()
 
@@ -286,7 +286,7 @@ class Thing:
     x: int
 
 
-async def test_value_that_is_no_json_fails_the_task_and_is_named() -> None:
+async def test_value_outside_json_fails_the_task() -> None:
     async def node(state: MessagesState, *, store: BaseStore) -> State:
         await store.aput(NS, "k", {"x": object()})
         return {}

@@ -1,4 +1,4 @@
-"""Text that a node streamed and did not return: kept for the same turn in another process, and for no other."""
+"""Streamed text not returned by any node: stored for the same turn in another process only."""
 
 from uuid import uuid4
 
