@@ -263,7 +263,7 @@ class AdkOutbound:
         agent = (event.branch or "", event.author)
         if event.partial:
             if text := visible_text(parts):
-                # The complete message before it is not the answer.
+                # More output follows, so the last complete message is not the answer.
                 yield from self._emit_last()
                 message_id = self._open_messages.setdefault(agent, event.id)
                 self._streamed.setdefault(message_id, []).append(text)

@@ -11,7 +11,7 @@ from google.adk.agents import BaseAgent
 from google.adk.events import Event, EventActions
 
 from aion.shared.types import A2AInbox, A2AOutbox
-from tests.support.adk import DIALECTS, ask, ask_parts, history, said, served
+from tests.support.adk import DIALECTS, answer_text, ask, ask_parts, history, served
 from tests.support.service import http, parts
 
 read: list[Any] = []
@@ -71,7 +71,7 @@ async def test_s1_an_agent_reads_its_inbox(dialect: str) -> None:
     assert [part.WhichOneof("content") for part in message.parts] == ["text", "url"]
     assert (message.role, message.parts[0].text) == (Role.ROLE_USER, "Read this.")
     assert metadata == {}
-    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
+    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", None)
 
 
 async def test_s1_the_requests_metadata_reaches_the_inbox() -> None:
@@ -95,7 +95,11 @@ async def test_seed_agent_fills_outbox_with_both(dialect: str) -> None:
     """Both reach the client; a message without an id gets one, a patch without an id belongs to this task."""
     async with http(parts(served(Announcer(name="announcer"))).app()) as client:
         task = await ask(client, dialect)
-    assert (task["status"]["state"], said(task), history(task)) == ("TASK_STATE_COMPLETED", "It is done.", ["hi"])
+    assert (task["status"]["state"], answer_text(task), history(task)) == (
+        "TASK_STATE_COMPLETED",
+        "It is done.",
+        ["hi"],
+    )
     assert task["metadata"] == {"progress": "all of it"}
     answer = task["status"]["message"]
     assert answer["messageId"]

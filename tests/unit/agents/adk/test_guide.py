@@ -1,4 +1,4 @@
-"""The code in the guide to ADK agents, run."""
+"""Code blocks of docs/adk.md."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.adk import ask, said, served
+from tests.support.adk import answer_text, ask, served
 from tests.support.service import http, parts
 
 PAGE = Path(__file__).parents[4] / "docs" / "adk.md"
@@ -15,12 +15,12 @@ ANSWERS = ["You sent 0 files.", "It is done.", "One moment.", "Which day?"]
 
 
 @pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
-async def test_the_guides_agents_answer(block: str, answer: str) -> None:
+async def test_guide_agents_answer(block: str, answer: str) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/adk.md", "exec"), names)  # noqa: S102  # our own page
     async with http(parts(served(names["root_agent"])).app()) as client:
         task = await ask(client, "SendMessage")
-        assert said(task) == answer
+        assert answer_text(task) == answer
         if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED":
             task = await ask(client, "SendMessage", "Tuesday", message_id="m-2", contextId=task["contextId"])
-            assert said(task) == "Booked for Tuesday."
+            assert answer_text(task) == "Booked for Tuesday."

@@ -1,4 +1,4 @@
-"""What of ADK the adapter leans on that its documentation does not promise: a new version that changes it is met here."""
+"""Undocumented ADK behaviour used by the adapter; a new ADK version may change it."""
 
 import inspect
 
@@ -15,12 +15,12 @@ from google.genai import types as genai
 
 from aion_core.agents.adk import interrupts, thread
 from aion_core.agents.adk.turn import TURN
-from tests.support.adk import DyingSessions, ask, saying, served
+from tests.support.adk import CrashingSessions, ask, scripted_model, served
 from tests.support.service import http, parts
 
 
-def test_the_context_is_made_by_a_method_that_takes_what_ours_passes_on() -> None:
-    """R86: ADK calls it an extension point, and keeps its signature."""
+def test_invocation_context_method_keeps_its_signature() -> None:
+    """ADK documents `_new_invocation_context` as an extension point."""
     assert list(inspect.signature(Runner._new_invocation_context).parameters) == [
         "self",
         "session",
@@ -31,42 +31,46 @@ def test_the_context_is_made_by_a_method_that_takes_what_ours_passes_on() -> Non
     ]
 
 
-async def test_every_event_of_a_turn_bears_its_turn() -> None:
-    """Hence it is known what a turn has left in a session, though an answer goes on with another turn's invocation."""
-    sessions = DyingSessions()
-    async with http(parts(served(LlmAgent(name="root", model=saying(["Hi."])), sessions)).app()) as client:
+async def test_events_of_a_turn_carry_its_id() -> None:
+    """An answer continues the invocation of an earlier turn, so the invocation id does not identify the turn."""
+    sessions = CrashingSessions()
+    async with http(parts(served(LlmAgent(name="root", model=scripted_model(["Hi."])), sessions)).app()) as client:
         await ask(client, "SendMessage")
     turns = {(event.custom_metadata or {}).get(TURN) for event in sessions.stored()}
     assert len(turns) == 1
     assert None not in turns
-    assert {event.invocation_id for event in sessions.stored()} == turns, "a turn that asks nothing is its invocation"
+    assert {event.invocation_id for event in sessions.stored()} == turns, (
+        "a new turn and its invocation have the same id"
+    )
 
 
-def test_the_names_by_which_adk_asks() -> None:
-    """Section 3: ids of what waits are in long_running_tool_ids."""
+def test_names_of_request_calls() -> None:
+    """ADK lists the ids of pending calls in `long_running_tool_ids`."""
     assert names.REQUEST_EUC_FUNCTION_CALL_NAME == interrupts.CREDENTIAL
     assert names.REQUEST_CONFIRMATION_FUNCTION_CALL_NAME == "adk_request_confirmation"
     assert names.REQUEST_INPUT_FUNCTION_CALL_NAME == "adk_request_input"
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
-    asks = Event(author="a", content=genai.Content(parts=[call]), long_running_tool_ids={"c"})
-    assert extract_event_interrupt_ids(asks) == {each.id for each in interrupts.pending_calls([asks])} == {"c"}
+    event = Event(author="a", content=genai.Content(parts=[call]), long_running_tool_ids={"c"})
+    assert extract_event_interrupt_ids(event) == {each.id for each in interrupts.pending_calls([event])} == {"c"}
     assert _confirmation._parse_tool_confirmation({"confirmed": True, "payload": 1}).confirmed
 
 
-def test_a_seal_is_known_for_one() -> None:
-    """Hence a call that is answered "canceled" does not route the next message to whom it was answered."""
+def test_canceled_response_is_an_abort_event() -> None:
+    """ADK does not route the next message to the agent of such a response."""
     assert abort_events._INVOCATION_ABORTED == interrupts.ABORTED
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
-    (seal,) = interrupts.canceled_responses([Event(author="a", invocation_id="i", content=genai.Content(parts=[call]))])
-    assert abort_events._is_abort_event(seal)
+    (response,) = interrupts.canceled_responses(
+        [Event(author="a", invocation_id="i", content=genai.Content(parts=[call]))]
+    )
+    assert abort_events._is_abort_event(response)
 
 
-def test_a_completed_node_is_3() -> None:
+def test_completed_node_status_is_3() -> None:
     assert NodeStatus.COMPLETED.value == thread._COMPLETED
 
 
-def test_an_app_says_nothing_of_resumability_until_its_author_does() -> None:
-    """Hence None is for us to fill in, and False is not."""
-    root = LlmAgent(name="root", model=saying())
+def test_resumability_config_defaults_to_none() -> None:
+    """The adapter sets a missing config and leaves a config with False unchanged."""
+    root = LlmAgent(name="root", model=scripted_model())
     assert App(name="app", root_agent=root).resumability_config is None
     assert ResumabilityConfig().is_resumable is False

@@ -1,4 +1,4 @@
-"""An agent that is deployed anew in the middle of a turn: it goes on where all that was there is, and says so where not."""
+"""Redeployment of an ADK agent during a turn: the turn resumes if all its agents still exist, else it fails."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -6,17 +6,25 @@ from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
-from google.adk.tools import LongRunningFunctionTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
 from aion_core.agents.adk.thread import REDEPLOYED
 from aion_core.ports import Emission, TurnRequest
-from tests.support.adk import DyingSessions, ask, call, history, said, saying, served
+from tests.support.adk import CrashingSessions, answer_text, ask, call, history, scripted_model, served
 from tests.support.service import http, parts
-from tests.unit.agents.adk.test_thread import TREES, after_all, outcome, paying, ran, simply, transferring
+from tests.unit.agents.adk.test_thread import (
+    TREES,
+    answering,
+    outcome,
+    paying_agent,
+    ran,
+    run_to_end,
+    transferring_agent,
+)
 
 
-class Redeployed:
-    """The first process has one agent, those after it another one."""
+class RedeployedAgent:
+    """Agent with another implementation from its second try on."""
 
     def __init__(self, first: Any, then: Any) -> None:
         self._first, self._then, self._tries = first, then, 0
@@ -35,36 +43,39 @@ def sequence(*agents: LlmAgent, name: str = "root") -> SequentialAgent:
     return SequentialAgent(name=name, sub_agents=list(agents))
 
 
-OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-    "renamed": (TREES["in a sequence"], lambda: sequence(simply("one"), paying("two_b"), simply("three"))),
-    "gone": (TREES["in a sequence"], lambda: sequence(simply("one"), simply("three"))),
-    "another root": (TREES["in a sequence"], lambda: sequence(simply("one"), paying("two"), simply("three"), name="r")),
-    "no sequence": (TREES["in a sequence"], paying),
-    "transferred to": (lambda: transferring("one"), lambda: transferring("two")),
+CHANGES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "renamed": (TREES["in a sequence"], lambda: sequence(answering("one"), paying_agent("two_b"), answering("three"))),
+    "gone": (TREES["in a sequence"], lambda: sequence(answering("one"), answering("three"))),
+    "another root": (
+        TREES["in a sequence"],
+        lambda: sequence(answering("one"), paying_agent("two"), answering("three"), name="r"),
+    ),
+    "no sequence": (TREES["in a sequence"], paying_agent),
+    "transferred to": (lambda: transferring_agent("one"), lambda: transferring_agent("two")),
 }
 
 
 @pytest.mark.parametrize("place", [3, 6])
-@pytest.mark.parametrize("change", OTHERS)
-async def test_a_turn_whose_agents_are_gone_fails_and_says_so(change: str, place: int) -> None:
-    """Fixed decision 7: nothing is run twice, or left out unheard."""
+@pytest.mark.parametrize("change", CHANGES)
+async def test_missing_agent_fails_the_turn(change: str, place: int) -> None:
+    """No tool runs twice, and no step is skipped silently."""
     ran.clear()
-    first, then = OTHERS[change]
-    sessions = DyingSessions(place)
-    task = await after_all(Redeployed(served(first(), sessions), served(then(), sessions)))
+    first, then = CHANGES[change]
+    sessions = CrashingSessions(place)
+    task = await run_to_end(RedeployedAgent(served(first(), sessions), served(then(), sessions)))
     assert outcome(task)[:2] == ("FAILED", REDEPLOYED)
     assert ran["pay"] <= 1
     assert len(set(history(task))) == len(history(task))
 
 
 @pytest.mark.parametrize("place", [3, 5, 6, 8])
-async def test_a_turn_goes_on_where_agents_were_added(place: int) -> None:
-    """As a graph does that has more nodes than it had."""
+async def test_added_agents_do_not_prevent_a_resume(place: int) -> None:
+    """A graph with additional nodes behaves the same."""
     ran.clear()
-    sessions = DyingSessions(place)
+    sessions = CrashingSessions(place)
     first = served(TREES["in a sequence"](), sessions)
-    then = served(sequence(simply("one"), simply("fresh"), paying("two"), simply("three")), sessions)
-    state, answer, before = outcome(await after_all(Redeployed(first, then)))
+    then = served(sequence(answering("one"), answering("fresh"), paying_agent("two"), answering("three")), sessions)
+    state, answer, before = outcome(await run_to_end(RedeployedAgent(first, then)))
     assert (state, answer) == ("COMPLETED", "I am on it.")
     assert [line for line in before if line != "fresh said."] == [
         "hi",
@@ -73,27 +84,27 @@ async def test_a_turn_goes_on_where_agents_were_added(place: int) -> None:
         "Paid. ",
         "All done.",
     ]
-    assert ran == {"pay": 1, "tell": 1}
+    assert ran == {"pay": 1, "notify": 1}
 
 
-async def test_an_answer_to_an_agent_that_is_gone_fails_and_says_so() -> None:
-    """Fixed decision 7: nobody else takes it; the next message is a turn of its own."""
+async def test_answer_to_a_missing_agent_fails() -> None:
+    """No other agent receives the answer; the next message begins a new turn."""
 
     def approve() -> None:
-        """Ask."""
+        """Wait for an approval."""
 
-    def asking(name: str) -> LlmAgent:
-        model = saying([call("approve", "call-1")])
+    def asking_agent(name: str) -> LlmAgent:
+        model = scripted_model([call("approve", "call-1")])
         return LlmAgent(name=name, model=model, tools=[LongRunningFunctionTool(func=approve)])
 
-    following = LlmAgent(name="three", model=saying(["Not this."], ["Next."]))
-    sessions = DyingSessions()
+    following = LlmAgent(name="three", model=scripted_model(["Not this."], ["Next."]))
+    sessions = CrashingSessions()
     then = served(sequence(following), sessions)
-    async with http(parts(Redeployed(served(sequence(asking("two")), sessions), then)).app()) as client:
+    async with http(parts(RedeployedAgent(served(sequence(asking_agent("two")), sessions), then)).app()) as client:
         task = await ask(client, "SendMessage")
         assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         task = await ask(client, "SendMessage", "yes", taskId=task["id"], message_id="m-2")
-        assert (task["status"]["state"], said(task)) == ("TASK_STATE_FAILED", REDEPLOYED)
+        assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", REDEPLOYED)
         following.model.scripts.pop(0)  # type: ignore[union-attr]
         task = await ask(client, "SendMessage", "and?", contextId=task["contextId"], message_id="m-3")
-        assert said(task) == "Next."
+        assert answer_text(task) == "Next."

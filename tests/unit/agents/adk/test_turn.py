@@ -1,40 +1,58 @@
-"""Turns of an ADK agent that are canceled, or fail: how they end, and what they leave to the next one."""
+"""Turns of an ADK agent: cancellation, failure, callbacks and recording."""
 
 import asyncio
+import logging
 import threading
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
 import pytest
-from google.adk.agents import LlmAgent
+from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.events import Event
 from google.adk.sessions import InMemorySessionService
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types as genai
 
 from aion.adk import get_aion_context
-from tests.support.adk import ask, call, said, saying, served, texts
+from tests.support.adk import (
+    answer_text,
+    ask,
+    ask_parts,
+    call,
+    llm_agent,
+    scripted_model,
+    served,
+    stream,
+    text_event,
+    texts,
+    yielding_agent,
+)
 from tests.support.service import http, parts, send
 
 DIALECT = "SendMessage"
 
 
-async def begun(client: httpx.AsyncClient, text: str = "hi") -> dict[str, Any]:
-    """The task of a message that nobody waits for."""
+async def start_task(client: httpx.AsyncClient, text: str = "hi") -> dict[str, Any]:
+    """Return the task of a message sent with `returnImmediately`."""
     request = send(text)
     request["params"]["configuration"] = {"returnImmediately": True}
     task: dict[str, Any] = (await client.post("/", json=request)).json()["result"]["task"]
     return task
 
 
-async def canceled(client: httpx.AsyncClient, task: dict[str, Any]) -> str:
+async def cancel_task(client: httpx.AsyncClient, task: dict[str, Any]) -> str:
     request = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": task["id"]}}
     return str((await client.post("/", json=request)).json()["result"]["status"]["state"])
 
 
-async def test_a_canceled_turn_stops_its_tools_and_the_next_turns_model_finds_them_answered() -> None:
-    """DESIGN, CancelTask; section 3: open tool calls are answered "canceled"."""
+async def test_cancel_stops_tools_and_closes_open_calls() -> None:
+    """The next turn's model receives the result "canceled" for the open call."""
     running, stopped = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait forever."""
         running.set()
         try:
             await asyncio.Event().wait()
@@ -42,16 +60,16 @@ async def test_a_canceled_turn_stops_its_tools_and_the_next_turns_model_finds_th
             stopped.set()
         return "never"
 
-    model = saying(["I wait.", call("wait", "call-1")], ["What else?"])
+    model = scripted_model(["I wait.", call("wait", "call-1")], ["What else?"])
     root = LlmAgent(name="root", model=model, tools=[wait])
     sessions = InMemorySessionService()
     async with http(parts(served(root, sessions), lease_seconds=0.3).app()) as client:
-        task = await begun(client)
+        task = await start_task(client)
         await running.wait()
-        assert await canceled(client, task) == "TASK_STATE_CANCELED"
+        assert await cancel_task(client, task) == "TASK_STATE_CANCELED"
         await asyncio.wait_for(stopped.wait(), 10)
         other = await ask(client, DIALECT, "and?", message_id="m-2", contextId=task["contextId"])
-    assert said(other) == "What else?"
+    assert answer_text(other) == "What else?"
     assert texts(model.seen[-1])[1:] == [
         "model: I wait.",
         "model: wait({})",
@@ -60,8 +78,8 @@ async def test_a_canceled_turn_stops_its_tools_and_the_next_turns_model_finds_th
     ]
 
 
-async def test_a_synchronous_tool_blocks_nobody_and_what_it_says_after_its_turn_goes_nowhere() -> None:
-    """DESIGN, CancelTask: it runs in a thread, which is left to end."""
+async def test_synchronous_tool_does_not_block_the_loop() -> None:
+    """It runs in a thread. After the cancel its reply is dropped."""
     running, go, ended = threading.Event(), threading.Event(), threading.Event()
     raised: list[str] = []
 
@@ -77,15 +95,15 @@ async def test_a_synchronous_tool_blocks_nobody_and_what_it_says_after_its_turn_
         ended.set()
         return "done"
 
-    root = LlmAgent(name="root", model=saying([call("block")], ["Next."]), tools=[block])
+    root = LlmAgent(name="root", model=scripted_model([call("block")], ["Next."]), tools=[block])
     async with http(parts(served(root), lease_seconds=0.3).app()) as client:
-        task = await begun(client)
+        task = await start_task(client)
         while not running.is_set():
-            # The loop is free.
+            # The event loop is not blocked.
             await asyncio.sleep(0.01)
-        assert await canceled(client, task) == "TASK_STATE_CANCELED"
+        assert await cancel_task(client, task) == "TASK_STATE_CANCELED"
         answer = asyncio.create_task(ask(client, DIALECT, "and?", message_id="m-2", contextId=task["contextId"]))
-        assert said(await answer) == "Next."
+        assert answer_text(await answer) == "Next."
         go.set()
         while not ended.is_set():
             await asyncio.sleep(0.01)
@@ -94,26 +112,26 @@ async def test_a_synchronous_tool_blocks_nobody_and_what_it_says_after_its_turn_
     assert raised == ["CancelledError"]
 
 
-async def test_a_tool_that_raises_fails_the_turn_and_the_next_ones_model_finds_it_answered() -> None:
-    """Section 3: after a turn that failed the thread holds complete messages only."""
+async def test_failed_turn_leaves_no_open_calls() -> None:
+    """The next turn's model receives the result "canceled" for each open call."""
 
     async def fail() -> str:
         """Fail."""
         raise ValueError("the secret")
 
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait forever."""
         await asyncio.Event().wait()
         return "never"
 
-    model = saying([call("fail", "call-1"), call("wait", "call-2")], ["What else?"])
+    model = scripted_model([call("fail", "call-1"), call("wait", "call-2")], ["What else?"])
     root = LlmAgent(name="root", model=model, tools=[fail, wait])
     async with http(parts(served(root)).app()) as client:
         failed = await ask(client, DIALECT)
         assert failed["status"]["state"] == "TASK_STATE_FAILED"
         assert "secret" not in str(failed)
         other = await ask(client, DIALECT, "and?", message_id="m-2", contextId=failed["contextId"])
-    assert said(other) == "What else?"
+    assert answer_text(other) == "What else?"
     assert texts(model.seen[-1])[1:] == [
         "model: fail({})",
         "model: wait({})",
@@ -124,41 +142,43 @@ async def test_a_tool_that_raises_fails_the_turn_and_the_next_ones_model_finds_i
 
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
-async def test_a_tool_that_would_end_the_process_fails_its_turn(ending: type[BaseException]) -> None:
+async def test_process_exit_in_a_tool_fails_its_turn(ending: type[BaseException]) -> None:
     async def leave() -> str:
         """Leave."""
         raise ending
 
-    root = LlmAgent(name="root", model=saying([call("leave")], ["Still here."]), tools=[leave])
+    root = LlmAgent(name="root", model=scripted_model([call("leave")], ["Still here."]), tools=[leave])
     async with http(parts(served(root)).app()) as client:
         failed = await ask(client, DIALECT)
         assert failed["status"]["state"] == "TASK_STATE_FAILED"
         other = await ask(client, DIALECT, "and?", message_id="m-2", contextId=failed["contextId"])
-    assert said(other) == "Still here."
+    assert answer_text(other) == "Still here."
 
 
-async def test_two_messages_at_once_are_answered_one_after_the_other_and_history_is_whole() -> None:
-    """Double texting: the second waits for the first."""
-    model = saying(["One."], ["Two."])
+async def test_concurrent_messages_of_a_context_run_in_order() -> None:
+    """The second turn sees the answer of the first."""
+    model = scripted_model(["One."], ["Two."])
     sessions = InMemorySessionService()
     async with http(parts(served(LlmAgent(name="root", model=model), sessions)).app()) as client:
         asked = [
             ask(client, DIALECT, text, message_id=f"m-{text}", contextId="my-context") for text in ("first", "second")
         ]
         tasks = await asyncio.gather(*asked)
-    assert sorted(str(said(task)) for task in tasks) == ["One.", "Two."]
+    assert sorted(str(answer_text(task)) for task in tasks) == ["One.", "Two."]
     assert len(texts(model.seen[0])) == 1
     assert texts(model.seen[1])[1] == "model: One."
 
 
-async def test_two_people_who_talk_to_one_agent_share_nothing() -> None:
-    """Section 3: `user_id` is the authenticated owner, the session its context's."""
+async def test_owners_do_not_share_state() -> None:
+    """`user_id` is the authenticated owner, and each context has its own session."""
     from aion_core.ports import ContextKey, Turn, TurnRequest
     from aion_core.protocol.types import Message, Part, Role, Task
-    from tests.support.adk import agent, says
+    from tests.support.adk import text_event
 
     sessions = InMemorySessionService()
-    root = agent(lambda ctx: says(str(dict(ctx.session.state)), state_delta={"user:name": ctx.session.user_id}))
+    root = yielding_agent(
+        lambda ctx: text_event(str(dict(ctx.session.state)), state_delta={"user:name": ctx.session.user_id})
+    )
     adk = served(root, sessions)
 
     async def turn(owner: str, number: int) -> str:
@@ -172,3 +192,106 @@ async def test_two_people_who_talk_to_one_agent_share_nothing() -> None:
     assert await turn("ann", 1) == "{}"
     assert await turn("bob", 2) == "{}"
     assert await turn("ann", 3) == "{'user:name': 'ann'}"
+
+
+# ── Context, callbacks and recording ──────────────────────────────────────────────────────────────────────────────────
+
+
+def look() -> str:
+    """Look."""
+    return "a file"
+
+
+class InboxAgent(BaseAgent):
+    """Agent that answers with its inbox."""
+
+    async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+        inbox = ctx.a2a_inbox
+        files = [part.filename for part in inbox.message.parts if part.filename]
+        yield text_event(f"{self.name} {inbox.task.id == get_aion_context().inbox.task.id} {files} {inbox.metadata}")
+
+
+async def test_agents_callbacks_and_tools_find_the_inbox(dialect: str) -> None:
+    seen: dict[str, str] = {}
+
+    def before(callback_context: Any) -> None:
+        seen["callback"] = callback_context._invocation_context.a2a_inbox.message.message_id
+
+    def look(tool_context: ToolContext) -> str:
+        """Look."""
+        seen["tool"] = tool_context._invocation_context.a2a_inbox.message.message_id  # type: ignore[attr-defined]
+        return "looked"
+
+    helper = llm_agent([call("look")], ["done"], name="helper", tools=[look], before_agent_callback=before)
+    root = SequentialAgent(
+        name="root",
+        sub_agents=[
+            LoopAgent(name="loop", max_iterations=1, sub_agents=[helper]),
+            ParallelAgent(name="both", sub_agents=[InboxAgent(name="own")]),
+        ],
+    )
+    async with http(parts(served(root)).app()) as client:
+        task = await ask_parts(client, dialect, {"text": "hi"}, {"url": "https://example.org/a", "filename": "a"})
+    assert answer_text(task) == "own True ['a'] {}"
+    assert seen == {"callback": "m-1", "tool": "m-1"}
+
+
+async def test_agent_tool_finds_the_turn(dialect: str) -> None:
+    """An AgentTool runs under an ADK Runner of its own, so the context variable provides the turn."""
+
+    def message_id(tool_context: ToolContext) -> str:
+        """Return the id of the turn's message."""
+        context = get_aion_context()
+        assert context.message is not None
+        return context.message.id
+
+    inner = llm_agent(
+        [call("message_id")], [lambda request: texts(request.contents)[-1]], name="inner", tools=[message_id]
+    )
+    root = llm_agent(
+        [call("inner", request="go")], [lambda request: texts(request.contents)[-1]], tools=[AgentTool(agent=inner)]
+    )
+    async with http(parts(served(root)).app()) as client:
+        assert "'m-1'" in str(answer_text(await ask(client, dialect)))
+
+
+async def test_internal_events_are_logged_only(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aion_core.internal")
+    root = llm_agent([call("look", "call-1")], ["Fine."], tools=[look])
+    async with http(parts(served(root)).app()) as client:
+        frames = await stream(client)
+    logged = [record.internal for record in caplog.records if hasattr(record, "internal")]
+    kinds = [event["kind"].removeprefix("internal:") for event in logged]
+    assert [kind for kind in kinds if kind != "checkpoint"] == ["llm-call", "tool-start", "tool-complete", "llm-call"]
+    assert "checkpoint" in kinds
+    started = next(event for event in logged if event["kind"] == "internal:tool-start")
+    assert (started["toolName"], started["toolCallId"]) == ("look", "call-1")
+    assert "internal:" not in str(frames)
+
+
+async def test_agent_waits_for_its_event_to_be_recorded() -> None:
+    """The log contains an event before the agent continues after it."""
+    seen: list[list[str]] = []
+
+    async def recorded() -> list[str]:
+        (key,) = made.store.task_keys()  # type: ignore[attr-defined]
+        log = await made.store.log(key)
+        assert log is not None
+        return [entry.event.artifact.name for entry in log.events if hasattr(entry.event, "artifact")]
+
+    class Saves(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            where = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": ctx.session.id}
+            for name in ("one", "two"):
+                part = genai.Part(text=name)
+                version = await ctx.artifact_service.save_artifact(**where, filename=name, artifact=part)
+                event = text_event(artifact_delta={name: version})
+                yield event.model_copy(update={"author": self.name})
+                seen.append(
+                    [*await recorded(), *(event.id for event in ctx.session.events[-1:] if event.author != self.name)]
+                )
+
+    made = parts(served(Saves(name="saves")))
+    async with http(made.app()) as client:
+        await ask(client, "SendMessage")
+    assert seen == [["one"], ["one", "two"]]

@@ -1,4 +1,4 @@
-"""Executors as the SDK's users write them, served by the real service in this process."""
+"""Executors written like those of SDK users, served in this process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,19 +21,19 @@ from tests.support.stores import MemoryTaskStore
 Execute = Callable[[RequestContext, EventQueue, TaskUpdater], Awaitable[None]]
 
 
-class Doing(AgentExecutor):
-    """Does what a test has it do, with a TaskUpdater of the turn at hand."""
+class ScriptedExecutor(AgentExecutor):
+    """Executor that runs the functions of a test, with a TaskUpdater of the turn."""
 
-    def __init__(self, *does: Execute) -> None:
-        """The first message gets the first, the second the second, and so on; the last gets all that follow."""
-        self._does = list(does)
+    def __init__(self, *functions: Execute) -> None:
+        """Use one function per message, in order; the last one serves all further messages."""
+        self._functions = list(functions)
         self.contexts: list[RequestContext] = []
         self.canceled: list[RequestContext] = []
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         self.contexts.append(context)
-        do = self._does.pop(0) if len(self._does) > 1 else self._does[0]
-        await do(context, event_queue, updater_of(context, event_queue))
+        function = self._functions.pop(0) if len(self._functions) > 1 else self._functions[0]
+        await function(context, event_queue, updater_of(context, event_queue))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         self.canceled.append(context)
@@ -46,23 +46,25 @@ def updater_of(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
     return TaskUpdater(event_queue, context.task_id, context.context_id)
 
 
-def text(said: str) -> list[Part]:
-    return [Part(text=said)]
+def text(content: str) -> list[Part]:
+    return [Part(text=content)]
 
 
 @dataclass
-class Served:
-    """An executor that is served, and what one can ask of it."""
+class ExecutorApp:
+    """Executor with its service and its store."""
 
     parts: Parts
     executor: AgentExecutor
     store: MemoryTaskStore
 
-    async def send(self, said: str = "hi", **options: Any) -> Task:
-        return await self.parts.service.send(Call("owner", "test"), request(said, **options))
+    async def send(self, content: str = "hi", **options: Any) -> Task:
+        task = await self.parts.service.send(Call("owner", "test"), request(content, **options))
+        assert isinstance(task, Task)
+        return task
 
-    async def heard(self, task_id: str) -> list[Any]:
-        """The task's log, event by event."""
+    async def events(self, task_id: str) -> list[Any]:
+        """Return the events in the task's log."""
         log = await self.store.log(TaskKey("owner", task_id))
         assert log is not None
         return [entry.event for entry in log.events]
@@ -75,17 +77,17 @@ def served(
     clock: Clock | None = None,
     configuration: dict[str, Any] | None = None,
     **options: Any,
-) -> Served:
-    """The executor, or one that does this for every message."""
-    made = executor if isinstance(executor, AgentExecutor) else Doing(executor)
+) -> ExecutorApp:
+    """Return a service for the executor, or for an executor of the function."""
+    made = executor if isinstance(executor, AgentExecutor) else ScriptedExecutor(executor)
     clock = clock or SystemClock()
     store = MemoryTaskStore(clock)
     agent = ExecutorAgent(made, store, name="Test", resume=resume, configuration=configuration)
-    return Served(parts(agent, store, clock, **options), made, store)
+    return ExecutorApp(parts(agent, store, clock, **options), made, store)
 
 
 def states(events: list[Any]) -> list[str]:
-    """The states of the events that have one, as people write them."""
+    """Return the lower-case states of the events with a status."""
     return [
         TaskState.Name(event.status.state).removeprefix("TASK_STATE_").lower()
         for event in events
@@ -93,7 +95,7 @@ def states(events: list[Any]) -> list[str]:
     ]
 
 
-def said(message: Message) -> str:
+def text_of(message: Message) -> str:
     return "".join(part.text for part in message.parts)
 
 

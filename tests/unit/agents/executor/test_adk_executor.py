@@ -1,4 +1,4 @@
-"""ADK's own AgentExecutor, which knows nothing of us, runs here as it does under the SDK's server."""
+"""ADK's own AgentExecutor, unchanged, on this engine."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -16,12 +16,12 @@ from tests.support.service import http, send
 from tests.unit.agents.executor.executors import served
 
 
-class Counting(BaseAgent):
-    """Says how many messages of the user its session holds."""
+class MessageCounter(BaseAgent):
+    """Agent that answers with the number of user messages in its session."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        said = [event for event in ctx.session.events if event.author == "user"]
-        part = types.Part(text=f"message {len(said)}")
+        messages = [event for event in ctx.session.events if event.author == "user"]
+        part = types.Part(text=f"message {len(messages)}")
         yield Event(
             author=self.name, invocation_id=ctx.invocation_id, content=types.Content(role="model", parts=[part])
         )
@@ -29,9 +29,11 @@ class Counting(BaseAgent):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("header", [{}, {"A2A-Extensions": "https://google.github.io/adk-docs/a2a/a2a-extension/"}])
-async def test_adks_executor_answers_and_keeps_its_sessions(header: dict[str, str]) -> None:
-    """Its older and its newer way, which it picks by the extensions that the client asks for."""
-    runner = Runner(app=App(name="app", root_agent=Counting(name="counting")), session_service=InMemorySessionService())
+async def test_adk_executor_answers_and_keeps_sessions(header: dict[str, str]) -> None:
+    """ADK has an old and a new implementation; the requested extensions select one."""
+    runner = Runner(
+        app=App(name="app", root_agent=MessageCounter(name="counting")), session_service=InMemorySessionService()
+    )
     made = served(A2aAgentExecutor(runner=runner))
     async with http(made.parts.app()) as client:
 

@@ -1,4 +1,4 @@
-"""aion.yaml names an executor as it names a graph, and nobody else pays for it."""
+"""Loading of executors from aion.yaml."""
 
 import subprocess
 import sys
@@ -55,13 +55,11 @@ async def answer(app: Any) -> str:
         ("async def make():\n    return Greeter()", "agent.py:make"),
     ],
 )
-async def test_an_executor_is_an_instance_a_class_or_what_a_function_makes(
-    tmp_path: Path, more: str, path: str
-) -> None:
+async def test_executor_is_instance_class_or_function_result(tmp_path: Path, more: str, path: str) -> None:
     assert await answer(app_of(tmp_path, f"{EXECUTOR}\n{more}\n", path)) == "Hello, you"
 
 
-def test_one_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+def test_executor_class_with_arguments_is_refused(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(
         EXECUTOR.replace("async def execute", "def __init__(self, key): ...\n    async def execute")
     )
@@ -69,8 +67,8 @@ def test_one_that_cannot_be_made_says_so(tmp_path: Path) -> None:
         load_object("agent.py", tmp_path)
 
 
-def test_the_sdks_server_is_imported_for_an_executor_only(tmp_path: Path) -> None:
-    """D11: a function imports only what it serves; a database driver never."""
+def test_sdk_server_is_imported_for_executors_only(tmp_path: Path) -> None:
+    """Frameworks and database drivers of other agents are never imported."""
     (tmp_path / "agent.py").write_text(EXECUTOR)
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    greeter:\n      path: agent.py\n")
     program = """

@@ -1,4 +1,4 @@
-"""The example and the guide answer as they say."""
+"""The example executor and the code of docs/executor.md."""
 
 import re
 from collections.abc import AsyncIterator
@@ -30,7 +30,8 @@ def summary(task: dict[str, Any]) -> str:
     return "".join(part["text"] for part in artifact["parts"])
 
 
-async def test_the_example_sums_up_a_table_that_comes_as_text_as_a_file_or_when_it_is_asked_for() -> None:
+async def test_example_summarises_tables() -> None:
+    """The table is text, a file, or the answer to a question."""
     async with table_agent() as client:
 
         async def task_of(body: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +51,7 @@ async def test_the_example_sums_up_a_table_that_comes_as_text_as_a_file_or_when_
         assert summary(task) == "name: 2 different values\nage: 31 to 45, 38 on average\n"
 
 
-async def test_the_guides_executor_asks_and_greets() -> None:
+async def test_guide_executor_asks_and_greets() -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "executor.md").read_text(), re.M | re.S)
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/executor.md", "exec"), names)  # noqa: S102  # our own page

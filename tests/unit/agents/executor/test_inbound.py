@@ -1,4 +1,4 @@
-"""What an executor finds in its RequestContext: what it finds there under the SDK's own server."""
+"""Request context of an executor: the same content as under the SDK's own server."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.inbound import CONFIGURATION
-from aion_core.protocol.types import Role, TaskState
+from aion_core.protocol.types import Role, Task, TaskState
 from aion_core.tasks.call import Call
 from tests.support.requests import request
 from tests.support.service import http, send
-from tests.unit.agents.executor.executors import Doing, said, served, text
+from tests.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
 
 COMPLETED, INPUT_REQUIRED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_INPUT_REQUIRED
 
 
-class Booking(AgentExecutor):
-    """Asks, and tells an answer from a new message by the task as it stands, as the SDK's samples do."""
+class BookingExecutor(AgentExecutor):
+    """Executor that recognizes an answer by the state of `current_task`, like the SDK's samples."""
 
     def __init__(self) -> None:
         self.contexts: list[RequestContext] = []
@@ -39,9 +39,9 @@ class Booking(AgentExecutor):
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_an_answer_finds_the_task_as_it_asked(method: str) -> None:
-    """R12: in both versions; history, artifacts and the question are there."""
-    booking = Booking()
+async def test_answer_sees_the_task_with_its_question(method: str) -> None:
+    """The task has its history, artifacts and question, in both protocol versions."""
+    booking = BookingExecutor()
     made = served(booking)
     async with http(made.parts.app()) as client:
 
@@ -60,22 +60,24 @@ async def test_an_answer_finds_the_task_as_it_asked(method: str) -> None:
     assert (first.task_id, first.context_id) == (asked["id"], asked["contextId"])
     current = second.current_task
     assert current is not None
-    assert said(current.status.message) == "Which day?"
-    assert [said(message) for message in current.history] == ["Book a table"]
+    assert text_of(current.status.message) == "Which day?"
+    assert [text_of(message) for message in current.history] == ["Book a table"]
     assert [artifact.artifact_id for artifact in current.artifacts] == ["form"]
     assert second.message is not None
     assert (second.message.message_id, second.message.task_id) == ("m-2", asked["id"])
 
 
-async def test_a_message_holds_all_that_the_client_sent() -> None:
-    """R51: metadata, output modes, extensions, and the tasks it refers to, of this owner only."""
-    doing = Doing(_completes)
+async def test_context_contains_the_whole_request() -> None:
+    """This covers metadata, output modes, extensions, and the referenced tasks of this owner and agent."""
+    doing = ScriptedExecutor(_completes)
     made = served(doing, configuration={"model": "small"})
     mine = await made.send(message_id="m-0", context_id="c-0")
     foreign = await made.parts.service.send(Call("somebody-else", "test"), request(message_id="m-0"))
     another_agents = await made.parts.service.send(Call("anonymous", "another"), request(message_id="m-0"))
+    assert isinstance(foreign, Task)
+    assert isinstance(another_agents, Task)
     async with http(made.parts.app()) as client:
-        # Over HTTP nobody is asked who they are: the caller is another owner than the two above.
+        # Over HTTP the caller is anonymous: another owner than the two above.
         mine_too = (await client.post("/", json=send(message_id="m-1"))).json()["result"]["task"]
         body = send(
             "look",
@@ -103,45 +105,45 @@ async def test_a_message_holds_all_that_the_client_sent() -> None:
     assert context.call_context.state[CONFIGURATION] == {"model": "small"}
 
 
-async def test_the_owner_is_the_user() -> None:
-    doing = Doing(_completes)
+async def test_owner_is_the_user() -> None:
+    doing = ScriptedExecutor(_completes)
     await served(doing).send()
     user = doing.contexts[0].call_context.user
     assert (user.is_authenticated, user.user_name) == (True, "owner")
 
 
-async def test_an_authorization_that_is_given_elsewhere_is_waited_for_in_the_turn() -> None:
-    """The SDK's out-of-bound way: the client hears of it, the turn goes on, and is not over."""
+async def test_executor_waits_for_out_of_band_authorization() -> None:
+    """The client is notified at once, and the turn continues."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth(updater.new_agent_message(text("Log in at https://example.org")))
         task = await made.parts.service.get(Call("owner", "test"), updater.task_id)
-        heard.append((task.status.state, said(task.status.message)))
+        seen.append((task.status.state, text_of(task.status.message)))
         await updater.start_work(updater.new_agent_message(text("Thank you")))
         await updater.complete()
 
-    heard: list[tuple[int, str]] = []
+    seen: list[tuple[int, str]] = []
     made = served(execute)
     task = await made.send()
-    assert heard == [(TaskState.TASK_STATE_WORKING, "Log in at https://example.org")]
+    assert seen == [(TaskState.TASK_STATE_WORKING, "Log in at https://example.org")]
     assert task.status.state == COMPLETED
-    assert [said(message) for message in task.history if message.role == Role.ROLE_AGENT] == [
+    assert [text_of(message) for message in task.history if message.role == Role.ROLE_AGENT] == [
         "Log in at https://example.org",
         "Thank you",
     ]
 
 
-async def test_an_executor_that_went_on_after_an_authorization_no_longer_waits_for_it() -> None:
+async def test_later_status_clears_the_authorization() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth()
         await updater.start_work(updater.new_agent_message(text("Thank you")))
 
     task = await served(execute).send()
-    assert (task.status.state, said(task.status.message)) == (COMPLETED, "Thank you")
+    assert (task.status.state, text_of(task.status.message)) == (COMPLETED, "Thank you")
 
 
-async def test_a_message_to_a_task_at_work_finds_it_at_work() -> None:
-    """Double texting: the second turn runs after the first, in the same task."""
+async def test_queued_message_sees_a_working_task() -> None:
+    """With double texting, the second turn runs after the first in the same task."""
     import asyncio
 
     begun, go = asyncio.Event(), asyncio.Event()
@@ -151,7 +153,7 @@ async def test_a_message_to_a_task_at_work_finds_it_at_work() -> None:
         await go.wait()
         await updater.complete(updater.new_agent_message(text("one")))
 
-    doing = Doing(first, _completes)
+    doing = ScriptedExecutor(first, _completes)
     made = served(doing)
     call = Call("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request()))
@@ -160,13 +162,14 @@ async def test_a_message_to_a_task_at_work_finds_it_at_work() -> None:
     following = asyncio.create_task(
         made.parts.service.send(call, request("more", message_id="m-2", task_id=key.task_id))
     )
-    await asyncio.sleep(0.01)
+    for _ in range(50):
+        await asyncio.sleep(0)
     go.set()
     await asyncio.gather(sending, following)
     await asyncio.gather(*call.work)
     current = doing.contexts[1].current_task
     assert current is not None
-    assert (current.status.state, said(current.status.message)) == (TaskState.TASK_STATE_WORKING, "one")
+    assert (current.status.state, text_of(current.status.message)) == (TaskState.TASK_STATE_WORKING, "one")
 
 
 async def _completes(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:

@@ -1,4 +1,4 @@
-"""What an executor enqueues is what its task becomes: each event once, under the server's ids, and one end."""
+"""Translation of an executor's events: each event once, server ids, one ending."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
 )
 from tests.support.service import http, send
-from tests.unit.agents.executor.executors import said, served, states, text
+from tests.unit.agents.executor.executors import served, states, text, text_of
 
 COMPLETED, FAILED, WORKING = (
     TaskState.TASK_STATE_COMPLETED,
@@ -34,7 +34,7 @@ COMPLETED, FAILED, WORKING = (
 
 
 def new_task(message: Message) -> Task:
-    """As the SDK's samples make it."""
+    """Return a task made as in the SDK's samples."""
     return Task(
         id=message.task_id,
         context_id=message.context_id,
@@ -44,7 +44,7 @@ def new_task(message: Message) -> Task:
 
 
 class HelloWorld(AgentExecutor):
-    """In the manner of the SDK's hello world: a task, work, an artifact, the end."""
+    """Executor like the SDK's hello world: a task, a status, an artifact, the end."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.message is not None
@@ -63,7 +63,7 @@ class HelloWorld(AgentExecutor):
 
 
 class QuickReply(AgentExecutor):
-    """In the manner of the SDK's quick reply: a message, and no task."""
+    """Executor like the SDK's quick reply: a message without a task."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         await event_queue.enqueue_event(new_text_message("Hello World"))
@@ -78,8 +78,8 @@ async def events_of(app: Any, method: str) -> list[dict[str, Any]]:
     return [json.loads(line[5:])["result"] for line in answer.text.splitlines() if line.startswith("data:")]
 
 
-async def test_an_executor_in_the_manner_of_the_sdk_is_heard_as_it_is_written() -> None:
-    """R27, R32, R33, R35: nothing is said twice that the server has said by itself."""
+async def test_sample_executor_streams_its_events() -> None:
+    """Events that the server sends by itself are not repeated."""
     made = served(HelloWorld())
     events = await events_of(made.parts.app(), "SendStreamingMessage")
     assert [next(iter(event)) for event in events] == [
@@ -101,8 +101,7 @@ async def test_an_executor_in_the_manner_of_the_sdk_is_heard_as_it_is_written() 
     }
 
 
-async def test_it_is_heard_in_the_old_version_too() -> None:
-    """R30, R31."""
+async def test_sample_executor_streams_v03_events() -> None:
     made = served(HelloWorld())
     events = await events_of(made.parts.app(), "message/stream")
     assert [event["kind"] for event in events] == [
@@ -116,16 +115,15 @@ async def test_it_is_heard_in_the_old_version_too() -> None:
     assert events[3]["artifact"]["parts"] == [{"kind": "text", "text": "Hello, you!"}]
 
 
-async def test_a_message_by_itself_is_the_answer() -> None:
-    """R23."""
+async def test_message_is_the_answer() -> None:
     task = await served(QuickReply()).send()
     assert task.status.state == COMPLETED
-    assert said(task.status.message) == "Hello World"
+    assert text_of(task.status.message) == "Hello World"
     assert task.status.message.task_id == task.id
 
 
-async def test_an_artifact_grows_by_its_chunks_and_keeps_what_it_carries() -> None:
-    """R31, R41."""
+async def test_artifact_chunks_are_appended() -> None:
+    """Name, metadata and extensions are preserved; reserved metadata keys are removed."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("a"), "x", "letters", {"n": 1, "aion:mine": 2}, extensions=["urn:e"])
@@ -140,13 +138,13 @@ async def test_an_artifact_grows_by_its_chunks_and_keeps_what_it_carries() -> No
     assert (x.artifact_id, x.name, "".join(part.text for part in x.parts)) == ("x", "letters", "abc")
     assert dict(x.metadata) == {"n": 1}
     assert list(x.extensions) == ["urn:e"]
-    chunks = [event for event in await made.heard(task.id) if isinstance(event, TaskArtifactUpdateEvent)]
+    chunks = [event for event in await made.events(task.id) if isinstance(event, TaskArtifactUpdateEvent)]
     assert [(chunk.append, chunk.last_chunk) for chunk in chunks] == [
         (False, False),
         (True, False),
         (True, True),
         (False, False),
-    ], "an append to nothing opens it"
+    ], "an append to a missing artifact opens it"
     assert y.artifact_id == "y"
 
 
@@ -161,31 +159,29 @@ async def test_an_artifact_grows_by_its_chunks_and_keeps_what_it_carries() -> No
         ("requires_auth", TaskState.TASK_STATE_AUTH_REQUIRED),
     ],
 )
-async def test_each_end_of_the_updater_is_the_tasks(end: str, state: TaskState) -> None:
-    """R44, R45."""
-
+async def test_updater_ending_becomes_the_task_state(end: str, state: TaskState) -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await getattr(updater, end)(updater.new_agent_message(text("because"), {"why": "so", "aion:x": 1}))
 
     task = await served(execute).send()
     assert task.status.state == state
-    assert said(task.status.message) == "because"
+    assert text_of(task.status.message) == "because"
     assert dict(task.status.message.metadata) == {"why": "so"}
     assert [message.role for message in task.history] == [Role.ROLE_USER], "no message twice"
 
 
-async def test_an_executor_that_asks_without_a_question_asks_what_it_said_last() -> None:
+async def test_last_message_is_the_default_question() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.start_work(updater.new_agent_message(text("Which day?")))
         await updater.requires_input()
 
     task = await served(execute).send()
-    assert said(task.status.message) == "Which day?"
+    assert text_of(task.status.message) == "Which day?"
     assert len(task.history) == 1
 
 
-async def test_a_statuss_metadata_is_the_tasks_without_the_servers_keys() -> None:
-    """R71, R76."""
+async def test_status_metadata_is_merged_into_the_task() -> None:
+    """Reserved keys are removed."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.update_status(WORKING, metadata={"step": 1, "aion:network": "mine"})
@@ -196,14 +192,12 @@ async def test_a_statuss_metadata_is_the_tasks_without_the_servers_keys() -> Non
     made = served(execute)
     task = await made.send()
     assert dict(task.metadata) == {"step": 1, "half": True, "cost": 2}
-    assert states(await made.heard(task.id)) == ["submitted", "working", "working", "working", "completed"], (
-        "what changes nothing is not recorded"
+    assert states(await made.events(task.id)) == ["submitted", "working", "working", "working", "completed"], (
+        "a status without a change is not recorded"
     )
 
 
-async def test_ids_of_other_tasks_are_the_servers_all_the_same() -> None:
-    """R75."""
-
+async def test_ids_of_events_are_overwritten() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         other = TaskUpdater(queue, "another-task", "another-context")
         await queue.enqueue_event(Task(id="another-task", context_id="another-context"))
@@ -214,15 +208,15 @@ async def test_ids_of_other_tasks_are_the_servers_all_the_same() -> None:
     made = served(execute)
     task = await made.send()
     assert task.status.state == COMPLETED
-    for event in await made.heard(task.id):
+    for event in await made.events(task.id):
         assert (event.id if isinstance(event, Task) else event.task_id) == task.id
         assert event.context_id == "c"
     assert task.status.message.task_id == task.id
     assert all(message.context_id == "c" for message in task.history)
 
 
-async def test_a_whole_task_at_once_is_merged_into_the_servers() -> None:
-    """R78: an executor that needs no time may enqueue its task when it is done."""
+async def test_first_task_event_is_merged() -> None:
+    """A fast executor may enqueue its completed task."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         assert context.message is not None
@@ -236,11 +230,11 @@ async def test_a_whole_task_at_once_is_merged_into_the_servers() -> None:
 
     task = await served(execute).send()
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a"]
-    assert [said(message) for message in task.history] == ["hi", "a moment"]
-    assert (said(task.status.message), dict(task.metadata)) == ("done", {"cost": 1})
+    assert [text_of(message) for message in task.history] == ["hi", "a moment"]
+    assert (text_of(task.status.message), dict(task.metadata)) == ("done", {"cost": 1})
 
 
-async def test_a_task_that_comes_later_replaces_nothing() -> None:
+async def test_later_task_event_is_ignored() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("kept"), "a")
         await queue.enqueue_event(Task(id=updater.task_id, status=TaskStatus(state=FAILED)))
@@ -251,9 +245,10 @@ async def test_a_task_that_comes_later_replaces_nothing() -> None:
     assert len(task.artifacts) == 1
 
 
-async def test_what_comes_after_the_end_is_ignored() -> None:
-    """And what the executor does after it, it may do."""
+async def test_events_after_the_end_are_ignored() -> None:
+    """The executor itself may finish its work."""
     did: list[str] = []
+    tidied = asyncio.Event()
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.complete(updater.new_agent_message(text("done")))
@@ -261,17 +256,18 @@ async def test_what_comes_after_the_end_is_ignored() -> None:
         await updater.add_artifact(text("too late"), "late")
         await queue.enqueue_event(TaskStatusUpdateEvent(task_id=updater.task_id, status=TaskStatus(state=FAILED)))
         did.append("tidied up")
+        tidied.set()
         raise RuntimeError("as it left")
 
     made = served(execute)
     task = await made.send()
-    await asyncio.sleep(0.01)
+    await tidied.wait()
     assert did == ["after the end", "tidied up"]
     again = await made.parts.service.get(_call(), task.id)
-    assert (again.status.state, said(again.status.message), len(again.artifacts)) == (COMPLETED, "done", 0)
+    assert (again.status.state, text_of(again.status.message), len(again.artifacts)) == (COMPLETED, "done", 0)
 
 
-async def test_who_waits_for_the_answer_does_not_wait_for_what_is_done_after_it() -> None:
+async def test_client_does_not_wait_for_later_work() -> None:
     go = asyncio.Event()
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -284,8 +280,8 @@ async def test_who_waits_for_the_answer_does_not_wait_for_what_is_done_after_it(
 
 
 @pytest.mark.parametrize("what", ["artifact", "message"])
-async def test_an_executor_that_returns_without_an_end_has_completed(what: str) -> None:
-    """The SDK leaves such a task at work, with nobody who works on it."""
+async def test_return_without_an_end_completes(what: str) -> None:
+    """Under the SDK's server such a task stays in WORKING forever."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         if what == "artifact":
@@ -296,25 +292,23 @@ async def test_an_executor_that_returns_without_an_end_has_completed(what: str) 
     task = await served(execute).send()
     assert task.status.state == COMPLETED
     if what == "message":
-        assert said(task.status.message) == "the result"
+        assert text_of(task.status.message) == "the result"
     assert len(task.history) == 1
 
 
 @pytest.mark.parametrize("task_first", [False, True])
-async def test_an_executor_that_says_nothing_has_failed(task_first: bool) -> None:
-    """R36."""
-
+async def test_return_without_output_fails(task_first: bool) -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         if task_first:
             await updater.submit()
 
     task = await served(execute).send()
     assert task.status.state == FAILED
-    assert "without an answer" in said(task.status.message)
+    assert "without an answer" in text_of(task.status.message)
 
 
-async def test_what_it_raises_fails_the_task_and_stays_in_the_log() -> None:
-    """R36, D14: after all that it had enqueued."""
+async def test_error_fails_the_task() -> None:
+    """Earlier events stay; the error text is not shown to the client."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("half"), "a")
@@ -322,79 +316,77 @@ async def test_what_it_raises_fails_the_task_and_stays_in_the_log() -> None:
 
     task = await served(execute).send()
     assert task.status.state == FAILED
-    assert said(task.status.message).startswith("ValueError")
+    assert text_of(task.status.message).startswith("ValueError")
     assert "s3cret" not in str(task)
     assert len(task.artifacts) == 1
 
 
-async def test_what_it_refuses_it_refuses_with_its_own_words() -> None:
+async def test_client_error_text_is_shown() -> None:
     from a2a.utils.errors import InternalError, InvalidParamsError
 
-    async def refuses(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+    async def refuse(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         raise InvalidParamsError("Name a city.")
 
-    async def breaks(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+    async def fail(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         raise InternalError("password=hunter2")
 
-    assert said((await served(refuses).send()).status.message) == "InvalidParamsError: Name a city."
-    assert "hunter2" not in str(await served(breaks).send())
+    assert text_of((await served(refuse).send()).status.message) == "InvalidParamsError: Name a city."
+    assert "hunter2" not in str(await served(fail).send())
 
 
-async def test_an_executor_that_would_end_the_process_fails() -> None:
+async def test_process_exit_fails_the_task() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         raise SystemExit(3)
 
     task = await served(execute).send()
     assert task.status.state == FAILED
-    assert "end its process" in said(task.status.message)
+    assert "end its process" in text_of(task.status.message)
 
 
-async def test_an_executor_that_cancels_itself_fails() -> None:
+async def test_self_cancellation_fails_the_task() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         raise asyncio.CancelledError
 
     assert (await served(execute).send()).status.state == FAILED
 
 
-async def test_what_is_no_event_is_refused_where_it_is_enqueued() -> None:
+async def test_other_objects_are_refused_by_the_queue() -> None:
     from a2a.compat.v0_3 import types as v03
 
-    sentences: list[str] = []
+    errors: list[str] = []
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         old: Any = v03.Message(role=v03.Role.agent, message_id="m", parts=[])
         try:
             await queue.enqueue_event(old)
         except TypeError as error:
-            sentences.append(str(error))
+            errors.append(str(error))
         await updater.complete()
 
     assert (await served(execute).send()).status.state == COMPLETED
-    assert "a2a.compat.v0_3.types.Message" in sentences[0]
+    assert "a2a.compat.v0_3.types.Message" in errors[0]
 
 
-async def test_the_turns_context_is_at_hand_and_its_reply_the_answer() -> None:
-    """R53, R55, D5: an end that has a message of its own keeps it."""
-    heard: list[Any] = []
+async def test_context_reply_is_the_default_answer() -> None:
+    """An ending with a message of its own keeps it."""
+    seen: list[Any] = []
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         turn = get_aion_context()
-        heard.append((turn.message.text if turn.message else "", turn.thread.id, turn.self.name))
+        seen.append((turn.message.text if turn.message else "", turn.thread.id, turn.self.name))
         await turn.thread.typing()
         await turn.thread.reply("My reply")
-        await asyncio.to_thread(lambda: heard.append(get_aion_context().self.id))
+        await asyncio.to_thread(lambda: seen.append(get_aion_context().self.id))
         await updater.complete()
 
     made = served(execute)
     task = await made.send()
-    assert heard == [("hi", "c", "Test"), "test"]
-    assert said(task.status.message) == "My reply"
+    assert seen == [("hi", "c", "Test"), "test"]
+    assert text_of(task.status.message) == "My reply"
     assert len(task.history) == 1
 
 
-async def test_a_stream_delta_of_its_own_is_a_preview_and_no_artifact() -> None:
-    """R61, R62, D8."""
-
+async def test_stream_delta_is_not_an_artifact() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("Hel"), "aion:stream-delta", append=False)
         await updater.add_artifact(text("lo"), "aion:streamDelta", append=True, last_chunk=True)
@@ -414,7 +406,7 @@ def _call(owner: str = "owner") -> Any:
     return Call(owner, "test")
 
 
-async def test_unspecified_is_on_the_way() -> None:
+async def test_unspecified_state_is_working() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         status = TaskStatus(message=Message(parts=[Part(text="hm")]))
         await queue.enqueue_event(TaskStatusUpdateEvent(task_id=updater.task_id, status=status))
@@ -422,13 +414,13 @@ async def test_unspecified_is_on_the_way() -> None:
 
     made = served(execute)
     task = await made.send()
-    assert states(await made.heard(task.id)) == ["submitted", "working", "working", "completed"]
-    assert [said(message) for message in task.history] == ["hi", "hm"]
+    assert states(await made.events(task.id)) == ["submitted", "working", "working", "completed"]
+    assert [text_of(message) for message in task.history] == ["hi", "hm"]
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"])
-async def test_media_types_are_negotiated_on_the_rest_binding_too(path: str) -> None:
-    """-32005 in both versions."""
+async def test_rest_negotiates_media_types(path: str) -> None:
+    """The error is -32005 in both versions."""
     made = served(QuickReply())
     old = path.startswith("/v1")
     message = {"messageId": "m-1", "role": "ROLE_USER", ("content" if old else "parts"): [{"text": "hi"}]}
@@ -440,8 +432,8 @@ async def test_media_types_are_negotiated_on_the_rest_binding_too(path: str) -> 
     assert not made.store.task_keys()
 
 
-async def test_a_quick_reply_may_be_a_plain_message() -> None:
-    """R23: `reply: message`, by the executor that the SDK's users would write for it."""
+async def test_reply_as_message_needs_no_task() -> None:
+    """The agent has `reply: message`."""
     made = served(QuickReply(), reply=ReplyAs.MESSAGE)
     async with http(made.parts.app()) as client:
         result = (await client.post("/", json=send())).json()["result"]

@@ -1,4 +1,4 @@
-"""An executor never runs ahead of what is recorded, whatever it enqueues from, and leaves nothing behind."""
+"""Recording queue of executors: order, back-pressure, and the stop of a canceled executor."""
 
 import asyncio
 from typing import Any
@@ -17,11 +17,11 @@ from aion_core.tasks.call import Call
 from tests.support.requests import request
 from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
-from tests.unit.agents.executor.executors import Doing, said, served, text
+from tests.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
 
 
-class Slow(MemoryTaskStore):
-    """Takes its time to record, as one over a network does."""
+class SlowTaskStore(MemoryTaskStore):
+    """Task store with the latency of a network."""
 
     def __init__(self) -> None:
         super().__init__(SystemClock())
@@ -42,14 +42,16 @@ class Slow(MemoryTaskStore):
         return ended
 
 
-async def answered(doing: Doing, store: MemoryTaskStore) -> Task:
-    made = parts(ExecutorAgent(doing, store), store)
-    return await made.service.send(Call("owner", "test"), request())
+async def answer_of(executor: ScriptedExecutor, store: MemoryTaskStore) -> Task:
+    made = parts(ExecutorAgent(executor, store), store)
+    task = await made.service.send(Call("owner", "test"), request())
+    assert isinstance(task, Task)
+    return task
 
 
-async def test_an_event_is_enqueued_when_it_is_recorded_the_last_one_too() -> None:
-    """Record, then speak; and whoever has spoken goes on after that."""
-    store = Slow()
+async def test_enqueue_returns_after_recording() -> None:
+    """This includes the last event."""
+    store = SlowTaskStore()
     seen: list[int] = []
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -60,38 +62,38 @@ async def test_an_event_is_enqueued_when_it_is_recorded_the_last_one_too() -> No
         await updater.complete()
         seen.append(store.done)
 
-    await answered(Doing(execute), store)
+    await answer_of(ScriptedExecutor(execute), store)
     assert seen == [1, 2, 3]
 
 
-class Full(MemoryTaskStore):
-    """Records so much and no more."""
+class FullTaskStore(MemoryTaskStore):
+    """Task store that refuses every event."""
 
     async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
         raise StoreUnavailable("full")
 
 
-async def test_an_event_that_cannot_be_recorded_stops_its_executor_where_it_stands() -> None:
-    went_on: list[str] = []
+async def test_unrecorded_event_stops_its_executor() -> None:
+    continued: list[str] = []
     stopped = asyncio.Event()
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         try:
             await updater.add_artifact(text("charge the card next"), "a")
-            went_on.append("charged")
+            continued.append("charged")
         except asyncio.CancelledError:
             stopped.set()
             raise
 
-    store = Full(SystemClock())
-    made = parts(ExecutorAgent(Doing(execute), store), store)
+    store = FullTaskStore(SystemClock())
+    made = parts(ExecutorAgent(ScriptedExecutor(execute), store), store)
     sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
     await asyncio.wait_for(stopped.wait(), 5)
     sending.cancel()
-    assert went_on == []
+    assert continued == []
 
 
-async def test_what_threads_and_tasks_enqueue_is_recorded_in_their_order() -> None:
+async def test_events_of_each_thread_stay_in_order() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         loop = asyncio.get_running_loop()
 
@@ -106,15 +108,15 @@ async def test_what_threads_and_tasks_enqueue_is_recorded_in_their_order() -> No
 
             asyncio.run(all_of_them())
 
-        async def add(said: str) -> None:
-            await updater.add_artifact(text(said), said)
+        async def add(content: str) -> None:
+            await updater.add_artifact(text(content), content)
 
         async def in_a_task() -> None:
             for n in range(20):
                 await add(f"a{n}")
 
         await asyncio.gather(asyncio.to_thread(in_a_thread), asyncio.to_thread(in_a_loop_of_its_own), in_a_task())
-        # Nobody waits for these one by one; their order is the order of enqueuing.
+        # These run concurrently; their order is the order of enqueuing.
         await asyncio.gather(*(add(f"g{n}") for n in range(20)))
         await updater.complete()
 
@@ -124,7 +126,8 @@ async def test_what_threads_and_tasks_enqueue_is_recorded_in_their_order() -> No
         assert [id_ for id_ in ids if id_[0] == producer] == [f"{producer}{n}" for n in range(20)]
 
 
-async def test_a_task_that_outlives_its_execution_says_nothing_and_waits_for_nothing() -> None:
+async def test_events_after_the_turn_are_dropped() -> None:
+    """A task that outlives its turn does not wait, and adds nothing to the next turn."""
     go = asyncio.Event()
     left: list[asyncio.Task[None]] = []
 
@@ -142,14 +145,14 @@ async def test_a_task_that_outlives_its_execution_says_nothing_and_waits_for_not
         await left[0]
         await updater.add_artifact(text("in time"), "a")
 
-    made = served(Doing(execute, next_time))
+    made = served(ScriptedExecutor(execute, next_time))
     task = await made.send()
     second = await asyncio.wait_for(made.send(message_id="m-2"), 5)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a"]
     assert [artifact.artifact_id for artifact in second.artifacts] == ["a"], "nor in the next turn"
 
 
-async def test_two_turns_of_one_executor_run_side_by_side_each_in_its_task() -> None:
+async def test_turns_of_one_executor_run_concurrently() -> None:
     both = asyncio.Barrier(2)
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -160,14 +163,14 @@ async def test_two_turns_of_one_executor_run_side_by_side_each_in_its_task() -> 
     one, two = await asyncio.gather(
         made.send("one", context_id="c-1"), made.send("two", message_id="m-2", context_id="c-2")
     )
-    assert (said(one.status.message), said(two.status.message)) == ("one", "two")
+    assert (text_of(one.status.message), text_of(two.status.message)) == ("one", "two")
 
 
 # ── Canceled ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def cancel_while(doing: Doing, begun: asyncio.Event) -> tuple[Task, Any]:
-    made = served(doing, lease_seconds=3)
+async def cancel_while(executor: ScriptedExecutor, begun: asyncio.Event) -> tuple[Task, Any]:
+    made = served(executor, lease_seconds=3)
     sending = asyncio.create_task(made.send())
     await begun.wait()
     (key,) = made.store.task_keys()
@@ -176,12 +179,12 @@ async def cancel_while(doing: Doing, begun: asyncio.Event) -> tuple[Task, Any]:
     return canceled, made
 
 
-@pytest.mark.parametrize("speaking", [False, True], ids=["silent", "speaking"])
-async def test_who_is_canceled_is_told_once_while_it_still_runs_and_then_stopped(speaking: bool) -> None:
-    """In the SDK's order: `cancel()` finds what `execute()` holds; what it enqueues is canceled already."""
+@pytest.mark.parametrize("sending", [False, True], ids=["idle", "sending"])
+async def test_cancel_is_called_before_the_stop(sending: bool) -> None:
+    """The order is that of the SDK: `cancel()` runs while `execute()` still holds its resources."""
     begun, order = asyncio.Event(), list[str]()
 
-    class Executor(Doing):
+    class Executor(ScriptedExecutor):
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
             order.append("cancel")
             await super().cancel(context, event_queue)
@@ -191,28 +194,28 @@ async def test_who_is_canceled_is_told_once_while_it_still_runs_and_then_stopped
         begun.set()
         try:
             while True:
-                if speaking:
+                if sending:
                     await updater.add_artifact(text("more"), "a", append=True)
                 await asyncio.sleep(0.01)
         finally:
             order.append("stopped")
 
-    doing = Executor(execute)
-    task, made = await cancel_while(doing, begun)
+    executor = Executor(execute)
+    task, made = await cancel_while(executor, begun)
     assert task.status.state == TaskState.TASK_STATE_CANCELED
     assert order == ["cancel", "canceled", "stopped"]
-    assert [context.task_id for context in doing.canceled] == [task.id]
+    assert [context.task_id for context in executor.canceled] == [task.id]
     assert await made.parts.service.get(Call("owner", "test"), task.id) == task, "nothing follows"
 
 
-async def test_a_cancel_that_raises_or_hangs_holds_nobody_up() -> None:
+async def test_failing_cancel_does_not_delay_the_stop() -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
-    class Executor(Doing):
+    class Executor(ScriptedExecutor):
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
             raise NotImplementedError
 
-    class Hanging(Doing):
+    class Hanging(ScriptedExecutor):
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
             await asyncio.Event().wait()
 
@@ -230,8 +233,8 @@ async def test_a_cancel_that_raises_or_hangs_holds_nobody_up() -> None:
         await asyncio.wait_for(stopped.wait(), 3)
 
 
-async def test_an_executor_that_has_lost_its_turn_is_not_told_that_it_was_canceled() -> None:
-    """Its task goes on elsewhere: a cancel() might stop what runs there."""
+async def test_lost_turn_does_not_call_cancel() -> None:
+    """The task continues in another process, and `cancel()` could stop the work there."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -241,8 +244,8 @@ async def test_an_executor_that_has_lost_its_turn_is_not_told_that_it_was_cancel
         finally:
             stopped.set()
 
-    doing = Doing(execute)
-    made = served(doing, lease_seconds=3)
+    executor = ScriptedExecutor(execute)
+    made = served(executor, lease_seconds=3)
     call = Call("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await begun.wait()
@@ -251,4 +254,4 @@ async def test_an_executor_that_has_lost_its_turn_is_not_told_that_it_was_cancel
     work.cancel()
     await asyncio.wait_for(stopped.wait(), 5)
     sending.cancel()
-    assert doing.canceled == []
+    assert executor.canceled == []

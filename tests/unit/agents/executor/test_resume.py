@@ -1,7 +1,8 @@
-"""An executor has no steps: a turn that was cut, or lost with its process, fails, or is run again from its message."""
+"""Interrupted turns of executors: an executor has no steps, so the turn fails or restarts from its message."""
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from a2a.server.agent_execution import RequestContext
 from a2a.server.events import EventQueue
@@ -12,14 +13,14 @@ from aion_core.protocol.types import Role, Task, TaskState
 from aion_core.tasks.call import Call, TimeUp
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.unit.agents.executor.executors import Doing, Execute, Served, said, served, text
+from tests.unit.agents.executor.executors import Execute, ExecutorApp, ScriptedExecutor, served, text, text_of
 
 COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
 CONTEXT = ContextKey("owner", "test", "c")
 
 
-class Dying:
-    """What a first try does before its process is lost, and what the next ones do."""
+class CrashAfter:
+    """First try of an executor: run a function, then wait for the loss of the process."""
 
     def __init__(self, first: Execute) -> None:
         self._first, self.reached = first, asyncio.Event()
@@ -30,11 +31,11 @@ class Dying:
         await asyncio.Event().wait()
 
 
-async def lost_and_found(clock: ManualClock, made: Served, *dying: Dying) -> Task:
-    """Send a message, lose the process whenever a try has come so far, and let the turn be found by its lease."""
+async def run_with_crashes(clock: ManualClock, made: ExecutorApp, *crashing: CrashAfter) -> Task:
+    """Return the task of one message; the process is lost after each `CrashAfter`, and its lease expires."""
     call = Call("owner", "test")
-    sending = asyncio.create_task(made.parts.service.send(call, request(return_immediately=False)))
-    for number, each in enumerate(dying):
+    sending: asyncio.Task[Any] = asyncio.create_task(made.parts.service.send(call, request(return_immediately=False)))
+    for number, each in enumerate(crashing):
         if number:
             sending = asyncio.create_task(made.parts.worker.answer(WakeUp(CONTEXT)))
         await asyncio.wait_for(each.reached.wait(), 5)
@@ -47,45 +48,45 @@ async def lost_and_found(clock: ManualClock, made: Served, *dying: Dying) -> Tas
     return await made.parts.service.get(call, key.task_id)
 
 
-async def begins(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+async def start_report(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
     await updater.start_work(updater.new_agent_message(text("Looking it up.")))
     await updater.add_artifact(text("half of "), "report")
 
 
-async def finishes(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
-    await begins(context, queue, updater)
+async def finish_report(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+    await start_report(context, queue, updater)
     await updater.add_artifact(text("the report"), "report", append=True, last_chunk=True)
     await updater.complete(updater.new_agent_message(text("There it is.")))
 
 
-async def test_a_turn_whose_process_is_lost_fails_and_is_not_run_again() -> None:
-    """`resume: fail`: nothing is done twice."""
+async def test_interrupted_turn_fails_by_default() -> None:
+    """With `resume: fail`, the executor does not run twice."""
     clock = ManualClock()
-    dying = Dying(begins)
-    doing = Doing(dying, finishes)
-    task = await lost_and_found(clock, served(doing, clock=clock), dying)
+    crashing = CrashAfter(start_report)
+    doing = ScriptedExecutor(crashing, finish_report)
+    task = await run_with_crashes(clock, served(doing, clock=clock), crashing)
     assert task.status.state == FAILED
-    assert "not resumable" in said(task.status.message)
-    assert "not resumable" in task.metadata["error"]
+    assert "not resumable" in text_of(task.status.message)
+    assert "not resumable" in str(task.metadata["error"])
     assert len(doing.contexts) == 1
-    assert said(task.history[-1]) == "Looking it up.", "what was recorded stays"
+    assert text_of(task.history[-1]) == "Looking it up.", "recorded events stay"
     assert doing.canceled == []
 
 
-async def test_by_restart_it_is_run_again_from_its_message_and_says_nothing_twice() -> None:
+async def test_restarted_turn_records_each_event_once() -> None:
     clock = ManualClock()
-    dying = Dying(begins)
-    doing = Doing(dying, finishes)
-    task = await lost_and_found(clock, served(doing, clock=clock, resume=AfterCrash.RESTART), dying)
+    crashing = CrashAfter(start_report)
+    doing = ScriptedExecutor(crashing, finish_report)
+    task = await run_with_crashes(clock, served(doing, clock=clock, resume=AfterCrash.RESTART), crashing)
     assert task.status.state == COMPLETED
     assert len(doing.contexts) == 2
-    assert doing.contexts[1].current_task is None, "it is asked as it was the first time"
-    assert [said(message) for message in task.history if message.role == Role.ROLE_AGENT] == ["Looking it up."]
+    assert doing.contexts[1].current_task is None, "the second try gets the same request"
+    assert [text_of(message) for message in task.history if message.role == Role.ROLE_AGENT] == ["Looking it up."]
     (report,) = task.artifacts
-    assert "".join(part.text for part in report.parts) == "half of the report", "the repeat replaces what was lost"
+    assert "".join(part.text for part in report.parts) == "half of the report", "the repeat replaces the lost chunks"
 
 
-async def test_what_it_says_differently_the_second_time_is_said_too() -> None:
+async def test_restarted_turn_records_different_messages() -> None:
     clock = ManualClock()
 
     async def other_words(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -94,16 +95,16 @@ async def test_what_it_says_differently_the_second_time_is_said_too() -> None:
         await updater.start_work(updater.new_agent_message(text("It is long.")))
         await updater.add_artifact(text("another"), "report")
 
-    dying = Dying(begins)
-    made = served(Doing(dying, other_words), clock=clock, resume=AfterCrash.RESTART)
-    task = await lost_and_found(clock, made, dying)
-    words = [said(message) for message in [*task.history, task.status.message] if message.role == Role.ROLE_AGENT]
+    crashing = CrashAfter(start_report)
+    made = served(ScriptedExecutor(crashing, other_words), clock=clock, resume=AfterCrash.RESTART)
+    task = await run_with_crashes(clock, made, crashing)
+    words = [text_of(message) for message in [*task.history, task.status.message] if message.role == Role.ROLE_AGENT]
     assert words == ["Looking it up.", "Looking it up.", "It is long."]
-    assert [said_part.text for said_part in task.artifacts[0].parts] == ["another"]
+    assert [part.text for part in task.artifacts[0].parts] == ["another"]
 
 
-async def test_an_artifact_is_whole_again_and_holds_nothing_of_what_was_lost() -> None:
-    """Also where its first chunk is the same, and where none of them opens it."""
+async def test_restarted_turn_replaces_lost_artifacts() -> None:
+    """This includes an artifact with an equal first chunk, and one without an opening chunk."""
     clock = ManualClock()
 
     def adding(*chunks: str) -> Execute:
@@ -114,38 +115,38 @@ async def test_an_artifact_is_whole_again_and_holds_nothing_of_what_was_lost() -
 
         return adds
 
-    dying = Dying(adding("same ", "lost"))
-    made = served(Doing(dying, adding("same ", "found")), clock=clock, resume=AfterCrash.RESTART)
-    task = await lost_and_found(clock, made, dying)
+    crashing = CrashAfter(adding("same ", "lost"))
+    made = served(ScriptedExecutor(crashing, adding("same ", "found")), clock=clock, resume=AfterCrash.RESTART)
+    task = await run_with_crashes(clock, made, crashing)
     for artifact in task.artifacts:
         assert "".join(part.text for part in artifact.parts) == "same found", artifact.artifact_id
 
 
-async def test_an_answer_without_an_end_keeps_the_id_under_which_it_was_said() -> None:
+async def test_restarted_answer_keeps_its_message_id() -> None:
     clock = ManualClock()
 
     async def only_says(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.start_work(updater.new_agent_message(text("The answer.")))
 
-    dying = Dying(only_says)
-    made = served(Doing(dying, only_says), clock=clock, resume=AfterCrash.RESTART)
-    task = await lost_and_found(clock, made, dying)
-    assert said(task.status.message) == "The answer."
+    crashing = CrashAfter(only_says)
+    made = served(ScriptedExecutor(crashing, only_says), clock=clock, resume=AfterCrash.RESTART)
+    task = await run_with_crashes(clock, made, crashing)
+    assert text_of(task.status.message) == "The answer."
     assert [message.role for message in task.history] == [Role.ROLE_USER]
 
 
-async def test_a_turn_that_never_comes_to_its_end_is_not_run_for_ever() -> None:
+async def test_number_of_restarts_is_limited() -> None:
     clock = ManualClock()
-    dying = [Dying(begins) for _ in range(3)]
-    doing = Doing(*dying, finishes)
+    crashing = [CrashAfter(start_report) for _ in range(3)]
+    doing = ScriptedExecutor(*crashing, finish_report)
     made = served(doing, clock=clock, resume=AfterCrash.RESTART, max_tries=10)
-    task = await lost_and_found(clock, made, *dying)
+    task = await run_with_crashes(clock, made, *crashing)
     assert task.status.state == FAILED
-    assert "3 times" in said(task.status.message)
+    assert "3 times" in text_of(task.status.message)
     assert len(doing.contexts) == 3
 
 
-async def test_a_chunk_that_continues_an_earlier_turns_artifact_is_not_added_twice() -> None:
+async def test_chunk_of_earlier_artifact_is_appended_once() -> None:
     clock = ManualClock()
 
     async def asks(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -160,33 +161,36 @@ async def test_a_chunk_that_continues_an_earlier_turns_artifact_is_not_added_twi
         await updater.add_artifact(text("three"), "list", append=True)
         await updater.complete()
 
-    dying = Dying(adds)
-    doing = Doing(asks, dying, adds_and_ends)
+    crashing = CrashAfter(adds)
+    doing = ScriptedExecutor(asks, crashing, adds_and_ends)
     made = served(doing, clock=clock, resume=AfterCrash.RESTART)
     await made.send(message_id="m-0")
-    task = await lost_and_found(clock, made, dying)
+    task = await run_with_crashes(clock, made, crashing)
     assert task.status.state == COMPLETED
     assert "".join(part.text for part in task.artifacts[0].parts) == "one two three"
     current = doing.contexts[2].current_task
     assert current is not None
-    assert current.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, "the second try is asked as the first was"
+    assert current.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, "the second try gets the same request"
 
 
-async def test_a_turn_cut_at_its_deadline_is_lost_too_and_one_that_only_waited_is_not() -> None:
+async def test_deadline_counts_as_an_interruption() -> None:
+    """A turn that only waited in the queue starts its first try."""
     clock = ManualClock()
-    dying = Dying(begins)
-    doing = Doing(dying, finishes)
+    crashing = CrashAfter(start_report)
+    doing = ScriptedExecutor(crashing, finish_report)
     made = served(doing, clock=clock)
     call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(minutes=15)))
     sending = asyncio.create_task(made.parts.service.send(call, request()))
-    await dying.reached.wait()
-    waiting = await made.parts.service.send(Call("owner", "test"), request(message_id="m-2", return_immediately=True))
+    await crashing.reached.wait()
+    waiting = await made.send(message_id="m-2", return_immediately=True)
     while not sending.done() or call.work:
         clock.move(5)
         await asyncio.sleep(0.001)
     await asyncio.wait_for(made.parts.work_queue.quiet(), 5)
-    cut = await made.parts.service.get(call, (await sending).id)
-    assert (cut.status.state, "not resumable" in said(cut.status.message)) == (FAILED, True)
+    interrupted = await sending
+    assert isinstance(interrupted, Task)
+    cut = await made.parts.service.get(call, interrupted.id)
+    assert (cut.status.state, "not resumable" in text_of(cut.status.message)) == (FAILED, True)
     waited = await made.parts.service.get(call, waiting.id)
-    assert waited.status.state == COMPLETED, "a first try of a turn that waited is a first try"
+    assert waited.status.state == COMPLETED, "waiting does not count as a try"
     assert len(doing.contexts) == 2
