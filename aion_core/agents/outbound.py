@@ -342,7 +342,7 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     ]
 
 
-_FINAL_STATES = lifecycle.RESTING
+_FINAL_STATES = lifecycle.TERMINAL_OR_INTERRUPTED
 """Final states that an author's Task may set; an outbox Task with FAILED ends FAILED."""
 
 

@@ -19,7 +19,7 @@ from aion_core.agents.adk.parts import data_part
 from aion_core.agents.inbound import InvalidResumeInput, interrupt_ids
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, TaskState
-from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
 
 CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
@@ -85,11 +85,11 @@ def resume_content(request: TurnRequest, question: Message, calls: Sequence[Pend
     refused ambiguous answers before the turn. Raises InvalidResumeInput for an answer of the wrong form.
     """
     ids = interrupt_ids(question)
-    named = named_id(request.message) or (ids[0] if len(ids) == 1 else "")
+    named = interrupt_id_of(request.message) or (ids[0] if len(ids) == 1 else "")
     pending = next((each for each in calls if each.id == named), None)
     if pending is None:
         return None
-    response = _response(pending.call, answer_value(request.message))
+    response = _response(pending.call, resume_value(request.message))
     answered = genai.FunctionResponse(id=pending.id, name=pending.call.name, response=response)
     return genai.Content(role="user", parts=[genai.Part(function_response=answered)])
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, interrupt_ids
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, answer_value, named_id
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,11 +166,11 @@ def resume_command(request: TurnRequest, question: Message, pending: Sequence[In
     Raises InvalidResumeInput for an answer that the interrupt does not accept.
     """
     ids = interrupt_ids(question)
-    named = named_id(request.message) or (ids[0] if len(ids) == 1 else "")
+    named = interrupt_id_of(request.message) or (ids[0] if len(ids) == 1 else "")
     interrupt = next((each for each in pending if each.id == named), None)
     if interrupt is None:
         return None
-    answer, review = answer_value(request.message), review_of(interrupt)
+    answer, review = resume_value(request.message), review_of(interrupt)
     return Command(resume={named: review.decisions_of(answer) if review is not None else answer})
 
 

@@ -1,4 +1,4 @@
-"""Reply modes, `reply` in aion.yaml: a client gets its task, or the answer as a plain Message."""
+"""Response to a message, by `reply` in aion.yaml: its task, or the answer as a Message."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from aion_core.protocol.types import Task, TaskState, TaskStatusUpdateEvent
 from aion_core.settings import Settings
 from aion_core.tasks import replies
 from aion_core.tasks.broadcast import EventBroadcast, StreamItem
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.turn import TurnExecution
 from tests.support.agents.scripted import says
 from tests.support.agents.teller import Teller
@@ -33,8 +33,8 @@ both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
 COMPLETED = {"1.0": "TASK_STATE_COMPLETED", "0.3": "completed"}
 
 
-def caller() -> Call:
-    return Call("owner", "test")
+def caller() -> CallContext:
+    return CallContext("owner", "test")
 
 
 @asynccontextmanager
@@ -48,17 +48,17 @@ def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> Parts:
 
 
 def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> Parts:
-    """Return a service over the same store with an agent that must not run."""
+    """Return a service over the same store; its agent must not run."""
     return parts(Teller(), store, clock, reply=reply)
 
 
-async def heard(made: Parts, text: str, *, call: Call | None = None, **options: Any) -> list[StreamItem]:
+async def heard(made: Parts, text: str, *, call: CallContext | None = None, **options: Any) -> list[StreamItem]:
     stream = made.service.stream(call or caller(), request(text, **options))
     return [spoken async for batch in stream for spoken in batch]
 
 
 def kinds(spoken: list[StreamItem]) -> list[str]:
-    return [type(each.what).__name__ for each in spoken]
+    return [type(each.payload).__name__ for each in spoken]
 
 
 async def until(condition: Any) -> None:
@@ -75,7 +75,7 @@ async def until(condition: Any) -> None:
 @both_dialects
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_quick_answer_is_message_without_task(reply: ReplyAs, dialect: str) -> None:
-    """The message has the role agent, an id and its context, but no task; v1 wraps it, v0.3 has its kind."""
+    """It has role agent, its own id and context, and no task; v1 wraps it, v0.3 has its kind."""
     async with client_of(made_with(reply), dialect) as client:
         kind, message = await client.send("decorated", contextId="c")
     assert kind == "message"
@@ -90,8 +90,8 @@ async def test_quick_answer_is_message_without_task(reply: ReplyAs, dialect: str
 
 @both_dialects
 @pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
-async def test_message_mode_streams_one_message(text: str, dialect: str) -> None:
-    """A2A 3.1.2: exactly one Message, then the stream closes."""
+async def test_message_mode_streams_exactly_one_message(text: str, dialect: str) -> None:
+    """Exactly one Message, then the stream closes (A2A 3.1.2)."""
     async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
         ((sse_id, kind, message),) = await client.stream(text)
     assert (sse_id, kind) == ("", "message")
@@ -114,8 +114,8 @@ async def test_rest_has_the_message_in_the_same_words(prefix: str) -> None:
     assert "taskId" not in sent["message"]
 
 
-async def test_message_mode_includes_every_output() -> None:
-    """The artifacts' parts follow the answer's; the task's metadata completes that of the answer."""
+async def test_message_mode_includes_artifacts_and_metadata() -> None:
+    """The artifacts' parts follow the answer's; the answer's own metadata overrides the task's."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         _, message = await client.send("file note decorated")
         assert message["parts"][2:] == [{"raw": "AP8=", "mediaType": "image/png"}]
@@ -124,7 +124,7 @@ async def test_message_mode_includes_every_output() -> None:
         assert message["metadata"] == {"mood": "good"}
 
 
-async def test_task_behind_message_is_listed() -> None:
+async def test_task_of_message_reply_is_listed() -> None:
     """Decision 0011."""
     made = made_with(ReplyAs.MESSAGE)
     async with client_of(made) as client:
@@ -142,8 +142,8 @@ async def test_by_message_returning_immediately_has_no_effect() -> None:
         assert (await client.at_once("hi"))[0] == "message"
 
 
-async def test_auto_mode_returns_task_immediately_if_asked() -> None:
-    """The answer is not known yet; the same request gets the same task again."""
+async def test_auto_mode_returns_task_immediately() -> None:
+    """The answer is still unknown; a repeat gets the task again."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         first = await client.at_once("hi", contextId="c")
@@ -154,7 +154,7 @@ async def test_auto_mode_returns_task_immediately_if_asked() -> None:
 
 
 async def test_conversation_continues_behind_messages() -> None:
-    """The context's thread is the same in every reply mode."""
+    """The context's history is the same in each mode."""
 
     def count(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"message {len(state['messages'])}")]}
@@ -182,7 +182,7 @@ async def test_conversation_continues_behind_messages() -> None:
     ],
 )
 async def test_other_endings_return_the_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
-    """Only a task can express it; it is streamed from the first event to the last."""
+    """A Message cannot hold it; the stream has all events."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
         frames = await client.stream(text, message_id="m-2")
@@ -197,8 +197,8 @@ async def test_other_endings_return_the_task(text: str, state: str, reply: Reply
 
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
-async def test_auto_mode_returns_task_for_more_output(text: str) -> None:
-    """Artifacts, metadata, intermediate messages."""
+async def test_auto_mode_returns_task_for_other_events(text: str) -> None:
+    """Artifacts, metadata, earlier messages."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"
         frames = await client.stream(text, message_id="m-2")
@@ -208,15 +208,15 @@ async def test_auto_mode_returns_task_for_more_output(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
-async def test_auto_mode_merges_intermediate_reply(text: str) -> None:
-    """`thread.reply` records the reply before the turn ends: it is the same message."""
+async def test_auto_mode_returns_message_for_early_reply(text: str) -> None:
+    """`thread.reply` records the reply before the end of the turn: it is the same message."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "message"
         assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
 
 
-async def test_auto_mode_streams_task_from_first_event() -> None:
-    """No event is lost, and each has its id; a repeated request gets a task too."""
+async def test_auto_mode_streams_task_for_chunks() -> None:
+    """Each chunk has its id; a repeat gets a task too."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         frames = await client.stream("chunks", contextId="c")
@@ -229,8 +229,8 @@ async def test_auto_mode_streams_task_from_first_event() -> None:
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_answer_to_interrupt_returns_the_task(reply: ReplyAs) -> None:
-    """The client knows the task and must see it complete: with its id or without, and on a repeat."""
+async def test_answer_to_interrupt_gets_the_task(reply: ReplyAs) -> None:
+    """The client knows the task and has to see it complete: with or without its id, also for a repeat."""
     for naming in (True, False):
         made = made_with(reply)
         async with client_of(made) as client:
@@ -249,7 +249,7 @@ async def test_answer_to_interrupt_returns_the_task(reply: ReplyAs) -> None:
 
 @pytest.mark.parametrize("naming", [True, False])
 async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
-    """The response is the task."""
+    """Its response is the task."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
     asking = await made.service.send(call, request("asks"))
@@ -259,7 +259,7 @@ async def test_message_mode_answer_may_return_immediately(naming: bool) -> None:
     assert task.status.state == TaskState.TASK_STATE_WORKING
     made.agent.go.set()
     await made.work_queue.quiet()
-    await until(lambda: not call.work)
+    await until(lambda: not call.background)
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
@@ -279,9 +279,9 @@ async def test_task_mode_is_the_default() -> None:
 # ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_agents_have_separate_reply_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines of the documentation, and an agent without the setting."""
-    # The agent is loaded at its first turn, so the time depends on this machine.
+async def test_each_agent_has_its_own_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of the documentation, and an agent without the setting."""
+    # The agent is loaded at its first turn; its duration depends on this machine.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)
@@ -312,7 +312,7 @@ graph.add_edge(START, "say")
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: ManualClock) -> None:
-    """A message waits for the running task: a reader must not wait for a Message that never comes."""
+    """A message waits for the task, and the task continues: readers must not wait for a Message."""
     chat = Conversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()
     log = await chat.store.log(begun.head.key)
@@ -320,8 +320,8 @@ async def test_pending_input_takes_message_reply_back(reply: ReplyAs, clock: Man
     run = EventBroadcast(log.events)
     turn = TurnExecution(begun, run, chat.store, clock, None, reply=reply)
     await chat.queues("t-m-1", "m-2")
-    await turn.end(Reply(says("answer")), go_on=False)
-    assert not run.ends_as_message
+    await turn.end(Reply(says("answer")), run_next=False)
+    assert not run.replies_with_message
     event = run.log[-1].event
     assert isinstance(event, TaskStatusUpdateEvent)
     assert event.status.state == TaskState.TASK_STATE_WORKING

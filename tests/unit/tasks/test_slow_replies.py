@@ -9,9 +9,9 @@ import pytest
 
 from aion_core.ports import Head, Lease, ReplyAs
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks.call import Call, TimeUp
+from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.replies import QUICK_SECONDS
-from aion_core.tasks.service import SETTLED_SECONDS
+from aion_core.tasks.service import READ_SECONDS
 from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.requests import request
@@ -23,8 +23,8 @@ from tests.unit.tasks.test_replies import another_process, caller, heard, kinds,
 
 
 @pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
-async def test_auto_mode_streams_task_after_delay(text: str) -> None:
-    """Nothing is sent for a second, then all past events, then the new ones; a repeat gets the task."""
+async def test_auto_mode_slow_stream_has_task(text: str) -> None:
+    """Empty for a second, then all events so far, then the later ones; a repeat gets the task."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     stream = made.service.stream(caller(), request(text))
@@ -35,16 +35,16 @@ async def test_auto_mode_streams_task_after_delay(text: str) -> None:
     assert not first.done()
     clock.move(QUICK_SECONDS)
     batch = await first
-    assert isinstance(batch[0].what, Task)
+    assert isinstance(batch[0].payload, Task)
     assert [spoken.id for spoken in batch if spoken.id][:2] == ["1", "2"]
     agent.go.set()
     rest = [spoken async for batch in stream for spoken in batch]
-    assert isinstance(rest[-1].what, TaskStatusUpdateEvent)
-    assert rest[-1].what.status.state == TaskState.TASK_STATE_COMPLETED
+    assert isinstance(rest[-1].payload, TaskStatusUpdateEvent)
+    assert rest[-1].payload.status.state == TaskState.TASK_STATE_COMPLETED
     assert isinstance(await made.service.send(caller(), request(text)), Task)
 
 
-async def test_auto_mode_sends_task_after_delay() -> None:
+async def test_auto_mode_slow_send_returns_task() -> None:
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     sending = asyncio.create_task(made.service.send(caller(), request("slow")))
@@ -54,8 +54,8 @@ async def test_auto_mode_sends_task_after_delay() -> None:
     assert isinstance(await sending, Task)
 
 
-async def test_message_mode_send_timeout_returns_task() -> None:
-    """After `blocking_wait`; the same message sent again gets the answer."""
+async def test_message_mode_returns_task_after_blocking_wait() -> None:
+    """After `blocking_wait`; a repeat gets the answer."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
     call = caller()
@@ -66,17 +66,17 @@ async def test_message_mode_send_timeout_returns_task() -> None:
     assert isinstance(task, Task)
     assert task.status.state == TaskState.TASK_STATE_WORKING
     agent.go.set()
-    await until(lambda: not call.work)
+    await until(lambda: not call.background)
     message = await made.service.send(caller(), request("slow"))
     assert isinstance(message, Message)
     assert message.parts[0].text == "answer to slow"
 
 
-async def test_message_mode_unfinished_stream_returns_task() -> None:
-    """The client can return to the task, and its one Message is not lost."""
+async def test_message_mode_streams_task_at_deadline() -> None:
+    """The client can resume the task; a repeat gets the Message."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
-    ends_soon = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(seconds=100)))
+    ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=100)))
     listening = asyncio.create_task(heard(made, "slow", call=ends_soon))
     await agent.began.wait()
     for _ in range(100):
@@ -84,22 +84,22 @@ async def test_message_mode_unfinished_stream_returns_task() -> None:
         await asyncio.sleep(0.001)
     spoken = await listening
     assert [each.id for each in spoken] == ["1", "2"]
-    assert isinstance(spoken[0].what, Task)
+    assert isinstance(spoken[0].payload, Task)
     agent.go.set()
     await made.work_queue.quiet()
     assert kinds(await heard(made, "slow")) == ["Message"]
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_queued_turn_is_answered_alike(reply: ReplyAs) -> None:
-    """In `auto` mode the time in the queue counts."""
+async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
+    """By `auto` the time in the queue counts."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
     first = asyncio.create_task(made.service.send(caller(), request("slow")))
     await agent.began.wait()
     second = asyncio.create_task(heard(made, "hi", message_id="m-2"))
     await asyncio.sleep(0.01)
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS)
+    clock.move(QUICK_SECONDS + READ_SECONDS)
     await asyncio.sleep(0.01)
     agent.go.set()
     await first
@@ -113,8 +113,8 @@ async def test_queued_turn_is_answered_alike(reply: ReplyAs) -> None:
         assert names == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
 
 
-async def test_auto_mode_awaits_recorded_answer() -> None:
-    """A repeat gets the Message: so does this client, even with a slow store, and so does a reader of the log."""
+async def test_auto_mode_waits_for_recording_answer() -> None:
+    """A repeat gets the Message, and so does this client, however slow the store is; so does a reader of the log."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
 
@@ -131,7 +131,7 @@ async def test_auto_mode_awaits_recorded_answer() -> None:
     await recording.wait()
     elsewhere = asyncio.create_task(heard(other, "hi"))
     await asyncio.sleep(0.01)
-    clock.move(QUICK_SECONDS + SETTLED_SECONDS / 2)
+    clock.move(QUICK_SECONDS + READ_SECONDS / 2)
     await asyncio.sleep(0.01)
     go.set()
     await asyncio.sleep(0.01)
@@ -142,8 +142,8 @@ async def test_auto_mode_awaits_recorded_answer() -> None:
     assert isinstance(await made.service.send(caller(), request("hi")), Message)
 
 
-async def test_message_mode_stream_opens_immediately() -> None:
-    """Its headers are sent at once, with a comment, so that no gateway times out; then the one frame."""
+async def test_message_mode_stream_opens_before_answer() -> None:
+    """The response's head and a comment leave at once, so that no entry point closes it; then one frame."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
     said: list[Any] = []
@@ -171,12 +171,12 @@ async def test_message_mode_stream_opens_immediately() -> None:
     assert [body.count(b"data: ") for body in bodies] == [1, 0]
 
 
-# ── Repeated requests ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Repeats ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_repeat_in_other_process_gets_same_message(reply: ReplyAs) -> None:
-    """From the recorded events; no turn runs again."""
+async def test_repeat_gets_same_message_in_another_process(reply: ReplyAs) -> None:
+    """From the records; no turn runs."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=reply)
@@ -185,12 +185,12 @@ async def test_repeat_in_other_process_gets_same_message(reply: ReplyAs) -> None
     other = another_process(made, store, clock, reply)
     assert await other.service.send(caller(), request("hi")) == first
     clock.move(60)
-    assert [spoken.what for spoken in await heard(other, "hi")] == [first]
+    assert [spoken.payload for spoken in await heard(other, "hi")] == [first]
     assert not other.agent.runs
 
 
-async def test_auto_mode_repeat_of_task_gets_task() -> None:
-    """The stream had sent the task already."""
+async def test_auto_mode_repeat_gets_task_again() -> None:
+    """The stream has already streamed the task."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
@@ -202,7 +202,7 @@ async def test_auto_mode_repeat_of_task_gets_task() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_concurrent_repeat_waits_for_same_message(reply: ReplyAs) -> None:
-    """In `auto` mode as long as the answer may be a Message."""
+    """By `auto` as long as a Message is possible."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=reply)
@@ -216,16 +216,16 @@ async def test_concurrent_repeat_waits_for_same_message(reply: ReplyAs) -> None:
     while not again.done():
         clock.move(0.1)
         await asyncio.sleep(0.001)
-    assert [spoken.what for spoken in again.result()] == [message]
+    assert [spoken.payload for spoken in again.result()] == [message]
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_message_survives_lost_process(reply: ReplyAs) -> None:
-    """In `message` mode a Message; in `auto` mode a task, since it took long."""
+async def test_next_holder_gives_the_message(reply: ReplyAs) -> None:
+    """By `message` a Message; by `auto` a task, since it took long."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
-    first = asyncio.create_task(heard(dies, "slow", call=Call("owner", "test")))
+    first = asyncio.create_task(heard(dies, "slow", call=CallContext("owner", "test")))
     await until(dies.agent.began.is_set)
     first.cancel()
     dies.work_queue.close()
@@ -240,8 +240,8 @@ async def test_message_survives_lost_process(reply: ReplyAs) -> None:
     assert agent.runs["slow"] == 1
 
 
-async def test_message_mode_follow_up_returns_task() -> None:
-    """The task is listed, so any client may add to it: then there are several answers."""
+async def test_message_mode_follow_up_makes_it_task() -> None:
+    """A caller that lists the task may add a message to it: then there are two answers."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))

@@ -13,7 +13,7 @@ from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import SystemClock
 from aion_core.ports import AfterCrash, Clock, TaskKey
 from aion_core.protocol.types import Message, Part, Task, TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.requests import request
 from tests.support.service import Parts, parts
 from tests.support.stores import MemoryTaskStore
@@ -59,7 +59,7 @@ class ExecutorApp:
     store: MemoryTaskStore
 
     async def send(self, content: str = "hi", **options: Any) -> Task:
-        task = await self.parts.service.send(Call("owner", "test"), request(content, **options))
+        task = await self.parts.service.send(CallContext("owner", "test"), request(content, **options))
         assert isinstance(task, Task)
         return task
 

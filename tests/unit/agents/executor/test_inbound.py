@@ -9,7 +9,7 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.inbound import CONFIGURATION
 from aion_core.protocol.types import Role, Task, TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.requests import request
 from tests.support.service import http, send
 from tests.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
@@ -72,8 +72,8 @@ async def test_context_contains_the_whole_request() -> None:
     doing = ScriptedExecutor(_completes)
     made = served(doing, configuration={"model": "small"})
     mine = await made.send(message_id="m-0", context_id="c-0")
-    foreign = await made.parts.service.send(Call("somebody-else", "test"), request(message_id="m-0"))
-    another_agents = await made.parts.service.send(Call("anonymous", "another"), request(message_id="m-0"))
+    foreign = await made.parts.service.send(CallContext("somebody-else", "test"), request(message_id="m-0"))
+    another_agents = await made.parts.service.send(CallContext("anonymous", "another"), request(message_id="m-0"))
     assert isinstance(foreign, Task)
     assert isinstance(another_agents, Task)
     async with http(made.parts.app()) as client:
@@ -117,7 +117,7 @@ async def test_executor_waits_for_out_of_band_authorization() -> None:
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth(updater.new_agent_message(text("Log in at https://example.org")))
-        task = await made.parts.service.get(Call("owner", "test"), updater.task_id)
+        task = await made.parts.service.get(CallContext("owner", "test"), updater.task_id)
         seen.append((task.status.state, text_of(task.status.message)))
         await updater.start_work(updater.new_agent_message(text("Thank you")))
         await updater.complete()
@@ -155,7 +155,7 @@ async def test_queued_message_sees_a_working_task() -> None:
 
     doing = ScriptedExecutor(first, _completes)
     made = served(doing)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await begun.wait()
     (key,) = made.store.task_keys()
@@ -166,7 +166,7 @@ async def test_queued_message_sees_a_working_task() -> None:
         await asyncio.sleep(0)
     go.set()
     await asyncio.gather(sending, following)
-    await asyncio.gather(*call.work)
+    await asyncio.gather(*call.background)
     current = doing.contexts[1].current_task
     assert current is not None
     assert (current.status.state, text_of(current.status.message)) == (TaskState.TASK_STATE_WORKING, "one")

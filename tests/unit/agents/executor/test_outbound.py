@@ -401,9 +401,9 @@ async def test_stream_delta_is_not_an_artifact() -> None:
 
 
 def _call(owner: str = "owner") -> Any:
-    from aion_core.tasks.call import Call
+    from aion_core.tasks.call import CallContext
 
-    return Call(owner, "test")
+    return CallContext(owner, "test")
 
 
 async def test_unspecified_state_is_working() -> None:

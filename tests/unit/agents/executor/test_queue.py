@@ -13,7 +13,7 @@ from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Head, Lease, TurnFinished
 from aion_core.protocol.types import Event, Task, TaskState
-from aion_core.tasks.call import Call
+from aion_core.tasks.call import CallContext
 from tests.support.requests import request
 from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
@@ -34,17 +34,17 @@ class SlowTaskStore(MemoryTaskStore):
         return head
 
     async def finish(
-        self, lease: Lease, head: Head, event: Event, *, go_on: bool = False, snapshot: Task | None = None
+        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
         await asyncio.sleep(0.02)
-        ended = await super().finish(lease, head, event, go_on=go_on, snapshot=snapshot)
+        ended = await super().finish(lease, head, event, run_next=run_next, snapshot=snapshot)
         self.done += 1
         return ended
 
 
 async def answer_of(executor: ScriptedExecutor, store: MemoryTaskStore) -> Task:
     made = parts(ExecutorAgent(executor, store), store)
-    task = await made.service.send(Call("owner", "test"), request())
+    task = await made.service.send(CallContext("owner", "test"), request())
     assert isinstance(task, Task)
     return task
 
@@ -87,7 +87,7 @@ async def test_unrecorded_event_stops_its_executor() -> None:
 
     store = FullTaskStore(SystemClock())
     made = parts(ExecutorAgent(ScriptedExecutor(execute), store), store)
-    sending = asyncio.create_task(made.service.send(Call("owner", "test"), request()))
+    sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
     await asyncio.wait_for(stopped.wait(), 5)
     sending.cancel()
     assert continued == []
@@ -174,7 +174,7 @@ async def cancel_while(executor: ScriptedExecutor, begun: asyncio.Event) -> tupl
     sending = asyncio.create_task(made.send())
     await begun.wait()
     (key,) = made.store.task_keys()
-    canceled = await made.parts.service.cancel(Call("owner", "test"), key.task_id)
+    canceled = await made.parts.service.cancel(CallContext("owner", "test"), key.task_id)
     await asyncio.wait_for(sending, 10)
     return canceled, made
 
@@ -205,7 +205,7 @@ async def test_cancel_is_called_before_the_stop(sending: bool) -> None:
     assert task.status.state == TaskState.TASK_STATE_CANCELED
     assert order == ["cancel", "canceled", "stopped"]
     assert [context.task_id for context in executor.canceled] == [task.id]
-    assert await made.parts.service.get(Call("owner", "test"), task.id) == task, "nothing follows"
+    assert await made.parts.service.get(CallContext("owner", "test"), task.id) == task, "nothing follows"
 
 
 async def test_failing_cancel_does_not_delay_the_stop() -> None:
@@ -246,11 +246,11 @@ async def test_lost_turn_does_not_call_cancel() -> None:
 
     executor = ScriptedExecutor(execute)
     made = served(executor, lease_seconds=3)
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await begun.wait()
-    call.time_up.now.set()
-    (work,) = call.work
+    call.deadline.now.set()
+    (work,) = call.background
     work.cancel()
     await asyncio.wait_for(stopped.wait(), 5)
     sending.cancel()

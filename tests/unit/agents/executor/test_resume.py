@@ -10,7 +10,7 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.ports import AfterCrash, ContextKey, WakeUp
 from aion_core.protocol.types import Role, Task, TaskState
-from aion_core.tasks.call import Call, TimeUp
+from aion_core.tasks.call import CallContext, Deadline
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.unit.agents.executor.executors import Execute, ExecutorApp, ScriptedExecutor, served, text, text_of
@@ -33,17 +33,17 @@ class CrashAfter:
 
 async def run_with_crashes(clock: ManualClock, made: ExecutorApp, *crashing: CrashAfter) -> Task:
     """Return the task of one message; the process is lost after each `CrashAfter`, and its lease expires."""
-    call = Call("owner", "test")
+    call = CallContext("owner", "test")
     sending: asyncio.Task[Any] = asyncio.create_task(made.parts.service.send(call, request(return_immediately=False)))
     for number, each in enumerate(crashing):
         if number:
-            sending = asyncio.create_task(made.parts.worker.answer(WakeUp(CONTEXT)))
+            sending = asyncio.create_task(made.parts.worker.handle(WakeUp(CONTEXT)))
         await asyncio.wait_for(each.reached.wait(), 5)
-        for work in [*call.work, sending]:
+        for work in [*call.background, sending]:
             work.cancel()
         await asyncio.sleep(0.01)
         clock.move(31)
-    await made.parts.worker.answer(WakeUp(CONTEXT))
+    await made.parts.worker.handle(WakeUp(CONTEXT))
     (key,) = made.store.task_keys()
     return await made.parts.service.get(call, key.task_id)
 
@@ -179,11 +179,11 @@ async def test_deadline_counts_as_an_interruption() -> None:
     crashing = CrashAfter(start_report)
     doing = ScriptedExecutor(crashing, finish_report)
     made = served(doing, clock=clock)
-    call = Call("owner", "test", time_up=TimeUp(clock.now() + timedelta(minutes=15)))
+    call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(minutes=15)))
     sending = asyncio.create_task(made.parts.service.send(call, request()))
     await crashing.reached.wait()
     waiting = await made.send(message_id="m-2", return_immediately=True)
-    while not sending.done() or call.work:
+    while not sending.done() or call.background:
         clock.move(5)
         await asyncio.sleep(0.001)
     await asyncio.wait_for(made.parts.work_queue.quiet(), 5)
