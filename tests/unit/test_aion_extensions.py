@@ -426,7 +426,7 @@ async def test_the_use_of_a_card_answers_a_question(old: bool) -> None:
 
 async def test_a_target_that_is_none_is_the_authors_mistake() -> None:
     async def node(state: State) -> dict[str, Any]:
-        with pytest.raises(ValueError, match="post's target is no MessageActionPayload: contextId: Field required"):
+        with pytest.raises(ValueError, match="post's target is not a MessageActionPayload: contextId: Field required"):
             await get_aion_context().thread.post("hello", target={"trajectory": "timeline"})
         return {}
 

@@ -73,5 +73,5 @@ async def test_each_at_its_path_and_one_at_the_root(
 
 def test_two_cannot_both_be_at_the_root(settings: Settings) -> None:
     write(settings, ", default: true", ", default: true")
-    with pytest.raises(ConfigurationError, match="one, two each say `default: true`"):
+    with pytest.raises(ConfigurationError, match="one, two each have `default: true`"):
         build_app(settings)
