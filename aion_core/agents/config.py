@@ -97,12 +97,12 @@ class AgentConfig(_Section):
     """The author's own settings, available as a graph's context if the graph has its own context schema."""
 
     @model_validator(mode="after")
-    def _skills_differ(self) -> Self:
+    def _skill_ids_are_unique(self) -> Self:
         with_unique_ids([*self.skills, *(self.extended_card.skills if self.extended_card else [])])
         return self
 
     @model_validator(mode="after")
-    def _extended_card_is_offered(self) -> Self:
+    def _extended_card_is_enabled(self) -> Self:
         if self.extended_card is not None and not self.capabilities.extended_agent_card:
             raise ValueError("extended_card has no effect without capabilities.extended_agent_card: true")
         return self
@@ -135,7 +135,7 @@ class _Aion(_Section):
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _variables_differ(self) -> Self:
+    def _variables_are_unique(self) -> Self:
         if both := sorted(self.environment.keys() & self.secrets.keys()):
             raise ValueError(f"{', '.join(both)} is in both environment and secrets; remove one of them")
         return self
@@ -208,7 +208,7 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
     parsed = _read(path)
     limits = parsed.limits.model_dump(exclude_none=True) if parsed.limits else {}
     folder = path.resolve().parent
-    roots = [_existing(folder / root, f"{path}: aion.python_path") for root in parsed.python_path]
+    roots = [_existing_folder(folder / root, f"{path}: aion.python_path") for root in parsed.python_path]
     return DeploymentConfig(
         parsed.with_security(),
         Limits(**limits) if limits else None,
@@ -219,7 +219,7 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
     )
 
 
-def _existing(folder: Path, key: str) -> Path:
+def _existing_folder(folder: Path, key: str) -> Path:
     if not folder.is_dir():
         raise ConfigurationError(f"{key} names {folder}, which is not a folder. Fix the name, or create the folder.")
     return folder.resolve()

@@ -30,14 +30,14 @@ AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_lengt
 """Text of a card; the specification requires it to be non-empty."""
 
 
-def _named(require: object) -> object:
+def _as_requirement(require: object) -> object:
     """Return a scheme's name as that scheme without scopes."""
     return {require: []} if isinstance(require, str) else require
 
 
 Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
 SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
-RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_named), Field(min_length=1)]
+RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_as_requirement), Field(min_length=1)]
 """Schemes required together, each with its scopes. A name alone means no scopes."""
 
 
@@ -51,7 +51,7 @@ def with_unique_ids(skills: list["Skill"]) -> list["Skill"]:
 
 def _as_json_object(params: dict[str, Any]) -> dict[str, Any]:
     """Return the params; raises ValueError for values outside JSON, such as dates, infinities and numeric keys."""
-    _check(params, 1)
+    _check_json(params, 1)
     try:
         json.dumps(params, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -59,17 +59,17 @@ def _as_json_object(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _check(value: Any, depth: int) -> None:
+def _check_json(value: Any, depth: int) -> None:
     if depth > MAX_PARAMS_DEPTH:
         raise ValueError(f"this is nested more than {MAX_PARAMS_DEPTH} levels deep")
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise ValueError(f"the key {key!r} is not text; put it in quotes")
-            _check(inner, depth + 1)
+            _check_json(inner, depth + 1)
     elif isinstance(value, list):
         for inner in value:
-            _check(inner, depth + 1)
+            _check_json(inner, depth + 1)
 
 
 class StrictModel(BaseModel):
@@ -118,14 +118,14 @@ class Extension(StrictModel):
         return {field: value for field, value in self.model_dump().items() if value}
 
 
-def _each_once(extensions: list[Extension]) -> list[Extension]:
+def _with_unique_uris(extensions: list[Extension]) -> list[Extension]:
     uris = [extension.uri for extension in extensions]
     if twice := sorted({uri for uri in uris if uris.count(uri) > 1}):
         raise ValueError(f"two extensions have the uri {twice[0]!r}")
     return extensions
 
 
-Extensions = Annotated[list[Extension], AfterValidator(_each_once)]
+Extensions = Annotated[list[Extension], AfterValidator(_with_unique_uris)]
 
 
 class ExtendedCardConfig(StrictModel):
@@ -147,15 +147,17 @@ PARAMETER_STORE: Service = "ssm"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LAMBDA_VARIABLES = re.compile(r"AWS_\w*|LAMBDA_\w*|_HANDLER|_X_AMZN_TRACE_ID")
 """Variables set and reserved by Lambda: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html"""
-_TOO_LATE = re.compile(r"PYTHON\w*|LD_\w*")
+_INTERPRETER_VARIABLES = re.compile(r"PYTHON\w*|LD_\w*")
 """Variables that the interpreter and the linker read once, before aion.yaml is read."""
 
-_SECRET = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[\w/+=.@-]+|[\w/+=.@-]{1,512}", re.A)
-_PARAMETER = re.compile(
+_SECRET_NAME = re.compile(
+    r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[\w/+=.@-]+|[\w/+=.@-]{1,512}", re.A
+)
+_PARAMETER_NAME = re.compile(
     r"(arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/[\w./-]+|/?[\w.-][\w./-]*)(:[\w.-]+)?", re.A
 )
 _PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:")
-_KEYS = re.compile(
+_KEY_PREFIXES = re.compile(
     r"-----BEGIN|(sk-|sk_|AIza|ya29\.|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|tvly-|lsv2_|hf_|gsk_|pplx-).{16}"
 )
 """Prefixes of keys of well-known services, followed by more characters than a secret's name would have."""
@@ -184,7 +186,7 @@ def variable_name(name: str) -> str:
         raise ValueError("names that begin with AION_ are aion's own: the template's parameters set them")
     if _LAMBDA_VARIABLES.fullmatch(name):
         raise ValueError("Lambda sets this variable and reserves its name")
-    if _TOO_LATE.fullmatch(name):
+    if _INTERPRETER_VARIABLES.fullmatch(name):
         raise ValueError("this variable is read when the process starts, before aion.yaml is: it would change nothing")
     return name
 
@@ -195,7 +197,7 @@ def secret_source(value: Any) -> SecretSource:
         return value
     if not isinstance(value, str):
         raise ValueError("YAML does not read this as text: put it in quotes")
-    if _KEYS.match(value):
+    if _KEY_PREFIXES.match(value):
         raise ValueError(
             "this looks like the key itself. Put the key into Secrets Manager, and its name there into this line; "
             "on this machine, put the key into .env"
@@ -204,7 +206,7 @@ def secret_source(value: Any) -> SecretSource:
     service, name = SECRETS_MANAGER, place
     if place.startswith("ssm:") or _PARAMETER_ARN.match(place):
         service, name = PARAMETER_STORE, place.removeprefix("ssm:")
-    known = _SECRET if service == SECRETS_MANAGER else _PARAMETER
+    known = _SECRET_NAME if service == SECRETS_MANAGER else _PARAMETER_NAME
     if not known.fullmatch(name) or bool(hash_) != bool(key):
         raise ValueError(
             "this is neither the name or ARN of a Secrets Manager secret (openai-key), nor ssm: and the name or ARN of "
@@ -213,14 +215,14 @@ def secret_source(value: Any) -> SecretSource:
     return SecretSource(service, name, key)
 
 
-def _text(value: str) -> str:
+def _without_nul(value: str) -> str:
     if "\0" in value:
         raise ValueError("an environment variable cannot hold a NUL character")
     return value
 
 
 Variable = Annotated[str, AfterValidator(variable_name)]
-Value = Annotated[str, AfterValidator(_text)]
+Value = Annotated[str, AfterValidator(_without_nul)]
 Secret = Annotated[SecretSource, PlainValidator(secret_source)]
 
 
@@ -233,23 +235,23 @@ _NOT_FOR_KEYS = frozenset(
 )
 
 
-def _trusted(url: str) -> str:
+def _trusted_url(url: str) -> str:
     if not re.fullmatch(rf"https://[^\s/?#@]+(/[^\s?#]*)?|{_LOOPBACK}", url):
         raise ValueError(f"{url!r} has to be an https URL without a query (http on loopback only)")
     return url
 
 
-def _own_header(name: str) -> str:
+def _key_header(name: str) -> str:
     if name.lower() in _NOT_FOR_KEYS or name.lower().startswith(("x-amz", "x-forwarded", "a2a-", "x-a2a-")):
         raise ValueError(f"{name} has another meaning; X-API-Key is usual")
     return name
 
 
-def _several(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-TrustedUrl = Annotated[str, AfterValidator(_trusted)]
+TrustedUrl = Annotated[str, AfterValidator(_trusted_url)]
 Algorithm = Literal["RS256", "ES256", "EdDSA"]
 
 
@@ -261,7 +263,7 @@ class _Scheme(BaseModel):
 
 class _Tokens(_Scheme):
     issuer: TrustedUrl
-    audience: Annotated[list[AgentMessage], BeforeValidator(_several), Field(min_length=1)]
+    audience: Annotated[list[AgentMessage], BeforeValidator(_as_list), Field(min_length=1)]
     algorithms: Annotated[list[Algorithm], Field(min_length=1)] = [*ALGORITHMS]  # type: ignore[list-item]
     tenant_claim: str = ""
     scope_claim: str = ""
@@ -285,7 +287,7 @@ class ApiKeyConfig(_Scheme):
     """API keys of this deployment, made by `aion key create`."""
 
     type: Literal["api-key"]
-    header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_own_header)] = "X-API-Key"
+    header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_key_header)] = "X-API-Key"
 
 
 class BasicConfig(_Scheme):

@@ -52,16 +52,16 @@ def discover(path: Path) -> Discovered:
     place, colon, name = str(path.expanduser()).partition(":")
     target = Path(place)
     if target.is_dir() and not colon:
-        return _of_folder(target.resolve())
+        return _discover_folder(target.resolve())
     if target.is_dir() or target.suffix == ".py":
-        return _of_file(target, name)
+        return _discover_file(target, name)
     if target.is_file() and target.suffix == ".json":
-        return _of_langgraph_json(target.resolve())
+        return _discover_langgraph_json(target.resolve())
     if target.suffix in (".yaml", ".yml") and not colon:
-        return _of_aion_yaml(target)
+        return _discover_aion_yaml(target)
     if re.fullmatch(r"\w+(\.\w+)*", place) and (colon or "." in place) and not target.exists():
         dotted = f"{place}{colon}{name}"
-        return _one(dotted, _distinctive(name, *reversed(place.split("."))), Path.cwd(), dotted)
+        return _single_agent(dotted, _distinctive(name, *reversed(place.split("."))), Path.cwd(), dotted)
     raise ConfigurationError(
         f"{path} is neither a folder nor a file. Name a folder, file.py:name, package.module:name, an {AION_YAML} or a {NAME}."
     )
@@ -97,25 +97,25 @@ def as_yaml(discovered: Discovered) -> str:
     return yaml.safe_dump({"aion": aion}, sort_keys=False, allow_unicode=True)
 
 
-def _of_folder(folder: Path) -> Discovered:
+def _discover_folder(folder: Path) -> Discovered:
     if (folder / AION_YAML).is_file():
-        return _of_aion_yaml(folder / AION_YAML)
+        return _discover_aion_yaml(folder / AION_YAML)
     if (folder / NAME).is_file():
-        return _of_langgraph_json(folder / NAME)
+        return _discover_langgraph_json(folder / NAME)
     if is_adk_folder(folder):
-        return _of_adk_folder(folder)
-    inner = [path for path in sorted(folder.iterdir()) if _may_be_an_agent(path) and is_adk_folder(path)]
+        return _discover_adk_folder(folder)
+    inner = [path for path in sorted(folder.iterdir()) if _may_be_agent_folder(path) and is_adk_folder(path)]
     if inner:
-        return _of_adk_folders(folder, inner)
-    return _of_python_files(folder, agent_files_below(folder))
+        return _discover_adk_folders(folder, inner)
+    return _discover_python_files(folder, agent_files_below(folder))
 
 
-def _of_aion_yaml(file: Path) -> Discovered:
+def _discover_aion_yaml(file: Path) -> Discovered:
     declared = read_deployment_config(file)
     return Discovered(
         declared.agents,
         declared.folder,
-        f"{file.name}: agent{_s(declared.agents)} {', '.join(declared.agents)}.",
+        f"{file.name}: agent{_plural_s(declared.agents)} {', '.join(declared.agents)}.",
         roots=tuple(declared.roots),
         env_files=_env_files(declared.folder),
         limits=declared.limits,
@@ -123,14 +123,14 @@ def _of_aion_yaml(file: Path) -> Discovered:
     )
 
 
-def _of_langgraph_json(file: Path) -> Discovered:
+def _discover_langgraph_json(file: Path) -> Discovered:
     content, folder = read_langgraph_json(file), file.parent
     ids = _ids(content.graphs)
     agents = {
         agent_id: AgentConfig(path=entry.path, description=entry.description)
         for agent_id, entry in zip(ids, content.graphs.values(), strict=True)
     }
-    found = [f"{file.name}: graph{_s(agents)} {', '.join(agents)}."]
+    found = [f"{file.name}: graph{_plural_s(agents)} {', '.join(agents)}."]
     if content.unused:
         found.append(f"Not used: {', '.join(content.unused)}.")
     if content.env_file is not None and not content.env_file.is_file():
@@ -148,7 +148,7 @@ def _of_langgraph_json(file: Path) -> Discovered:
     )
 
 
-def _of_adk_folder(folder: Path) -> Discovered:
+def _discover_adk_folder(folder: Path) -> Discovered:
     """Return the agent of an ADK folder.
 
     Python imports a package by its name, as `adk web` does, so paths are relative to the parent folder.
@@ -156,11 +156,13 @@ def _of_adk_folder(folder: Path) -> Discovered:
     if (folder / "__init__.py").is_file() or not (folder / "agent.py").is_file():
         # ADK reads the `.env` of the agent, else that of the parent folder.
         env_files = (_env_files(folder) or _env_files(folder.parent))[:1]
-        return _one(folder.name, folder.name, folder.parent, f"ADK agent folder {folder.name}", env_files)
-    return _one(f"agent.py:{adk_root(folder / 'agent.py')}", folder.name, folder, f"ADK agent folder {folder.name}")
+        return _single_agent(folder.name, folder.name, folder.parent, f"ADK agent folder {folder.name}", env_files)
+    return _single_agent(
+        f"agent.py:{adk_root(folder / 'agent.py')}", folder.name, folder, f"ADK agent folder {folder.name}"
+    )
 
 
-def _of_adk_folders(folder: Path, inner: Sequence[Path]) -> Discovered:
+def _discover_adk_folders(folder: Path, inner: Sequence[Path]) -> Discovered:
     agents = {
         agent_id: AgentConfig(path=place.name)
         for agent_id, place in zip(_ids([place.name for place in inner]), inner, strict=True)
@@ -168,16 +170,16 @@ def _of_adk_folders(folder: Path, inner: Sequence[Path]) -> Discovered:
     return Discovered(
         agents,
         folder,
-        f"ADK agent folder{_s(agents)}: {', '.join(agents)}.",
+        f"ADK agent folder{_plural_s(agents)}: {', '.join(agents)}.",
         env_files=_env_files(folder, *inner),
     )
 
 
-def _of_python_files(folder: Path, files: Sequence[AgentFile]) -> Discovered:
+def _discover_python_files(folder: Path, files: Sequence[AgentFile]) -> Discovered:
     if len(files) == 1:
         [only] = files
         path = str(only.file.relative_to(folder))
-        return _one(path, _id_of(only.file), folder, f"{path}: {', '.join(only.names)}")
+        return _single_agent(path, _id_of(only.file), folder, f"{path}: {', '.join(only.names)}")
     if files:
         candidates = [f"{each.file.relative_to(folder)}:{name}" for each in files for name in each.names]
         raise ConfigurationError(
@@ -195,17 +197,21 @@ def _of_python_files(folder: Path, files: Sequence[AgentFile]) -> Discovered:
     )
 
 
-def _of_file(target: Path, name: str) -> Discovered:
+def _discover_file(target: Path, name: str) -> Discovered:
     """Return the agent of a Python file, or a named one of an ADK folder."""
     if not target.exists():
         raise ConfigurationError(f"{target} does not exist. Name a Python file, a folder, or package.module:name.")
     file, here = target.resolve(), Path.cwd()
     folder = here if file.is_relative_to(here) else file.parent
     path = f"{file.relative_to(folder)}:{name}" if name else str(file.relative_to(folder))
-    return _one(path, _id_of(file, name), folder, path, _env_files(file if file.is_dir() else file.parent, folder))
+    return _single_agent(
+        path, _id_of(file, name), folder, path, _env_files(file if file.is_dir() else file.parent, folder)
+    )
 
 
-def _one(path: str, name: str, folder: Path, found: str, env_files: tuple[Path, ...] | None = None) -> Discovered:
+def _single_agent(
+    path: str, name: str, folder: Path, found: str, env_files: tuple[Path, ...] | None = None
+) -> Discovered:
     [agent_id] = _ids([name])
     files = _env_files(folder) if env_files is None else env_files
     return Discovered({agent_id: AgentConfig(path=path)}, folder, f"{found}.", env_files=files)
@@ -228,7 +234,7 @@ def _env_files(*folders: Path) -> tuple[Path, ...]:
     return tuple(file for file in files if file.is_file())
 
 
-def _may_be_an_agent(path: Path) -> bool:
+def _may_be_agent_folder(path: Path) -> bool:
     return path.is_dir() and path.name.isidentifier() and not path.name.startswith(("_", "."))
 
 
@@ -251,7 +257,7 @@ def _numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-def _s(several: Mapping[str, object]) -> str:
+def _plural_s(several: Mapping[str, object]) -> str:
     return "s" if len(several) > 1 else ""
 
 
@@ -291,7 +297,7 @@ class LangGraphJson:
 
 def read_langgraph_json(file: Path) -> LangGraphJson:
     """Return the file's contents; raises ConfigurationError with the file, the key and the remedy."""
-    content = _content(file)
+    content = _read_json(file)
     folder = file.resolve().parent
     graphs = content.get("graphs")
     if not isinstance(graphs, dict) or not graphs:
@@ -313,7 +319,7 @@ def read_langgraph_json(file: Path) -> LangGraphJson:
     )
 
 
-def _content(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

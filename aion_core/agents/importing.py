@@ -92,7 +92,7 @@ def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
     if not all(step.isidentifier() for step in steps):
         return None
     name = ".".join(steps)
-    return name if _finds(name, root, file) else None
+    return name if _imports_file(name, root, file) else None
 
 
 def _root_of(file: Path, roots: Sequence[Path]) -> Path | None:
@@ -103,10 +103,10 @@ def _root_of(file: Path, roots: Sequence[Path]) -> Path | None:
     if above:
         return max(above, key=lambda root: len(root.parts))
     # `from .tools import x` in a folder without `__init__.py`: the folder is the package.
-    return file.parent.parent if _imports_by_dots(file) else None
+    return file.parent.parent if _has_relative_imports(file) else None
 
 
-def _finds(name: str, root: Path, file: Path) -> bool:
+def _imports_file(name: str, root: Path, file: Path) -> bool:
     """Return True if importing this name gives the file, without running the file."""
     known = sys.modules.get(name)
     if known is not None:
@@ -145,9 +145,9 @@ def _import_alone(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Registered before it runs: dataclasses and get_type_hints look their module up there.
     sys.modules[name] = module
-    _SAME_FILE.modules[str(file)] = name
-    if _SAME_FILE not in sys.meta_path:
-        sys.meta_path.insert(0, _SAME_FILE)
+    _SAME_FILE_FINDER.modules[str(file)] = name
+    if _SAME_FILE_FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _SAME_FILE_FINDER)
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -156,7 +156,7 @@ def _import_alone(file: Path) -> ModuleType:
     return module
 
 
-class _SameFile(MetaPathFinder):
+class _SameFileFinder(MetaPathFinder):
     """Import hook that returns the existing module for an agent's file imported by a second name.
 
     Otherwise its classes would exist twice, and `isinstance` would fail between them.
@@ -176,10 +176,10 @@ class _SameFile(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         origin = str(Path(spec.origin).resolve()) if spec is not None and spec.origin else ""
         known = sys.modules.get(self.modules.get(origin, ""))
-        return importlib.util.spec_from_loader(fullname, _Known(known)) if known is not None else None
+        return importlib.util.spec_from_loader(fullname, _LoadedModuleLoader(known)) if known is not None else None
 
 
-class _Known(Loader):
+class _LoadedModuleLoader(Loader):
     """Loader of an already loaded module."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -194,10 +194,10 @@ class _Known(Loader):
         module.__spec__ = self._spec
 
 
-_SAME_FILE = _SameFile()
+_SAME_FILE_FINDER = _SameFileFinder()
 
 
-def _imports_by_dots(file: Path) -> bool:
+def _has_relative_imports(file: Path) -> bool:
     """Return True if the file has relative imports, such as `from .tools import …`."""
     try:
         tree = ast.parse(file.read_bytes())

@@ -44,8 +44,8 @@ def explain_error(
     """
     own, line, source = _author_frame(error, folder)
     return AgentLoadError(
-        f"{subject} {verb} {type(error).__name__}: {text_of(error)}",
-        where=_where(own, [line], folder) if own else display_path(file, folder) if file is not None else "",
+        f"{subject} {verb} {type(error).__name__}: {exception_text(error)}",
+        where=_location(own, [line], folder) if own else display_path(file, folder) if file is not None else "",
         source=source,
         do=_remedy(error, own, folder),
     )
@@ -57,7 +57,7 @@ def source_location(file: Path | str | None, lines: Iterable[int], folder: Path)
     if file is None:
         return {}
     source = linecache.getline(str(file), numbers[0]).strip() if numbers else ""
-    return {"where": _where(str(file), numbers, folder), "source": source}
+    return {"where": _location(str(file), numbers, folder), "source": source}
 
 
 def display_path(file: Path | str, folder: Path) -> str:
@@ -69,31 +69,31 @@ def display_path(file: Path | str, folder: Path) -> str:
     return str(path)
 
 
-def similar(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return a question with the most similar name, "" without one."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"Did you mean {near[0]!r}?" if near else ""
 
 
-def _where(file: str, lines: list[int], folder: Path) -> str:
+def _location(file: str, lines: list[int], folder: Path) -> str:
     name = display_path(file, folder)
     if not lines:
         return name
     return f"{name}, line {lines[0]}" if len(lines) == 1 else f"{name}, lines {', '.join(map(str, lines))}"
 
 
-def text_of(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """Return the exception's text as one short line."""
     if isinstance(error, SyntaxError):
         return str(error.msg)
     problems = getattr(error, "errors", None)
     if callable(problems) and type(error).__module__.startswith("pydantic"):
         fields = [f"{'.'.join(map(str, problem['loc'])) or 'value'}: {problem['msg']}" for problem in problems()]
-        return _short("; ".join(fields))
-    return _short(" ".join(str(error).split()))
+        return _shortened("; ".join(fields))
+    return _shortened(" ".join(str(error).split()))
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
@@ -129,21 +129,21 @@ def _installed_in(folder: Path) -> frozenset[str]:
 
 def _remedy(error: BaseException, file: str, folder: Path) -> str:
     for remedy in (
-        _of_shadowing,
-        _of_import,
-        _of_environment,
-        _of_syntax,
-        _of_ending,
-        _of_input,
-        _of_event_loop,
-        _of_file,
+        _shadowing_remedy,
+        _import_remedy,
+        _variable_remedy,
+        _syntax_remedy,
+        _exit_remedy,
+        _input_remedy,
+        _event_loop_remedy,
+        _file_remedy,
     ):
         if advice := remedy(error, file, folder):
             return advice
     return "Fix that line." if file else "Fix the agent's code."
 
 
-def _of_shadowing(error: BaseException, file: str, folder: Path) -> str:
+def _shadowing_remedy(error: BaseException, file: str, folder: Path) -> str:
     """Return the remedy for an author's file with the name of a standard library module."""
     if not isinstance(error, ImportError | AttributeError):
         return ""
@@ -158,7 +158,7 @@ def _of_shadowing(error: BaseException, file: str, folder: Path) -> str:
     return f"Rename {display_path(own, folder)}: Python has a module {top!r} of its own, and only one of them can be imported."
 
 
-def _of_import(error: BaseException, file: str, folder: Path) -> str:
+def _import_remedy(error: BaseException, file: str, folder: Path) -> str:
     if not isinstance(error, ImportError):
         return ""
     text = str(error)
@@ -171,20 +171,20 @@ def _of_import(error: BaseException, file: str, folder: Path) -> str:
         return "The two files import each other: import one of them inside the function that uses it."
     name = error.name or ""
     if isinstance(error, ModuleNotFoundError) and name:
-        return _of_module(name, file, folder)
+        return _module_remedy(name, file, folder)
     if requested := re.match(r"cannot import name '(\w+)' from", text):
-        if advice := of_framework(f"{name}.{requested[1]}", folder):
+        if advice := missing_framework_remedy(f"{name}.{requested[1]}", folder):
             return advice
         module = sys.modules.get(name)
         return (
-            similar(requested[1], vars(module) if module is not None else ())
+            did_you_mean(requested[1], vars(module) if module is not None else ())
             or f"Define {requested[1]!r} in {name}, or fix the name."
         )
     return ""
 
 
-def _of_module(name: str, file: str, folder: Path) -> str:
-    if advice := of_framework(name, folder) or of_named_package(name, folder):
+def _module_remedy(name: str, file: str, folder: Path) -> str:
+    if advice := missing_framework_remedy(name, folder) or listed_package_remedy(name, folder):
         return advice
     parent, _, last = name.rpartition(".")
     if parent:
@@ -193,12 +193,15 @@ def _of_module(name: str, file: str, folder: Path) -> str:
             hiding = getattr(package, "__file__", None) or "a module of Python's own"
             return f"{parent!r} is {display_path(hiding, folder)}, which hides the package of that name: rename one of them."
         known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
-        return similar(last, known) or f"There is no module {last!r} in {parent}: fix the name, or update the package."
+        return (
+            did_you_mean(last, known)
+            or f"There is no module {last!r} in {parent}: fix the name, or update the package."
+        )
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
-    if near := similar(name, beside):
-        return f"{near} If it is a third-party package, run `aion add {package_of(name)}`."
-    if package_of(name) != name:
-        return f"Run `aion add {package_of(name)}`, the package of the module {name}."
+    if near := did_you_mean(name, beside):
+        return f"{near} If it is a third-party package, run `aion add {package_name_of(name)}`."
+    if package_name_of(name) != name:
+        return f"Run `aion add {package_name_of(name)}`, the package of the module {name}."
     return f"Run `aion add {name}`. The package may have another name than the module: look it up on pypi.org."
 
 
@@ -212,7 +215,7 @@ def _module_name(path: Path) -> str:
     return path.name.removesuffix(".py")
 
 
-def _of_environment(error: BaseException, file: str, folder: Path) -> str:
+def _variable_remedy(error: BaseException, file: str, folder: Path) -> str:
     if variable := _missing_variable(error):
         if variable.upper().endswith(_CONFIDENTIAL):
             deployed = "name its secret under `secrets` in aion.yaml for AWS"
@@ -235,7 +238,7 @@ def _missing_variable(error: BaseException) -> str:
     return str(named[0]) if named and "environment" in text.lower() else ""
 
 
-def _of_syntax(error: BaseException, file: str, folder: Path) -> str:
+def _syntax_remedy(error: BaseException, file: str, folder: Path) -> str:
     text = str(error)
     if (
         isinstance(error, UnicodeError)
@@ -251,31 +254,31 @@ def _of_syntax(error: BaseException, file: str, folder: Path) -> str:
     return ""
 
 
-def _of_ending(error: BaseException, file: str, folder: Path) -> str:
+def _exit_remedy(error: BaseException, file: str, folder: Path) -> str:
     if isinstance(error, SystemExit):
         return 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
     return ""
 
 
-def _of_input(error: BaseException, file: str, folder: Path) -> str:
+def _input_remedy(error: BaseException, file: str, folder: Path) -> str:
     if isinstance(error, EOFError) and "reading a line" in str(error):
         return "Remove input(): a server has no terminal."
     return ""
 
 
-def _of_event_loop(error: BaseException, file: str, folder: Path) -> str:
+def _event_loop_remedy(error: BaseException, file: str, folder: Path) -> str:
     if isinstance(error, RuntimeError) and "running event loop" in str(error):
         return "Await it in a node, or in an async factory: `async def make(): …`, without asyncio.run."
     return ""
 
 
-def _of_file(error: BaseException, file: str, folder: Path) -> str:
+def _file_remedy(error: BaseException, file: str, folder: Path) -> str:
     if isinstance(error, FileNotFoundError) and error.filename:
         return "Name files relative to the code, not to where the server was started: Path(__file__).parent / …."
     return ""
 
 
-def line_of_name(module: Any, name: str) -> int:
+def assignment_line(module: Any, name: str) -> int:
     """Return the last line that assigns the name in the module, 0 if unknown."""
     try:
         tree = ast.parse(Path(module.__file__).read_bytes())
@@ -308,12 +311,12 @@ _IN_UVS_CACHE = re.compile(r"(archive|environments)-v\d+")
 """Names of folders in uv's cache with the environments of `uvx`."""
 
 
-def package_of(module: str) -> str:
+def package_name_of(module: str) -> str:
     """Return the package to install for the module; by default, it has the module's name."""
     return _PACKAGES.get(module, module)
 
 
-def of_framework(module: str, folder: Path) -> str:
+def missing_framework_remedy(module: str, folder: Path) -> str:
     """Return the remedy for a missing framework module, "" for any other module."""
     found = missing_framework(module)
     if found is None:
@@ -321,19 +324,19 @@ def of_framework(module: str, folder: Path) -> str:
     extra, framework = found
     if _is_uvx():
         command = f"uvx --from 'aion-lambda[{extra},local]' aion dev"
-    elif _table(folder / PYPROJECT):
+    elif _project_table(folder / PYPROJECT):
         command = f"uv add 'aion-lambda[{extra}]'"
     else:
         command = f"pip install 'aion-lambda[{extra},local]'"
     return f"This is {framework.title}: install aion-lambda[{extra},local], as in `{command}`."
 
 
-def of_named_package(module: str, folder: Path) -> str:
+def listed_package_remedy(module: str, folder: Path) -> str:
     """Return the remedy for a missing package listed in the project's requirements, "" for any other."""
-    file, line = next(((file, line) for file, line in _named(folder) if _has(line, module)), ("", ""))
+    file, line = next(((file, line) for file, line in _requirements(folder) if _provides(line, module)), ("", ""))
     if not file:
         return ""
-    name = _name(line)
+    name = _package_name(line)
     if not _is_uvx():
         advice = f"{file} names {name}, but the environment that runs aion ({sys.prefix}) does not have it."
         if file == PYPROJECT:
@@ -343,7 +346,7 @@ def of_named_package(module: str, folder: Path) -> str:
     extra = ",".join(_installed_extras())
     from_ = f"--from 'aion-lambda[{f'{extra},' if extra else ''}local]' aion dev"
     if file == PYPROJECT:
-        has_aion = any(_name(each) == "aion-lambda" for _, each in _named(folder))
+        has_aion = any(_package_name(each) == "aion-lambda" for _, each in _requirements(folder))
         own = f"'aion-lambda[{extra}]'" if extra else "aion-lambda"
         first = "" if has_aion else f" (after `uv add {own}` and `uv add --dev 'aion-lambda[local]'`)"
         return f"{advice} Start it in the project's: `uv run aion dev`{first}, or `uvx --with-editable . {from_}`."
@@ -366,9 +369,9 @@ def _installed_extras() -> Iterator[str]:
         yield extra
 
 
-def _named(folder: Path) -> Iterator[tuple[str, str]]:
+def _requirements(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield each requirement of the project with the name of its file."""
-    dependencies = _table(folder / PYPROJECT).get("dependencies")
+    dependencies = _project_table(folder / PYPROJECT).get("dependencies")
     yield from ((PYPROJECT, str(line)) for line in (dependencies if isinstance(dependencies, list) else ()))
     requirements = folder / REQUIREMENTS
     if requirements.is_file():
@@ -382,7 +385,7 @@ def _named(folder: Path) -> Iterator[tuple[str, str]]:
         yield from ((LANGGRAPH_JSON, line) for line in lines)
 
 
-def _table(pyproject: Path) -> dict[str, Any]:
+def _project_table(pyproject: Path) -> dict[str, Any]:
     """Return the [project] table of the file, {} without a readable one."""
     try:
         table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project")
@@ -391,18 +394,18 @@ def _table(pyproject: Path) -> dict[str, Any]:
     return table if isinstance(table, dict) else {}
 
 
-def _has(line: str, module: str) -> bool:
+def _provides(line: str, module: str) -> bool:
     """Return True if the requirement provides the module or one of its parent packages."""
     parts = module.split(".")
     modules = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
-    return _name(line) in {_normal(package_of(each)) for each in modules}
+    return _package_name(line) in {_normalized(package_name_of(each)) for each in modules}
 
 
-def _name(line: str) -> str:
+def _package_name(line: str) -> str:
     found = re.match(r"[A-Za-z0-9][\w.-]*", line)
-    return _normal(found[0]) if found else ""
+    return _normalized(found[0]) if found else ""
 
 
-def _normal(name: str) -> str:
+def _normalized(name: str) -> str:
     """Return the normalized package name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

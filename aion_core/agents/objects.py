@@ -14,7 +14,7 @@ from typing import Any
 
 from aion_core.agents.frameworks import framework_of, framework_of_factories, framework_of_file
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
-from aion_core.agents.load_errors import display_path, explain_error, line_of_name, similar, source_location
+from aion_core.agents.load_errors import assignment_line, did_you_mean, display_path, explain_error, source_location
 from aion_core.errors import AgentLoadError, ConfigurationError
 
 
@@ -49,26 +49,26 @@ def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedOb
         modules.append(module := _imported_module(place, file, starts))
         found = getattr(module, name, None) if name else _search(module, path, folder, of_folder=of_folder)
         if found is not None:
-            return _found(found, module, name, path, folder)
+            return _as_loaded(found, module, name, path, folder)
     if not files:
         modules.append(module := _imported_module(place, None, starts))
         found = getattr(module, name, None) if name else _search(module, path, folder)
         if found is not None:
-            return _found(found, module, name, path, folder)
-    raise _nothing(place, name, modules, folder)
+            return _as_loaded(found, module, name, path, folder)
+    raise _not_found_error(place, name, modules, folder)
 
 
-def _found(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> LoadedObject:
+def _as_loaded(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> LoadedObject:
     if inspect.isfunction(found) or inspect.isclass(found):
-        found = _made(found, path, folder)
-    return LoadedObject(found, module, name or _name_in(module, found))
+        found = _instantiate(found, path, folder)
+    return LoadedObject(found, module, name or _name_of(module, found))
 
 
-def _name_in(module: ModuleType, found: Any) -> str:
+def _name_of(module: ModuleType, found: Any) -> str:
     return next((name for name, value in vars(module).items() if value is found), "")
 
 
-def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
+def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
     """Return the error for a module or folder without an agent."""
     file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
     where = source_location(file, [], folder)
@@ -80,7 +80,7 @@ def _nothing(place: str, name: str, modules: Sequence[ModuleType], folder: Path)
         agents = [
             known_name for known_name, value in known.items() if framework_of(value) and not isinstance(value, type)
         ]
-        do = similar(name, agents) or similar(name, known)
+        do = did_you_mean(name, agents) or did_you_mean(name, known)
         do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or fix `path`.")
         return AgentLoadError(f"{path}: there is no {name!r} in {place}", do=do, **where)
     if (folder / place).is_dir():
@@ -93,7 +93,7 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
     """Import the file, or the module by its name; raises AgentLoadError."""
     folder = roots[-1]
     if file is not None and not file.is_file():
-        near = similar(file.name, [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else [])
+        near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else [])
         raise AgentLoadError(
             f"{place} does not exist",
             where=str(file),
@@ -126,7 +126,7 @@ def object_location(found: LoadedObject, folder: Path) -> dict[str, str]:
     """Return `where` and `source` of a loaded object."""
     if found.module is None:
         return source_location(found.agent, [], folder) if isinstance(found.agent, Path) else {}
-    return source_location(found.module.__file__, [line_of_name(found.module, found.name)], folder)
+    return source_location(found.module.__file__, [assignment_line(found.module, found.name)], folder)
 
 
 def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:
@@ -139,22 +139,22 @@ def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = Fa
         known = (getattr(module, name, None) for name in ("app", "root_agent"))
         if (named := next((agent for agent in known if framework_of(agent) == "adk"), None)) is not None:
             return named
-    imported = _imported(module)
+    imported = _imported_names(module)
     agents = {name: value for name, value in vars(module).items() if framework_of(value)}
     instances = {name: value for name, value in agents.items() if not isinstance(value, type)}
     classes = {name: value for name, value in agents.items() if getattr(value, "__module__", "") == module.__name__}
     own = {name: value for name, value in instances.items() if name not in imported}
-    found = _each_once(own) or _each_once(instances) or _each_once(classes)
+    found = _without_parts(own) or _without_parts(instances) or _without_parts(classes)
     if len(found) > 1:
         raise AgentLoadError(
             f"{path} holds several agents: {', '.join(found)}",
             do=f"Name one, as in {path}:{next(iter(found))}.",
-            **source_location(module.__file__, [line_of_name(module, name) for name in found], folder),
+            **source_location(module.__file__, [assignment_line(module, name) for name in found], folder),
         )
     return next(iter(found.values()), None)
 
 
-def _each_once(agents: Mapping[str, Any]) -> dict[str, Any]:
+def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agents by their first names, without parts of another one."""
     seen = {id(part) for agent in agents.values() for part in _parts(agent)}
     once: dict[str, Any] = {}
@@ -178,7 +178,7 @@ def _parts(agent: Any) -> Iterator[Any]:
         yield from _parts(each)
 
 
-def _imported(module: ModuleType) -> set[str]:
+def _imported_names(module: ModuleType) -> set[str]:
     """Return the names bound by the module's own import statements."""
     try:
         source = ast.parse(inspect.getsource(module))
@@ -189,13 +189,13 @@ def _imported(module: ModuleType) -> set[str]:
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
 
 
-def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
+def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     """Call a class or a function and return the result; return a per-turn factory uncalled."""
     if not inspect.isclass(factory):
         try:
             made_per_turn = per_turn_factory(factory, path)
         except AgentLoadError as error:
-            raise AgentLoadError(error.what, do=error.do, **_definition(factory, folder)) from None
+            raise AgentLoadError(error.what, do=error.do, **_definition_location(factory, folder)) from None
         if made_per_turn is not None:
             return made_per_turn
     named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
@@ -206,21 +206,21 @@ def _made(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     try:
         made = call()
         # The agent is loaded in a thread without an event loop.
-        made = asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
+        made = asyncio.run(_await_value(made)) if inspect.isawaitable(made) else made
     except (Exception, SystemExit) as error:  # the author's function may raise anything
         explained = explain_error(error, path, folder, "raised")
         if not explained.where:
-            explained = AgentLoadError(explained.what, do=explained.do, **_definition(factory, folder))
+            explained = AgentLoadError(explained.what, do=explained.do, **_definition_location(factory, folder))
         raise explained from error
     # Its open resources belong to one turn, so each turn calls the factory again.
     return PerTurnFactory(factory, None) if is_opened(made) and not framework_of(made) else made
 
 
-async def _awaited(made: Awaitable[Any]) -> Any:
+async def _await_value(made: Awaitable[Any]) -> Any:
     return await made
 
 
-def _definition(made_by: Any, folder: Path) -> dict[str, str]:
+def _definition_location(made_by: Any, folder: Path) -> dict[str, str]:
     """Return `where` and `source` of a function or a class, {} if unknown."""
     try:
         file, line = inspect.getsourcefile(made_by), inspect.getsourcelines(made_by)[1]

@@ -390,9 +390,9 @@ class Thing:
 @pytest.mark.parametrize(
     ("namespace", "key", "value", "sentence"),
     [
-        (NS, "k", {"x": Thing()}, "no JSON: Type is not JSON serializable: Thing"),
-        (NS, "k", {"x": {1: 2}}, "no JSON: Dict key must be str"),
-        (NS, "k", {"x": "\ud800"}, "no JSON: str is not valid UTF-8"),
+        (NS, "k", {"x": Thing()}, "not JSON: Type is not JSON serializable: Thing"),
+        (NS, "k", {"x": {1: 2}}, "not JSON: Dict key must be str"),
+        (NS, "k", {"x": "\ud800"}, "not JSON: str is not valid UTF-8"),
         (NS, "k", {"x": "\N{SNOWMAN}" * 120_000}, "350000 bytes of JSON, and one has 360008"),
         (NS, "k" * 900, {"x": 1}, "800 bytes together, and one has 907"),
         (("n" * 900,), "k", {"x": 1}, "800 bytes together, and one has 903"),

@@ -34,7 +34,7 @@ from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Dra
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
-from aion_core.agents.load_errors import text_of
+from aion_core.agents.load_errors import exception_text
 from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
@@ -209,7 +209,7 @@ def agent_from_file(file: Path) -> BaseAgent:
     except Exception as error:  # the import of the author's tools may raise any error
         cause = error.__cause__ or error
         raise AgentLoadError(
-            f"ADK cannot read it: {type(cause).__name__}: {text_of(cause)}",
+            f"ADK cannot read it: {type(cause).__name__}: {exception_text(cause)}",
             where=f"{file.parent.name}/{file.name}",
             do="Correct the file; ADK's page on Agent Config lists its keys.",
         ) from error

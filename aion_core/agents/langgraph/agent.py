@@ -250,7 +250,7 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
     missing = [name for name in _required(schema) if name not in configuration]
     if missing:
         raise AgentLoadError(
-            f"the graph's context schema {_name(schema)} requires {', '.join(missing)}",
+            f"the graph's context schema {_schema_name(schema)} requires {', '.join(missing)}",
             do="Give it under `configuration` in aion.yaml.",
         )
     if dataclasses.is_dataclass(schema) or issubclass(schema, BaseModel):
@@ -258,7 +258,7 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
             schema(**configuration)
         except (TypeError, ValueError) as error:
             raise AgentLoadError(
-                f"`configuration` in aion.yaml does not fit the graph's context schema {_name(schema)}: {_reason(error)}",
+                f"`configuration` in aion.yaml does not fit the graph's context schema {_schema_name(schema)}: {_reason(error)}",
                 do="Fix the value under `configuration`, or the schema.",
             ) from error
     return _Configuration(configuration)
@@ -294,7 +294,7 @@ def _is_unimplemented(method: Any) -> bool:
     return code is not None and "NotImplementedError" in code.co_names
 
 
-def _name(schema: Any) -> str:
+def _schema_name(schema: Any) -> str:
     return str(getattr(schema, "__name__", schema))
 
 
@@ -314,11 +314,13 @@ def state_types(graph: Graph) -> frozenset[type]:
     found: set[type] = set()
     for schema in getattr(builder, "schemas", {}):
         _collect(_annotations(schema), found)
-        if _is_own(schema):
+        if _is_author_class(schema):
             found.add(schema)
     for module in _modules(graph):
         # A functional graph has no annotated state. Its tasks mostly return classes of their own module.
-        found.update(kind for kind in vars(module).values() if _is_own(kind) and kind.__module__ == module.__name__)
+        found.update(
+            kind for kind in vars(module).values() if _is_author_class(kind) and kind.__module__ == module.__name__
+        )
     for _, nested in graph.get_subgraphs():
         if isinstance(nested, Pregel):  # a RemoteGraph stores its own state
             found |= state_types(nested)
@@ -327,7 +329,7 @@ def state_types(graph: Graph) -> frozenset[type]:
 
 def classes_of(module: ModuleType) -> frozenset[type]:
     """Return the module's models, dataclasses and enums, such as a `response_format` missing from the state."""
-    named = (kind for kind in vars(module).values() if _is_own(kind))
+    named = (kind for kind in vars(module).values() if _is_author_class(kind))
     return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
 
 
@@ -345,12 +347,12 @@ def _modules(graph: Graph) -> set[ModuleType]:
 def _collect(annotations: Iterator[Any], found: set[type]) -> None:
     for annotation in annotations:
         _collect(iter(typing.get_args(annotation)), found)
-        if _is_own(annotation) and annotation not in found:
+        if _is_author_class(annotation) and annotation not in found:
             found.add(annotation)
             _collect(_annotations(annotation), found)
 
 
-def _is_own(annotation: Any) -> bool:
+def _is_author_class(annotation: Any) -> bool:
     return isinstance(annotation, type) and (
         issubclass(annotation, BaseModel | enum.Enum) or dataclasses.is_dataclass(annotation)
     )

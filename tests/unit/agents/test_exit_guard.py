@@ -152,7 +152,7 @@ async def test_only_tasks_of_turns_are_guarded() -> None:
     assert asyncio.iscoroutine(beside.get_coro())
     assert type(beside.get_coro()).__name__ == "coroutine"
     go_on.set()
-    assert await asyncio.gather(*turns) == ["_Staying", "_Staying"]
+    assert await asyncio.gather(*turns) == ["_GuardedCoroutine", "_GuardedCoroutine"]
     assert loop.get_task_factory() is None
 
 
@@ -168,7 +168,7 @@ async def test_existing_task_factory_is_used() -> None:
     try:
         with exit_guard(), pytest.raises(AgentFailed):
             await asyncio.create_task(exits_later(), name="mine")
-        assert made == ["_Staying"]
+        assert made == ["_GuardedCoroutine"]
         assert loop.get_task_factory() is factory
     finally:
         loop.set_task_factory(None)

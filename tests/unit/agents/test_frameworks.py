@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies, Framework
-from aion_core.agents.load_errors import of_framework
+from aion_core.agents.load_errors import missing_framework_remedy
 from aion_core.agents.objects import LoadedObject
 from aion_core.agents.source_scan import agent_file
 from aion_core.cli.checks.here import load
@@ -86,7 +86,7 @@ def test_registered_framework_is_named_by_doctor(project: Path) -> None:
 
 
 def test_missing_framework_names_registered_extra(project: Path) -> None:
-    assert of_framework("toyframe", project).startswith("This is a toy: install aion-lambda[toy,local]")
+    assert missing_framework_remedy("toyframe", project).startswith("This is a toy: install aion-lambda[toy,local]")
 
 
 def test_unsupported_object_lists_registered_objects(project: Path) -> None:
