@@ -11,7 +11,7 @@ from aion_core.authoring.json_forms import with_integers
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import TurnRequest
-from aion_core.protocol.aion.extensions import Happened, Inbound, answer_to, read
+from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, without_reserved_keys
 from aion_core.protocol.types import Message, Role
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
@@ -85,7 +85,7 @@ def _inbox(asked: TurnRequest, inbound: Inbound) -> A2AInbox:
     return A2AInbox(task=asked.task, message=asked.message, metadata=metadata)
 
 
-def _event(happened: Happened | None, asked: TurnRequest) -> Event:
+def _event(happened: InboundEvent | None, asked: TurnRequest) -> Event:
     if happened is None:
         return Event("message", {"text": text_of(asked)})
     payload: dict[str, Any] = {"text": text_of(asked)} if happened.kind == "message" else {}

@@ -177,7 +177,7 @@ class _Worker:
 
         from aion_core.dev.requests import RequestLines
         from aion_core.tasks.call import TimeUp
-        from aion_core.web.middleware import LoopbackOnly
+        from aion_core.web.middleware import LoopbackOnlyMiddleware
         from aion_core.web.request_context import TIME_UP
 
         loop = asyncio.get_running_loop()
@@ -187,7 +187,7 @@ class _Worker:
         if self._background is not None:
             self._background.time_up = ends
         loop.set_exception_handler(_log_unhandled)
-        inner = LoopbackOnly(app)
+        inner = LoopbackOnlyMiddleware(app)
         streams_end = asyncio.Event()
 
         async def with_end(scope: Any, receive: Any, send: Any) -> None:

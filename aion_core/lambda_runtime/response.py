@@ -40,7 +40,7 @@ class Stage(Enum):
     ANNOUNCED = auto()
     STREAMING = auto()
     ENDED = auto()
-    UNHEARD = auto()
+    DISCONNECTED = auto()
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Response:
         await self._let_others_run()
         async with self._turn:
             match self.stage, message["type"]:
-                case Stage.UNHEARD, _:
+                case Stage.DISCONNECTED, _:
                     if message["type"] == "http.response.body" and not message.get("more_body", False):
                         self.over.set()
                 case Stage.SILENT, "http.response.start":
@@ -129,7 +129,7 @@ class Response:
                     await self._stream(failure.body(), last=True)
                 case Stage.STREAMING:
                     await self._stream(b"", last=True, trailers=failure.report.as_trailers())
-                case Stage.ENDED | Stage.UNHEARD:
+                case Stage.ENDED | Stage.DISCONNECTED:
                     pass
 
     async def receipt(self) -> None:
@@ -148,7 +148,7 @@ class Response:
         """Let go of the connection; what an app that goes on says from here is dropped."""
         if self._exchange is not None:
             self._exchange.close()
-        self.stage = Stage.UNHEARD
+        self.stage = Stage.DISCONNECTED
         self.over.set()
 
     async def _let_others_run(self) -> None:
@@ -173,7 +173,7 @@ class Response:
             await self._exchange.drain()
         except OSError as error:
             logger.warning("The response lost its connection, the app runs on: %r", error)
-            self.stage = Stage.UNHEARD
+            self.stage = Stage.DISCONNECTED
         finally:
             if last:
                 self.over.set()

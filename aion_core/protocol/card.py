@@ -103,7 +103,7 @@ def extend_card(
     return extended
 
 
-def moved(card: AgentCard, base_url: str, to: str) -> AgentCard:
+def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
     """Return the card of the same agent where its server is reached at `to`, which was made for `base_url`."""
     elsewhere = AgentCard()
     elsewhere.CopyFrom(card)
@@ -133,14 +133,14 @@ def card_v03(card: AgentCard) -> v03.AgentCard:
     return v03.AgentCard.model_validate(document(card))
 
 
-def written(document: Any) -> bytes:
+def canonical_json(document: Any) -> bytes:
     """Return the document's bytes: the same from every process, so that caches know them again (RFC 8785)."""
     return canonicalize(document).encode()
 
 
 def _settled(document: dict[str, Any]) -> dict[str, Any]:
     """Return the document as it is read from its bytes: protobuf's Struct makes 1.0 of an extension's 1."""
-    settled: dict[str, Any] = json.loads(written(document))
+    settled: dict[str, Any] = json.loads(canonical_json(document))
     return settled
 
 

@@ -37,7 +37,7 @@ class MethodNotAllowedError(a2a.MethodNotFoundError):
     """There is something at the path, and nothing for this HTTP method."""
 
 
-WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
+SDK_ERRORS: dict[type[ClientError], type[a2a.A2AError]] = {
     InvalidMessage: a2a.InvalidParamsError,
     TaskNotFound: a2a.TaskNotFoundError,
     # The protocol has no word for it; what is not there is a task of that context.
@@ -58,7 +58,7 @@ WIRE: dict[type[ClientError], type[a2a.A2AError]] = {
 """What happened → what the wire calls it."""
 
 
-class OnTheWire(NamedTuple):
+class WireError(NamedTuple):
     """What each binding says of one kind of error."""
 
     code: int
@@ -71,16 +71,16 @@ class OnTheWire(NamedTuple):
     """google.rpc.ErrorInfo's reason."""
 
 
-TABLE: dict[type[Exception], OnTheWire] = {
+WIRE_ERRORS: dict[type[Exception], WireError] = {
     **{
-        kind: OnTheWire(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
+        kind: WireError(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
         for kind, mapped in a2a.A2A_ERROR_MAPPING.items()
     },
     # Missing from the SDK's table.
-    a2a.JSONParseError: OnTheWire(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
-    MethodNotAllowedError: OnTheWire(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
-    TooManyRequestsError: OnTheWire(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
-    ServiceUnavailableError: OnTheWire(-32603, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
+    a2a.JSONParseError: WireError(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
+    MethodNotAllowedError: WireError(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
+    TooManyRequestsError: WireError(-32603, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
+    ServiceUnavailableError: WireError(-32603, 503, "UNAVAILABLE", "SERVICE_UNAVAILABLE"),
 }
 """The protocol's errors in both bindings (spec 5.4)."""
 
@@ -107,7 +107,7 @@ def _refusal(error: AionError) -> a2a.A2AError:
     if isinstance(error, TooManyRequests):
         return TooManyRequestsError(str(error), data={RETRY_AFTER: str(error.seconds)})
     if isinstance(error, ClientError):
-        return WIRE[type(error)](str(error))
+        return SDK_ERRORS[type(error)](str(error))
     if isinstance(error, StoreUnavailable):
         return ServiceUnavailableError(
             "The server's store is busy. Try again in a moment; a message with the same messageId is taken once."
@@ -123,14 +123,14 @@ def invalid_params(sentence: str, *fields: str) -> a2a.InvalidParamsError:
     )
 
 
-def wire_form(error: Exception) -> tuple[OnTheWire, str, list[dict[str, Any]]]:
+def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     """Return what each binding says of the error, the sentence, and the google.rpc details.
 
     What nobody expected says nothing but that it happened.
     """
-    form = TABLE.get(type(error))
+    form = WIRE_ERRORS.get(type(error))
     if form is None or not isinstance(error, a2a.A2AError):
-        form, sentence, data = TABLE[a2a.InternalError], INTERNAL, {}
+        form, sentence, data = WIRE_ERRORS[a2a.InternalError], INTERNAL, {}
     else:
         sentence, data = str(error), error.data or {}
     # An ErrorInfo's metadata are texts; the fields have a detail of their own.

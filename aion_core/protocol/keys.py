@@ -34,7 +34,7 @@ _NAMED_BY = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class CardKey:
     """A key of one of the ALGORITHMS, private or public; it never shows what is private of it."""
 
     public: PublicKey
@@ -77,10 +77,10 @@ class Key:
         return {**_members(self.public), "alg": self.algorithm, "kid": self.id, "use": "sig"}
 
 
-def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> Key:
+def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> CardKey:
     """Return the private key to sign with; raises ConfigurationError that names where it was to come from."""
     try:
-        key = Key.read(text, key_id=key_id, url=url)
+        key = CardKey.read(text, key_id=key_id, url=url)
     except ValueError as error:
         raise ConfigurationError(f"The key of {source} cannot be used: {error}.") from error
     if key.private is None:
@@ -88,7 +88,7 @@ def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> K
     return key
 
 
-def keys_in(text: str) -> list[Key]:
+def keys_in(text: str) -> list[CardKey]:
     """Return the keys of a JWK set, or the one of a PEM or JWK text; raises ValueError where none can be used.
 
     A set's keys of other kinds are passed over: it may serve other purposes too.
@@ -98,11 +98,11 @@ def keys_in(text: str) -> list[Key]:
     except ValueError as error:
         raise ValueError("it is no JSON") from error
     if listed is None:
-        return [Key.read(text)]
+        return [CardKey.read(text)]
     keys = []
     for members in listed if isinstance(listed, list) else ():
         try:
-            keys.append(Key.read(json.dumps(members)))
+            keys.append(CardKey.read(json.dumps(members)))
         except ValueError:
             continue
     if not keys:

@@ -20,8 +20,8 @@ from jwt.algorithms import ECAlgorithm
 from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_decode, base64url_encode, der_to_raw_signature
 
-from aion_core.protocol.card import document, document_v1, written
-from aion_core.protocol.keys import ALGORITHMS, Key
+from aion_core.protocol.card import canonical_json, document, document_v1
+from aion_core.protocol.keys import ALGORITHMS, CardKey
 from aion_core.protocol.types import AgentCard, AgentCardSignature
 
 V1, V03 = "v1.0", "v0.3"
@@ -43,7 +43,7 @@ _jws.unregister_algorithm("ES256")
 _jws.register_algorithm("ES256", _SameEachTime(SHA256, ec.SECP256R1))
 
 
-def sign_card(card: AgentCard, key: Key) -> AgentCard:
+def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
     """Return the card with a signature for each way it is read, after those it has."""
     signed = AgentCard()
     signed.CopyFrom(card)
@@ -57,7 +57,7 @@ def sign_card(card: AgentCard, key: Key) -> AgentCard:
     return signed
 
 
-def verify_card(read: Mapping[str, Any], key_for: Callable[[str], Iterable[Key]]) -> dict[str, str]:
+def verify_card(read: Mapping[str, Any], key_for: Callable[[str], Iterable[CardKey]]) -> dict[str, str]:
     """Return the id of the key that signed each way of reading the card, which is given as it was read.
 
     `key_for` says which keys are trusted under an id. A card of both versions is read in two ways; a way without a good
@@ -92,15 +92,22 @@ def _payloads(read: Mapping[str, Any], way: str) -> list[bytes]:
             theirs = v03.AgentCard.model_validate(whole)
             # As the SDK of v0.3 has it: what is a default is left out, and JSON escapes what is not ASCII.
             said = theirs.model_dump(mode="json", exclude_defaults=True, exclude_none=True, by_alias=True)
-            return [json.dumps(_clean_empty(said), separators=(",", ":"), sort_keys=True).encode(), written(whole)]
+            return [
+                json.dumps(_clean_empty(said), separators=(",", ":"), sort_keys=True).encode(),
+                canonical_json(whole),
+            ]
         card = ParseDict(whole, AgentCard(), ignore_unknown_fields=True)
         # As the specification has it, and as the SDK does, which also leaves out what is empty; then the JSON itself.
-        return [written(document_v1(card)), written(_clean_empty(document_v1(card))), written(whole)]
+        return [
+            canonical_json(document_v1(card)),
+            canonical_json(_clean_empty(document_v1(card))),
+            canonical_json(whole),
+        ]
     except (ParseError, CanonicalizationError, ValueError) as error:
         raise NotVerified(f"It is no agent card: {str(error)[:300]}") from error
 
 
-def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str], Iterable[Key]]) -> str:
+def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str], Iterable[CardKey]]) -> str:
     """Return the id of the first trusted key with a good signature over one of the payloads; "" where none has."""
     for signature in signatures:
         header = _header(signature)

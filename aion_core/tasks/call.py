@@ -59,7 +59,7 @@ class Call:
     """Until when this process serves the call."""
     idempotency_key: str = ""
     """What the client calls this request, in the place of a messageId in a context (D17)."""
-    last_heard: str = ""
+    last_event_id: str = ""
     """The SSE id that the client heard last, where it comes back to a stream."""
     extensions: frozenset[str] = frozenset()
     """The URIs of the extensions that the client says it knows; not all of them need be the agent's."""

@@ -348,7 +348,7 @@ class TaskService:
         Raises TaskNotFound, and TaskFinished where nothing can follow any more.
         """
         log = await log_of(self._store, task_id, call)
-        after = subscription.place_of(call.last_heard, log.head)
+        after = subscription.place_of(call.last_event_id, log.head)
         if log.head.state in lifecycle.TERMINAL and (after is None or after.generation == log.head.generation):
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
         if after is None:

@@ -80,9 +80,9 @@ async def tail(
         await clock.sleep(pause)
 
 
-def place_of(last_heard: str, head: Head) -> Cursor | None:
+def place_of(last_event_id: str, head: Head) -> Cursor | None:
     """Return where a reader of the task stands whose last SSE id this was; None where it is none of this task's."""
-    cursor = cursor_of(last_heard)
+    cursor = cursor_of(last_event_id)
     return cursor if cursor is not None and 0 < cursor.generation <= head.generation else None
 
 

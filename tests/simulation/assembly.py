@@ -163,9 +163,9 @@ def call(process: "Process", owner: str) -> Call:
     return Call(owner, AGENT, time_up=TimeUp(process.deadline), caller=owner)
 
 
-def back(call: Call, last_heard: str) -> Call:
+def back(call: Call, last_event_id: str) -> Call:
     """Return the call of a client that comes back to a stream."""
-    return replace(call, last_heard=last_heard)
+    return replace(call, last_event_id=last_event_id)
 
 
 def hear(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:

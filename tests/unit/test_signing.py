@@ -26,7 +26,7 @@ from moto.server import ThreadedMotoServer
 
 from aion_core.errors import ConfigurationError
 from aion_core.protocol.card import document, document_v1
-from aion_core.protocol.keys import ALGORITHMS, Key, keys_in
+from aion_core.protocol.keys import ALGORITHMS, CardKey, keys_in
 from aion_core.protocol.signing import NotVerified, sign_card, verify_card
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
@@ -40,7 +40,7 @@ V1 = {"A2A-Version": "1.0"}
 
 @pytest.fixture(scope="module")
 def pems() -> dict[str, str]:
-    return {algorithm: Key.generate(algorithm)[1] for algorithm in ALGORITHMS}
+    return {algorithm: CardKey.generate(algorithm)[1] for algorithm in ALGORITHMS}
 
 
 def key_file(folder: Path, pem: str) -> str:
@@ -170,8 +170,8 @@ async def test_every_process_signs_the_same_bytes(tmp_path: Path, pems: dict[str
 # --- What was changed does not ---
 
 
-def signed(**changes: Any) -> tuple[dict[str, Any], Key]:
-    key, _ = Key.generate()
+def signed(**changes: Any) -> tuple[dict[str, Any], CardKey]:
+    key, _ = CardKey.generate()
     card = ParseDict(
         {
             "name": "A",
@@ -259,7 +259,7 @@ def test_a_signature_that_is_none_is_passed_over(odd: Any) -> None:
 def test_a_key_that_is_not_trusted_does_not_verify_whatever_algorithm_the_card_names() -> None:
     """The key says how it signs: a public key is no shared secret, and `none` is no signature."""
     card, key = signed()
-    other, _ = Key.generate()
+    other, _ = CardKey.generate()
     with pytest.raises(NotVerified, match=key.id):
         verify_card(card, lambda _: [other])
     with pytest.raises(NotVerified):
@@ -276,7 +276,7 @@ def test_a_key_that_is_not_trusted_does_not_verify_whatever_algorithm_the_card_n
 def test_a_card_is_signed_again_when_keys_change_hands() -> None:
     """Spec 8.4.3: several signatures may be there, to support key rotation."""
     card, old = signed()
-    new, _ = Key.generate("EdDSA")
+    new, _ = CardKey.generate("EdDSA")
     both = document(sign_card(ParseDict(copy.deepcopy(card), AgentCard(), ignore_unknown_fields=True), new))
     for key in (old, new):
         assert set(verify_card(both, lambda kid, key=key: [key] if kid == key.id else []).values()) == {key.id}
@@ -315,17 +315,17 @@ def test_the_official_verifier_refuses_what_was_changed() -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_key_is_read_as_pem_and_as_jwk_and_named_by_its_thumbprint(pems: dict[str, str], algorithm: str) -> None:
     """RFC 7638."""
-    key = Key.read(pems[algorithm])
+    key = CardKey.read(pems[algorithm])
     jwk = key.shown()
     assert key.algorithm == algorithm
     needed = {name: jwk[name] for name in sorted({"crv", "kty", "x", "y", "e", "n"} & set(jwk))}
     digest = hashlib.sha256(json.dumps(needed, separators=(",", ":")).encode()).digest()
     assert key.id == jwk["kid"] == base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    public = Key.read(json.dumps(jwk))
+    public = CardKey.read(json.dumps(jwk))
     assert public.private is None
     assert public.public == key.public
-    assert Key.read(json.dumps({**jwk, "kid": "named"})).id == "named"
-    assert Key.read(pems[algorithm], key_id="given").id == "given"
+    assert CardKey.read(json.dumps({**jwk, "kid": "named"})).id == "named"
+    assert CardKey.read(pems[algorithm], key_id="given").id == "given"
     # Nothing of what is private gets into a log by accident.
     assert "PRIVATE" not in repr(key)
 
@@ -345,8 +345,8 @@ def odd_keys() -> Iterator[tuple[str, str]]:
     yield pem(ec.generate_private_key(ec.SECP256R1()), locked), "encrypted"
     yield '{"kty": "EC"', "is no JSON"
     yield '{"kty": "oct", "k": "c2VjcmV0"}', "no JWK|has to be"
-    yield json.dumps({**Key.generate()[0].shown(), "alg": "RS256"}), "alg is not ES256"
-    yield json.dumps(Key.generate()[0].shown()), "public one, which signs nothing"
+    yield json.dumps({**CardKey.generate()[0].shown(), "alg": "RS256"}), "alg is not ES256"
+    yield json.dumps(CardKey.generate()[0].shown()), "public one, which signs nothing"
 
 
 @pytest.mark.parametrize(("text", "told"), list(odd_keys()), ids=range(10))

@@ -18,11 +18,11 @@ from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Chunk, Emission, Log, Reply, TaskKey, TurnRequest
 from aion_core.protocol.types import Message, Part
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.request_handler import AionRequestHandler
 from aion_core.web.sse import Frames, jsonrpc_v1
 from tests.support.agents.scripted import LeaseHeld
+from tests.support.sdk_handler import SdkHandler
 from tests.support.service import Parts, http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -51,14 +51,12 @@ class Scripted:
 
 def the_sdks_app(made: Parts) -> Any:
     """The same handler behind the SDK's own dispatchers; they want the version said."""
-    dispatcher = JsonRpcDispatcher(
-        AionRequestHandler(made.service, made.lister, made.card), CallContextBuilder("test"), enable_v0_3_compat=True
-    )
+    dispatcher = JsonRpcDispatcher(SdkHandler(made), CallContextBuilder("test"), enable_v0_3_compat=True)
 
     async def rpc(request: Request) -> Any:
         return await dispatcher.handle_requests(request)
 
-    return RestsBeforeItReturns(Starlette(routes=[Route("/", rpc, methods=["POST"])]))
+    return AwaitBackgroundTurnsMiddleware(Starlette(routes=[Route("/", rpc, methods=["POST"])]))
 
 
 def frames(answer: httpx.Response) -> list[dict[str, str]]:

@@ -23,9 +23,9 @@ from aion_core.protocol.aion.payloads import (
     Distribution,
     EventEnvelope,
     EventPayload,
+    ExtensionPayload,
     MessageAction,
     MessageEvent,
-    Payload,
     ReactionAction,
     ReactionEvent,
     SourceEvent,
@@ -86,7 +86,7 @@ def older(uri: str) -> str:
 
 # ── Request ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-P = TypeVar("P", bound=Payload)
+P = TypeVar("P", bound=ExtensionPayload)
 
 _PAYLOADS: dict[EventKind, type[EventPayload]] = {
     "message": MessageEvent,
@@ -98,7 +98,7 @@ _EVENT_SCHEMAS = (*PAYLOAD_SCHEMAS.values(), SOURCE_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class InboundEvent:
     """An event of one of the kinds that are known."""
 
     kind: EventKind
@@ -113,7 +113,7 @@ class Inbound:
     """The payloads of the extensions of a request; None for each that has none."""
 
     distribution: Distribution | None = None
-    event: Happened | None = None
+    event: InboundEvent | None = None
     trace: Traceability | None = None
 
     @property
@@ -162,7 +162,7 @@ def _on_request(model: type[P], uri: str, message: Message, request: Mapping[str
     return None
 
 
-def _event(message: Message) -> Happened | None:
+def _event(message: Message) -> InboundEvent | None:
     field = f"message.metadata.{EVENT}"
     given = _under(message.metadata, EVENT)
     if given is None:
@@ -179,7 +179,7 @@ def _event(message: Message) -> Happened | None:
             f'send one with the metadata {{"{EVENT}": {{"schema": "{schema}"}}}}.',
             field="message.parts",
         )
-    return Happened(kind, envelope, payload, next(_with_schema(message, SOURCE_SCHEMA, SourceEvent), None))
+    return InboundEvent(kind, envelope, payload, next(_with_schema(message, SOURCE_SCHEMA, SourceEvent), None))
 
 
 def _with_schema(message: Message, schema: str, model: type[P]) -> Iterator[P]:
@@ -260,7 +260,7 @@ def schema_named(schema: str) -> dict[str, Any]:
     return {MESSAGING: {"schema": schema}}
 
 
-def _data(payload: Payload, schema: str) -> Part:
+def _data(payload: ExtensionPayload, schema: str) -> Part:
     return ParseDict({"data": payload.as_json(), "metadata": schema_named(schema)}, Part())
 
 

@@ -15,7 +15,7 @@ Trajectory = Literal["direct-message", "reply", "conversation", "timeline"]
 """How a message reaches, or is to reach, its readers."""
 
 
-class Payload(BaseModel):
+class ExtensionPayload(BaseModel):
     """Whatever stands under an extension's URI."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
@@ -28,7 +28,7 @@ class Payload(BaseModel):
 # ── Who, and through what: the distribution, on the request ──────────────────────────────────────────────────────────
 
 
-class Identity(Payload):
+class Identity(ExtensionPayload):
     """Who the agent is in a network: `principal` in Aion's, `service` in that of the distribution."""
 
     kind: str = ""
@@ -38,7 +38,7 @@ class Identity(Payload):
     user_name: str | None = None
 
 
-class Channel(Payload):
+class Channel(ExtensionPayload):
     """The distribution itself."""
 
     id: str | None = None
@@ -47,7 +47,7 @@ class Channel(Payload):
     identities: tuple[Identity, ...] = ()
 
 
-class Distribution(Payload):
+class Distribution(ExtensionPayload):
     """The distribution extension's payload."""
 
     sender_id: str | None = None
@@ -67,7 +67,7 @@ class Distribution(Payload):
 # ── What happened: events, on the message ────────────────────────────────────────────────────────────────────────────
 
 
-class EventEnvelope(Payload):
+class EventEnvelope(ExtensionPayload):
     """What the message's metadata say of an event, in CloudEvents' names."""
 
     type: Id
@@ -75,7 +75,7 @@ class EventEnvelope(Payload):
     id: str = ""
 
 
-class EventPayload(Payload):
+class EventPayload(ExtensionPayload):
     """What every event in a source network has."""
 
     user_id: Id
@@ -119,7 +119,7 @@ class CardActionEvent(EventPayload):
     action_id: Id
 
 
-class SourceEvent(Payload):
+class SourceEvent(ExtensionPayload):
     """The event as its network had it."""
 
     provider: Id
@@ -129,14 +129,14 @@ class SourceEvent(Payload):
 # ── Which trace it belongs to: traceability, on the request ──────────────────────────────────────────────────────────
 
 
-class TraceStateEntry(Payload):
+class TraceStateEntry(ExtensionPayload):
     """One vendor's entry."""
 
     key: Id
     value: str
 
 
-class Traceability(Payload):
+class Traceability(ExtensionPayload):
     """A W3C trace context, https://www.w3.org/TR/trace-context/."""
 
     traceparent: str | None = None
@@ -147,7 +147,7 @@ class Traceability(Payload):
 # ── What a distribution is to do: actions, in what the agent says ────────────────────────────────────────────────────
 
 
-class MessageAction(Payload):
+class MessageAction(ExtensionPayload):
     """Where a message goes."""
 
     trajectory: Trajectory
@@ -159,7 +159,7 @@ class MessageAction(Payload):
     """Required where it is `reply`."""
 
 
-class ReactionAction(Payload):
+class ReactionAction(ExtensionPayload):
     """A reaction to a message of the source network."""
 
     context_id: Id

@@ -132,7 +132,7 @@ async def test_a_stream_ends_cleanly_before_its_process_does_and_is_come_back_to
     ids: list[str] = []
 
     async def listen(last: str) -> None:
-        call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION), last_heard=last)
+        call = Call("owner", "test", time_up=TimeUp(clock.now() + INVOCATION), last_event_id=last)
         stream = made.service.subscribe(call, key.task_id) if last else made.service.stream(call, request())
         async for batch in stream:
             ids.extend(spoken.id for spoken in batch if spoken.id)

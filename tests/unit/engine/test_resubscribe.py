@@ -21,7 +21,7 @@ async def held() -> tuple[Any, LeaseHeld, str, "asyncio.Task[Any]"]:
 
 
 async def heard_from(made: Any, task_id: str, last: str) -> list[str]:
-    call = Call("owner", "test", last_heard=last)
+    call = Call("owner", "test", last_event_id=last)
     return [spoken.id async for batch in made.service.subscribe(call, task_id) for spoken in batch if spoken.id]
 
 

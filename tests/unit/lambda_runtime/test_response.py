@@ -182,7 +182,7 @@ async def test_a_runtime_api_that_takes_no_response_lets_the_app_go_on() -> None
     response = Response(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     await response.send(start())
     await response.send(body(b"a", more=True))
-    assert response.stage is Stage.UNHEARD
+    assert response.stage is Stage.DISCONNECTED
     assert not response.over.is_set()
     await response.send(body(b"b"))
     assert response.over.is_set()

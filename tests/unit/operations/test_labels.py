@@ -14,7 +14,7 @@ from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.heartbeat import Heartbeat
-from aion_core.web.app import Served, build_app
+from aion_core.web.app import ServedAgent, build_app
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 
@@ -99,7 +99,7 @@ async def test_a_request_that_is_cut_at_its_end_of_time_has_counted_what_it_did(
     """The runtime loop cancels the app's call before Lambda ends the process; what it counted leaves before that."""
     metrics, agent = MemoryMetrics(), Hangs()
     made = parts(agent, metrics=metrics)
-    served = {"test": Served(agent, made.card)}
+    served = {"test": ServedAgent(agent, made.card)}
     app = build_app(made.service, made.lister, made.conversations, served, metrics=metrics)
     async with asyncio.timeout(20), http(app) as client:
         request = asyncio.create_task(client.post("/", json=send("hi", method="SendStreamingMessage")))

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.operations import Operations
 from aion_core.ports import NoopTraces, NullMetrics
-from aion_core.protocol.keys import Key, keys_in
+from aion_core.protocol.keys import CardKey, keys_in
 from aion_core.protocol.signing import verify_card
 from aion_core.settings import Settings
 from tests.support import entrypoints
@@ -60,7 +60,7 @@ def function(folder: Path, **environ: str) -> FastAPI:
 
 def signing(folder: Path, algorithm: str = "ES256") -> dict[str, str]:
     file = folder / "key.pem"
-    file.write_text(Key.generate(algorithm)[1])
+    file.write_text(CardKey.generate(algorithm)[1])
     return {"AION_CARD_KEY_FILE": str(file)}
 
 

@@ -15,13 +15,13 @@ from starlette.applications import Starlette
 from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.request_handler import AionRequestHandler
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking, LeaseHeld
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
+from tests.support.sdk_handler import SdkHandler
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 from tests.unit.web.rest import A2A_JSON, body, fields, refused
@@ -75,8 +75,8 @@ async def test_frames_say_what_the_sdk_says(fails: bool) -> None:
     """R22, R25, R28: a StreamResponse each, without an envelope; and a stream that is cut says why in the same words."""
     store = Breaking(ManualClock())
     made = parts(LeaseHeld() if fails else talking(3), store)
-    handler = AionRequestHandler(made.service, made.lister, made.card)
-    sdk = RestsBeforeItReturns(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
+    handler = SdkHandler(made)
+    sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
     async with http(made.app()) as ours, http(sdk) as theirs:  # type: ignore[arg-type]
         if fails:

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -20,12 +21,14 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
-from aion_core.web.middleware import RestsBeforeItReturns
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.operations.operation import Operation
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.request_handler import AionRequestHandler
+from aion_core.web.rest import RestV03
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
 from tests.support.asgi import ask
+from tests.support.sdk_handler import BY_NAME, SdkHandler, services_of
 from tests.support.service import http, parts
 from tests.unit.web.rest import body, old_body
 from tests.unit.web.test_rest import frames
@@ -67,11 +70,11 @@ async def test_a_message_and_its_task(client: httpx.AsyncClient, where: str) -> 
 async def test_frames_say_what_the_sdk_says(how: str) -> None:
     """R22, R29-R31, R35: and the last one is final."""
     made = parts(talking(3))
-    handler = AionRequestHandler(made.service, made.lister, made.card)
+    handler = SdkHandler(made)
     routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
     kinds: dict[str, Any] = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
     given = old_body(contextId="c-1") if how == "proto" else body(contextId="c-1", **kinds)
-    async with http(made.app()) as ours, http(RestsBeforeItReturns(Starlette(routes=routes))) as theirs:  # type: ignore[arg-type]
+    async with http(made.app()) as ours, http(AwaitBackgroundTurnsMiddleware(Starlette(routes=routes))) as theirs:  # type: ignore[arg-type]
         mine = await ours.post("/v1/message:stream", json=given)
         their = await theirs.post("/v1/message:stream", json=old_body(contextId="c-1"), headers={"A2A-Version": "0.3"})
     assert mine.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -200,24 +203,32 @@ async def test_push_notifications_are_not_offered(client: httpx.AsyncClient, met
     refused(answer, 400, -32003, "push")
 
 
-class KeepsConfigs(AionRequestHandler):
-    """Takes push configs, so that what arrives can be seen: sending them is another part's work."""
+class StoresConfigs:
+    """Operations on push configs that store them as they arrive."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self) -> None:
         self.configs: dict[str, pb.TaskPushNotificationConfig] = {}
 
-    async def on_create_task_push_notification_config(self, params: Any, context: Any) -> Any:
+    @property
+    def operations(self) -> list[Operation]:
+        run = {"Create": self.create, "Get": self.get, "List": self.list_all, "Delete": self.delete}
+        return [
+            replace(operation, run=run[name.partition("Task")[0]])
+            for name, operation in BY_NAME.items()
+            if "PushNotificationConfig" in name
+        ]
+
+    async def create(self, services: Any, params: Any, context: Any) -> Any:
         self.configs[params.id] = params
         return params
 
-    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> Any:
+    async def get(self, services: Any, params: Any, context: Any) -> Any:
         return self.configs[params.id or "p-1"]
 
-    async def on_list_task_push_notification_configs(self, params: Any, context: Any) -> Any:
+    async def list_all(self, services: Any, params: Any, context: Any) -> Any:
         return pb.ListTaskPushNotificationConfigsResponse(configs=self.configs.values())
 
-    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
+    async def delete(self, services: Any, params: Any, context: Any) -> None:
         self.configs.pop(params.id, None)
 
 
@@ -240,11 +251,9 @@ CONFIG = {
 )
 async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, Any]) -> None:
     """R92."""
-    from aion_core.web.v03 import RestV03
-
-    made = parts(talking(1))
-    handler = KeepsConfigs(made.service, made.lister, made.card)
-    app: Any = RestsBeforeItReturns(Starlette(routes=RestV03(handler, "test", made.card).routes("")))
+    handler = StoresConfigs()
+    binding = RestV03(services_of(parts(talking(1))), "test", handler.operations)
+    app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
     configs = "/v1/tasks/t-1/pushNotificationConfigs"
     async with http(app) as client:
         created = await client.post(configs, json=given)

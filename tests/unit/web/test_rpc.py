@@ -1,41 +1,43 @@
 """JSON-RPC, where the SDK's dispatchers would have answered otherwise, or not at all."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from a2a.types import a2a_pb2 as pb
 from starlette.applications import Starlette
 
-from aion_core.web.middleware import RestsBeforeItReturns
-from aion_core.web.request_handler import AionRequestHandler
-from aion_core.web.rpc import Dispatcher
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.operations.operation import Operation
+from aion_core.web.rpc import JsonRpcBinding
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
+from tests.support.sdk_handler import BY_NAME, services_of
 from tests.support.service import http, parts, send
 from tests.unit.web.test_rest import frames
 
 
-class NotesConfigs(AionRequestHandler):
-    """Notes what it is asked about push configs: sending notifications is another part's work."""
+class RecordsRequests:
+    """Operations on push configs that record their requests."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.asked: list[Any] = []
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
 
-    async def on_create_task_push_notification_config(self, params: Any, context: Any) -> Any:
-        self.asked.append(params)
-        return params
+    @property
+    def operations(self) -> list[Operation]:
+        return [replace(operation, run=self.run) for name, operation in BY_NAME.items() if "PushNotification" in name]
 
-    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> Any:
-        self.asked.append(params)
-        return pb.TaskPushNotificationConfig(task_id=params.task_id, id=params.id or "first", url="https://x.test")
-
-    async def on_list_task_push_notification_configs(self, params: Any, context: Any) -> Any:
-        self.asked.append(params)
-        return pb.ListTaskPushNotificationConfigsResponse()
-
-    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
-        self.asked.append(params)
+    async def run(self, services: Any, params: Any, context: Any) -> Any:
+        self.requests.append(params)
+        match params:
+            case pb.TaskPushNotificationConfig():
+                return params
+            case pb.GetTaskPushNotificationConfigRequest():
+                config_id = params.id or "first"
+                return pb.TaskPushNotificationConfig(task_id=params.task_id, id=config_id, url="https://x.test")
+            case pb.ListTaskPushNotificationConfigsRequest():
+                return pb.ListTaskPushNotificationConfigsResponse()
+        return None
 
 
 V1_CONFIG = {"taskId": "t-1", "id": "p-1", "url": "https://x.test", "authentication": {"scheme": "Bearer"}}
@@ -89,13 +91,13 @@ async def test_push_configs_arrive_and_their_answers_are_whole(
     method: str, params: dict[str, Any], asked: Any, result: Any
 ) -> None:
     """R15, R16, R92: v0.3's get needs no config id, and its delete answers with a result, which is null."""
-    made = parts(talking(1))
-    handler = NotesConfigs(made.service, made.lister, made.card)
-    app: Any = RestsBeforeItReturns(Starlette(routes=Dispatcher(handler, "test", made.card).routes("")))
+    handler = RecordsRequests()
+    binding = JsonRpcBinding(services_of(parts(talking(1))), "test", handler.operations)
+    app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
     async with http(app) as client:
         body = {"jsonrpc": "2.0", "id": "r-1", "method": method, "params": params}
         answer = (await client.post("/", json=body)).json()
-    assert handler.asked == [asked]
+    assert handler.requests == [asked]
     assert answer == {"jsonrpc": "2.0", "id": "r-1", "result": result}
 
 

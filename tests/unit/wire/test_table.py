@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from aion_core.protocol.types import AgentExtension
-from aion_core.web.rest import RestV1
-from aion_core.web.v03 import RestV03
+from aion_core.web.operations import OPERATIONS
+from aion_core.web.rest import RestV03, RestV1
 from tests.unit.wire.answers import NO_EXTENSION, VERSION, Error, check_refusal, gist
 from tests.unit.wire.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, Rpc, Sent
 from tests.unit.wire.served import Served
@@ -137,7 +137,7 @@ def test_no_path_is_without_a_row() -> None:
     """Each path and HTTP method of the two REST bindings is some operation's, within a tenant too."""
     named = {(method, path) for paths in (REST_V1, REST_V03) for method, path in paths.values()}
     for binding in (RestV1, RestV03):
-        served = {(method, path) for path, by_method in binding.paths.items() for method in by_method}
+        served = {(method, path) for path, by_method in binding.endpoints(OPERATIONS).items() for method in by_method}
         served = {(method, re.sub(r"^/\{tenant\}", "", path)) for method, path in served}
         for method, path in served:
             assert (method, path) in ALSO or any(
