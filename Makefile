@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path openapi lock cost sam-local smoke clean
+.PHONY: help dev test test-engines test-deep mutants replay check lint format package-check bench bench-dev message-path openapi lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -73,6 +73,9 @@ message-path: $(VENV)/.tests ## List the files that one streamed message passes 
 
 openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table
 	@$(VENV)/bin/python -m infra.openapi
+
+figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
+	@$(VENV)/bin/python -m infra.figures
 
 cost: $(VENV)/.tests ## Count what things cost, on the emulated stack, and write docs/cost.md
 	@$(VENV)/bin/python -m infra.cost

@@ -20,7 +20,7 @@ from aion_core.tasks.call import Call
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment
-from tests.simulation.entrypoint_url import Entrypoint
+from tests.simulation.server import Entrypoint
 from tests.simulation.faults import HARMLESS, Aim, Fault, Plan
 from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
