@@ -56,7 +56,7 @@ def build_app(settings: Settings, operations: Operations) -> FastAPI:
         served,
         default=default,
         publisher=CardPublisher(base_url, follows_entrypoint=follows_entrypoint, sign=card_signer(key)),
-        keys=[key.shown()] if key else [],
+        keys=[key.public_jwk()] if key else [],
         registry=_push_registry(settings, engine),
         guards=build_guards(securities, settings, engine.stores.api_keys, engine.clock) if securities else None,
         loopback_only=not settings.auth,

@@ -157,7 +157,7 @@ def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) ->
     from aion_core.protocol.keys import CardKey
 
     key, pem = CardKey.generate(algorithm, key_id=key_id)
-    shown = json.dumps(key.shown(), indent=2)
+    shown = json.dumps(key.public_jwk(), indent=2)
     try:
         # Never over a key that is there: what it has signed could not be signed again.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as private:

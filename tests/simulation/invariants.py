@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.errors import StoreCorrupt
-from aion_core.errors import AionError
+from aion_core.errors import AionError, StoreCorrupt
 from aion_core.ports import TaskKey
 from aion_core.protocol.types import Message, Task, TaskState
 from aion_core.tasks import projection

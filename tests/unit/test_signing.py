@@ -222,7 +222,7 @@ def test_a_change_that_only_v03_clients_see_is_told() -> None:
 def test_an_empty_list_of_scopes_is_signed_as_the_specification_has_it_and_as_the_sdk_does() -> None:
     """The SDK leaves empty values out before it verifies; proto presence (spec 5.7) keeps this one."""
     card, key = signed(securityRequirements=[{"schemes": {"bearer": {"list": []}}}])
-    jwk = key.shown()
+    jwk = key.public_jwk()
     v1 = document_v1(ParseDict(card, AgentCard(), ignore_unknown_fields=True))
     assert v1["securityRequirements"] == [{"schemes": {"bearer": {}}}]
     assert len(verified_by_hand(v1, jwk)) == 1
@@ -306,7 +306,7 @@ def test_the_official_verifier_refuses_what_was_changed() -> None:
     parsed = ParseDict(card, AgentCard(), ignore_unknown_fields=True)
     parsed.name = "B"
     with pytest.raises(InvalidSignaturesError):
-        create_signature_verifier(lambda kid, jku: PyJWK(key.shown()), ["ES256"])(parsed)
+        create_signature_verifier(lambda kid, jku: PyJWK(key.public_jwk()), ["ES256"])(parsed)
 
 
 # --- Keys ---
@@ -316,7 +316,7 @@ def test_the_official_verifier_refuses_what_was_changed() -> None:
 def test_a_key_is_read_as_pem_and_as_jwk_and_named_by_its_thumbprint(pems: dict[str, str], algorithm: str) -> None:
     """RFC 7638."""
     key = CardKey.read(pems[algorithm])
-    jwk = key.shown()
+    jwk = key.public_jwk()
     assert key.algorithm == algorithm
     needed = {name: jwk[name] for name in sorted({"crv", "kty", "x", "y", "e", "n"} & set(jwk))}
     digest = hashlib.sha256(json.dumps(needed, separators=(",", ":")).encode()).digest()
@@ -345,8 +345,8 @@ def odd_keys() -> Iterator[tuple[str, str]]:
     yield pem(ec.generate_private_key(ec.SECP256R1()), locked), "encrypted"
     yield '{"kty": "EC"', "is no JSON"
     yield '{"kty": "oct", "k": "c2VjcmV0"}', "no JWK|has to be"
-    yield json.dumps({**CardKey.generate()[0].shown(), "alg": "RS256"}), "alg is not ES256"
-    yield json.dumps(CardKey.generate()[0].shown()), "public one, which signs nothing"
+    yield json.dumps({**CardKey.generate()[0].public_jwk(), "alg": "RS256"}), "alg is not ES256"
+    yield json.dumps(CardKey.generate()[0].public_jwk()), "public one, which signs nothing"
 
 
 @pytest.mark.parametrize(("text", "told"), list(odd_keys()), ids=range(10))

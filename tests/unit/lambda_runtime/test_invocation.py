@@ -6,11 +6,11 @@ import pytest
 from aws_lambda_powertools.logging.lambda_context import build_lambda_context_model
 
 from aion_core.lambda_runtime.invocation import EventReader, HttpRequest, Invocation, InvocationContext, NotAnHttpEvent
-from aion_core.lambda_runtime.settings import Settings
+from aion_core.lambda_runtime.settings import RuntimeSettings
 from tests.support import lambda_apps
 from tests.support.recorded import function_url_event, recorded_event
 
-SETTINGS = Settings.from_environ(
+SETTINGS = RuntimeSettings.from_environ(
     {
         "AWS_LAMBDA_RUNTIME_API": "127.0.0.1:9001",
         "AWS_LAMBDA_FUNCTION_NAME": "agent-api",
@@ -25,7 +25,7 @@ HEADERS = {
     "lambda-runtime-deadline-ms": "4102444800000",
     "lambda-runtime-invoked-function-arn": "arn:aws:lambda:eu-west-1:123456789012:function:agent-api:live",
 }
-CONTEXT = InvocationContext.of(Invocation.from_answer(HEADERS, b""), SETTINGS)
+CONTEXT = InvocationContext.of(Invocation.from_response(HEADERS, b""), SETTINGS)
 
 
 async def read(event: Any) -> HttpRequest:
@@ -148,7 +148,7 @@ def test_the_context_answers_to_the_names_powertools_knows() -> None:
 
 
 def test_the_remaining_time_is_never_negative() -> None:
-    over = Invocation.from_answer(HEADERS | {"lambda-runtime-deadline-ms": "1"}, b"")
+    over = Invocation.from_response(HEADERS | {"lambda-runtime-deadline-ms": "1"}, b"")
     assert InvocationContext.of(over, SETTINGS).get_remaining_time_in_millis() == 0
     assert over.seconds_left() < 0
     assert 0 < CONTEXT.get_remaining_time_in_millis() < math.inf
@@ -164,4 +164,4 @@ def test_the_remaining_time_is_never_negative() -> None:
 )
 def test_an_invocation_without_id_or_deadline_is_none(headers: dict[str, str]) -> None:
     with pytest.raises((KeyError, ValueError)):
-        Invocation.from_answer(headers, b"{}")
+        Invocation.from_response(headers, b"{}")

@@ -8,8 +8,8 @@ import pytest
 from mangum.exceptions import UnexpectedMessage
 
 from aion_core.lambda_runtime.invocation import Invocation
-from aion_core.lambda_runtime.response import APP_FAILED, OUT_OF_TIME, Response, Stage, prelude
-from aion_core.lambda_runtime.runtime_api import Exchange, RuntimeApi
+from aion_core.lambda_runtime.response import APP_FAILED, OUT_OF_TIME, Stage, StreamedResponse, prelude
+from aion_core.lambda_runtime.runtime_api import RuntimeApi, RuntimeApiCall
 from tests.support.fake_runtime_api import FakeRuntimeApi
 
 NUL = bytes(8)
@@ -97,22 +97,22 @@ def chunk(data: bytes) -> bytes:
 )
 async def test_messages_become_these_bytes(messages: list[dict[str, object]], expected: bytes) -> None:
     async with wired() as (wire, api, address):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         for message in messages:
             await response.send(message)
         assert response.stage is Stage.ENDED
         assert response.over.is_set()
-        await response.receipt()
+        await response.acknowledged()
         assert bytes(wire.sent) == head(address) + expected
 
 
 async def test_a_response_cut_off_ends_with_these_bytes() -> None:
     async with wired() as (wire, api, address):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
         await response.send(body(b"a", more=True))
-        await response.finish_for_the_app(OUT_OF_TIME)
-        await response.receipt()
+        await response.finish(OUT_OF_TIME)
+        await response.acknowledged()
         error = (
             b'{"errorType": "Runtime.OutOfTime", '
             b'"errorMessage": "The application was stopped; the response is not complete."}'
@@ -131,11 +131,11 @@ async def test_a_response_cut_off_ends_with_these_bytes() -> None:
 
 async def test_nothing_leaves_before_the_first_body_message() -> None:
     async with wired() as (wire, api, _):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start(200, [(b"set-cookie", b"session=abc")]))
-        assert response.stage is Stage.ANNOUNCED
-        await response.finish_for_the_app(APP_FAILED)
-        await response.receipt()
+        assert response.stage is Stage.HEADERS_BUFFERED
+        await response.finish(APP_FAILED)
+        await response.acknowledged()
         assert b"session" not in wire.sent
         assert chunk(b'{"message": "Internal Server Error"}') in wire.sent
 
@@ -143,19 +143,19 @@ async def test_nothing_leaves_before_the_first_body_message() -> None:
 @pytest.mark.parametrize(
     ("before", "message", "stage"),
     [
-        ([], body(), Stage.SILENT),
-        ([start()], start(), Stage.ANNOUNCED),
+        ([], body(), Stage.NOT_STARTED),
+        ([start()], start(), Stage.HEADERS_BUFFERED),
         ([start(), body(b"a", True)], start(), Stage.STREAMING),
         ([start(), body()], body(), Stage.ENDED),
         ([start(), body()], start(), Stage.ENDED),
-        ([start()], {"type": "http.response.trailers"}, Stage.ANNOUNCED),
+        ([start()], {"type": "http.response.trailers"}, Stage.HEADERS_BUFFERED),
     ],
 )
 async def test_a_message_out_of_turn_is_the_apps_error_and_changes_nothing(
     before: list[dict[str, object]], message: dict[str, object], stage: Stage
 ) -> None:
     async with wired() as (_, api, _):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         for earlier in before:
             await response.send(earlier)
         with pytest.raises(UnexpectedMessage):
@@ -169,30 +169,30 @@ async def test_messages_from_two_tasks_share_one_connection() -> None:
         invoked = fake.invoke({})
         api = RuntimeApi(fake.address)
         invocation = await api.next()
-        response = Response(lambda: api.begin_response(invocation))
+        response = StreamedResponse(lambda: api.begin_response(invocation))
         await response.send(start())
         await asyncio.gather(*(response.send(body(b"%d" % number, more=True)) for number in range(10)))
         await response.send(body())
-        await response.receipt()
+        await response.acknowledged()
         assert "invocation-1 response rejected" not in fake.journal
         assert (await invoked.answered()).body == b"0123456789"
 
 
 async def test_a_runtime_api_that_takes_no_response_lets_the_app_go_on() -> None:
-    response = Response(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
+    response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     await response.send(start())
     await response.send(body(b"a", more=True))
     assert response.stage is Stage.DISCONNECTED
     assert not response.over.is_set()
     await response.send(body(b"b"))
     assert response.over.is_set()
-    await response.finish_for_the_app(APP_FAILED)
-    await response.receipt()
+    await response.finish(APP_FAILED)
+    await response.acknowledged()
 
 
 async def test_a_closed_response_is_over_and_drops_what_is_said() -> None:
     async with wired() as (wire, api, _):
-        response = Response(lambda: api.begin_response(INVOCATION))
+        response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
         await response.send(body(b"a", more=True))
         response.close()
@@ -202,7 +202,7 @@ async def test_a_closed_response_is_over_and_drops_what_is_said() -> None:
         assert chunk(b"b") not in wire.sent
 
 
-async def ran_while_sending(response: Response) -> list[str]:
+async def ran_while_sending(response: StreamedResponse) -> list[str]:
     """Return in which order an app that does nothing but send, and somebody else, come to an end."""
     order = []
 
@@ -237,12 +237,15 @@ async def test_an_app_that_only_sends_lets_others_run_when_its_reader_keeps_up()
     reader = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert reader.stdout is not None
     api = RuntimeApi(f"127.0.0.1:{int(await reader.stdout.readline())}")
-    assert await ran_while_sending(Response(lambda: api.begin_response(INVOCATION))) == ["somebody else", "sender"]
+    assert await ran_while_sending(StreamedResponse(lambda: api.begin_response(INVOCATION))) == [
+        "somebody else",
+        "sender",
+    ]
     await reader.communicate()
 
 
 async def test_an_app_that_only_sends_lets_others_run_when_its_reader_is_gone() -> None:
-    response = Response(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
+    response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     assert await ran_while_sending(response) == ["somebody else", "sender"]
 
 
@@ -253,10 +256,10 @@ async def test_an_app_waits_for_a_slow_reader() -> None:
         transport = exchange._writer.transport
         _, high_water = transport.get_write_buffer_limits()
 
-        async def begin() -> Exchange:
+        async def begin() -> RuntimeApiCall:
             return exchange
 
-        response = Response(begin)
+        response = StreamedResponse(begin)
         await response.send(start())
         piled_up: list[int] = []
 
@@ -272,7 +275,7 @@ async def test_an_app_waits_for_a_slow_reader() -> None:
             await asyncio.sleep(0)
         wire.reading.set()
         await sending
-        await response.receipt()
+        await response.acknowledged()
         assert max(piled_up) <= high_water
         assert len(wire.sent) > 1000 * high_water
 

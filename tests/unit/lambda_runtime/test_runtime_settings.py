@@ -1,10 +1,10 @@
 import pytest
 
-from aion_core.lambda_runtime.settings import Settings, SettingsError
+from aion_core.lambda_runtime.settings import RuntimeSettings, SettingsError
 
 
 def test_what_lambda_does_not_say_has_a_default() -> None:
-    assert Settings.from_environ({"AWS_LAMBDA_RUNTIME_API": "127.0.0.1:9001"}) == Settings(
+    assert RuntimeSettings.from_environ({"AWS_LAMBDA_RUNTIME_API": "127.0.0.1:9001"}) == RuntimeSettings(
         runtime_api="127.0.0.1:9001",
         app="handlers.api:app",
         deadline_margin=3.0,
@@ -18,7 +18,7 @@ def test_what_lambda_does_not_say_has_a_default() -> None:
 
 
 def test_the_template_may_choose_app_and_margin() -> None:
-    settings = Settings.from_environ(
+    settings = RuntimeSettings.from_environ(
         {"AWS_LAMBDA_RUNTIME_API": "a:1", "AION_ASGI_APP": "my.module:app", "AION_DEADLINE_MARGIN_MS": "1500"}
     )
     assert (settings.app, settings.deadline_margin) == ("my.module:app", 1.5)
@@ -35,4 +35,4 @@ def test_the_template_may_choose_app_and_margin() -> None:
 )
 def test_a_variable_at_fault_is_named(environ: dict[str, str], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
-        Settings.from_environ(environ)
+        RuntimeSettings.from_environ(environ)
