@@ -39,7 +39,7 @@ FIRST = (
     "tests/e2e/test_deploy.py",
     "tests/e2e/test_deployed.py",
     "tests/e2e/test_sam.py",
-    "tests/unit/wire/test_variations.py",
+    "tests/protocol/test_variations.py",
     "tests/e2e/",
 )
 """What takes longest is begun first, so that no process has half of it before it when the others have done."""

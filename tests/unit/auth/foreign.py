@@ -13,8 +13,8 @@ from google.protobuf.descriptor import Descriptor
 
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.rest import RestV03, RestV1
-from tests.unit.wire.dialects import RPC_V03, Rest, RpcV03
-from tests.unit.wire.dialects import RestV03 as RestV03Dialect
+from tests.protocol.dialects import RPC_V03, Rest, RpcV03
+from tests.protocol.dialects import RestV03 as RestV03Dialect
 
 NEVER_WAS = "00000000-0000-4000-8000-000000000000"
 HOOK = "https://hooks.example.org/a"

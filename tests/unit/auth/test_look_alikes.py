@@ -9,10 +9,10 @@ import pytest
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
+from tests.protocol.dialects import Dialect, Rest, RestV03, Rpc, RpcV03
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http
-from tests.unit.wire.dialects import Dialect, Rest, RestV03, Rpc, RpcV03
 
 AION_YAML = """
 aion:

@@ -9,7 +9,7 @@ from a2a.types.a2a_pb2 import AgentExtension
 
 from tests.support.agents.counting import talking
 from tests.support.service import http, parts, send
-from tests.unit.web.rest import body, old_body, refused
+from tests.unit.web.rest_requests import body, old_body, refused
 
 MUST, MAY, UNKNOWN = "https://x.test/must/v1", "https://x.test/may/v1", "https://x.test/unknown/v1"
 

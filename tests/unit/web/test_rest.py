@@ -24,7 +24,7 @@ from tests.support.clock import ManualClock
 from tests.support.sdk_handler import SdkHandler
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
-from tests.unit.web.rest import A2A_JSON, body, fields, refused
+from tests.unit.web.rest_requests import A2A_JSON, body, fields, refused
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from tests.support.agents.scripted import Asking
 from tests.support.asgi import ask
 from tests.support.sdk_handler import BY_NAME, SdkHandler, services_of
 from tests.support.service import http, parts
-from tests.unit.web.rest import body, old_body
+from tests.unit.web.rest_requests import body, old_body
 from tests.unit.web.test_rest import frames
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aion_core.web.request_context import owner_in
 from tests.support.agents.scripted import Asking
 from tests.support.service import http, parts, send
-from tests.unit.web.rest import body, fields, refused
+from tests.unit.web.rest_requests import body, fields, refused
 
 
 @pytest.fixture

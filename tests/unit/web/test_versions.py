@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.agents.counting import talking
 from tests.support.service import http, parts, send
-from tests.unit.web.rest import body, old_body, refused
+from tests.unit.web.rest_requests import body, old_body, refused
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 from aion_core.clock import SystemClock
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.guard import Allowed
+from tests.protocol.dialects import Dialect, Rpc, Sent
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import Answer, call
 from tests.support.service import parts
-from tests.unit.wire.dialects import Dialect, Rpc, Sent
 
 ALLOWED = Allowed.beside("https://agents.example.com")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from tests.unit.wire.answers import CONTENT_TYPE, METHOD, NOT_FOUND, PARAMS, PARSE, REQUEST, Error
-from tests.unit.wire.dialects import Dialect, Json, Sent, body_of
-from tests.unit.wire.rendering import Pairs, Path, Raw, changed, leaves, objects, rendered
+from tests.protocol.answers import CONTENT_TYPE, METHOD, NOT_FOUND, PARAMS, PARSE, REQUEST, Error
+from tests.protocol.dialects import Dialect, Json, Sent, body_of
+from tests.protocol.rendering import Pairs, Path, Raw, changed, leaves, objects, rendered
 
 SENDS = ("SendMessage", "SendStreamingMessage")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/+=~-]{0,127}")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.protocol.answers import check_refusal, events_of, result_of
+from tests.protocol.dialects import DIALECTS, Dialect
+from tests.protocol.equals import equals
+from tests.protocol.served import Served
+from tests.protocol.variations import Variation, bad
 from tests.support.asgi import Answer
-from tests.unit.wire.answers import check_refusal, events_of, result_of
-from tests.unit.wire.dialects import DIALECTS, Dialect
-from tests.unit.wire.equals import equals
-from tests.unit.wire.served import Served
-from tests.unit.wire.variations import Variation, bad
 
 pytestmark = pytest.mark.timeout(900)  # many examples are one test
 

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from tests.unit.wire.dialects import Dialect, Json, Sent, body_of
-from tests.unit.wire.rendering import Path, changed, objects, rendered
-from tests.unit.wire.variations import ALPHABET, SENDS, Maker, Variation, chance, fresh_contexts, with_body
+from tests.protocol.dialects import Dialect, Json, Sent, body_of
+from tests.protocol.rendering import Path, changed, objects, rendered
+from tests.protocol.variations import ALPHABET, SENDS, Maker, Variation, chance, fresh_contexts, with_body
 
 ODD = st.sampled_from(["\0", "\x1b[31m", "\u202e\u05e9\u05dc\u05d5\u05dd", "\U0001f468\u200d\U0001f469", "\u2028", "\ufeff", "\ufffe", "\\", '"', "</script>", "\r\n\r\ndata: x"])  # fmt: skip
 TEXT = st.lists(st.text(max_size=8) | ODD, max_size=4).map("".join)

@@ -9,7 +9,7 @@ from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from tests.support.service import http, send
-from tests.unit.web.rest import body, old_body
+from tests.unit.web.rest_requests import body, old_body
 
 AGENTS = """
 aion:

@@ -11,10 +11,10 @@ import pytest
 from aion_core.protocol.types import AgentExtension
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.rest import RestV03, RestV1
-from tests.unit.wire.answers import NO_EXTENSION, VERSION, Error, check_refusal, gist
-from tests.unit.wire.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, Rpc, Sent
-from tests.unit.wire.served import Served
-from tests.unit.wire.table import FAULTS, ROWS, SEND, STREAM, Row
+from tests.protocol.answers import NO_EXTENSION, VERSION, Error, check_refusal, gist
+from tests.protocol.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, Rpc, Sent
+from tests.protocol.served import Served
+from tests.protocol.table import FAULTS, ROWS, SEND, STREAM, Row
 
 
 def as_param(dialect: Dialect, row: Row) -> Any:

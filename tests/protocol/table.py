@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aion_core.protocol.card import build_card
-from tests.unit.wire.answers import (
+from tests.protocol.answers import (
     CONTENT_TYPE,
     METHOD,
     NO_EXTENDED_CARD,

@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tests.protocol.dialects import Dialect
 from tests.support.asgi import Answer
-from tests.unit.wire.dialects import Dialect
 
 
 @dataclass(frozen=True)

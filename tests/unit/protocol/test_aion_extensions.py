@@ -109,7 +109,7 @@ async def test_each_event_reaches_its_handler_with_its_payload(kind: str, old: b
 
 
 async def test_the_request_of_the_documentation_is_a_command() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "aion-extensions.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "aion-extensions.md").read_text()
     (body,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     context, _ = await seen(json.loads(body))
     assert (context.event.kind, context.event.payload["command"]) == ("command", "/deploy")

@@ -12,7 +12,7 @@ import yaml
 
 from aion_core.template.reader import Place, Template
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024, "s": 1, "days": 1}
 ROW = re.compile(
     r"^\| ([^|]+) \| ([\d.]+) ?([A-Za-z]*) \| [^|]*\| `(aion_core\.[^`]+|template\.yaml: [^`]+)`", re.MULTILINE

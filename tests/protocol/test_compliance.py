@@ -17,11 +17,11 @@ from google.protobuf.json_format import ParseDict
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
+from tests.protocol.answers import events_of, result_of
+from tests.protocol.dialects import DIALECTS, Dialect, Rpc
 from tests.support.asgi import call
 from tests.support.compliance import Event, faults
 from tests.support.server import ROOT
-from tests.unit.wire.answers import events_of, result_of
-from tests.unit.wire.dialects import DIALECTS, Dialect, Rpc
 
 EXAMPLES = [
     (path, agent_id)

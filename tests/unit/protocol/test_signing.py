@@ -32,7 +32,7 @@ from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
 from tests.support.environments import python_with
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CARD = "/.well-known/agent-card.json"
 KEYS = "/.well-known/jwks.json"
 V1 = {"A2A-Version": "1.0"}
