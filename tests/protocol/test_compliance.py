@@ -65,8 +65,8 @@ def as_v03(event: Event) -> Event:
 @pytest.mark.parametrize(
     ("config", "agent_id"), EXAMPLES, ids=[f"{path.parent.name}: {agent_id}" for path, agent_id in EXAMPLES]
 )
-async def test_an_examples_stream_complies(config: Path, agent_id: str, dialect: Dialect) -> None:
-    """R25, R27-R37, R103, D9-D11: and the task is what the stream has told."""
+async def test_example_stream_complies(config: Path, agent_id: str, dialect: Dialect) -> None:
+    """And the task is what the stream has told."""
     text = declared(config)[agent_id]["skills"][0]["examples"][0]
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     answer = await ask(config, agent_id, dialect, "SendStreamingMessage", {"message": message})
@@ -80,7 +80,7 @@ async def test_an_examples_stream_complies(config: Path, agent_id: str, dialect:
     assert stored["status"]["timestamp"] == last["status"]["timestamp"]
 
 
-def test_every_example_is_served_by_some_aion_yaml() -> None:
+def test_each_example_has_aion_yaml() -> None:
     """An example that no file declares is one that no test runs."""
     folders = {
         (path.parent / declared(path)[agent_id]["path"].partition(":")[0]).parent.name for path, agent_id in EXAMPLES
@@ -100,8 +100,8 @@ def streams_of(transcript: Path) -> list[list[Event]]:
 
 
 @pytest.mark.parametrize("transcript", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_golden_transcript_complies(transcript: Path) -> None:
-    """R27-R37, R103, D9-D11: each way of answering that the goldens know."""
+def test_golden_transcript_complies(transcript: Path) -> None:
+    """Each way of answering that the goldens know."""
     version = "0.3" if transcript.stem.endswith("v03") else "1.0"
     streams = streams_of(transcript)
     assert streams
@@ -148,7 +148,7 @@ MISTAKES: dict[str, tuple[Callable[[list[Event]], None], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_stream_that_does_not_comply_is_told_from_one_that_does(mistake: str) -> None:
+def test_violation_in_stream_is_found(mistake: str) -> None:
     """A check that finds nothing in a bad stream would prove nothing of a good one."""
     (events,) = streams_of(ROOT / "tests" / "golden" / "plain_answer.v03.sse")
     make, sentence = MISTAKES[mistake]

@@ -45,8 +45,7 @@ async def filled(served: Served, params: Any) -> Any:
 
 
 @pytest.mark.parametrize(("dialect", "row"), SAID)
-async def test_what_is_sent_gets_what_the_protocol_says(dialect: Dialect, row: Row) -> None:
-    """R9-R18, R23-R25, R44, R45, R91, R92, R95, R98, R99."""
+async def test_row_has_expected_response(dialect: Dialect, row: Row) -> None:
     served = Served(**row.where)
     params = await filled(served, row.params)
     sent = dialect.request(row.operation, params)
@@ -82,8 +81,8 @@ async def first(served: Served, dialect: Dialect, operation: str) -> Sent:
 
 
 @each_operation
-async def test_the_version_is_stated_or_left_out(dialect: Dialect, operation: str) -> None:
-    """D1: the method's name, or the path, says the version; a stated one must not contradict it."""
+async def test_version_may_be_stated_or_omitted(dialect: Dialect, operation: str) -> None:
+    """The method's name, or the path, says the version; a stated one must not contradict it."""
     served = Served(**FIRST[operation].where)
     sent = await first(served, dialect, operation)
     other = "0.3" if dialect.version == "1.0" else "1.0"
@@ -103,7 +102,7 @@ URI = "https://example.com/extensions/needed"
 
 
 @each_operation
-async def test_an_extension_that_the_card_requires_has_to_be_declared(dialect: Dialect, operation: str) -> None:
+async def test_required_extension_must_be_declared(dialect: Dialect, operation: str) -> None:
     """Spec 3.2.6, 4.6: -32008 without it; with it the answer says that it is active."""
     where = {**FIRST[operation].where}
     where["described"] = {**where.get("described", {}), "extensions": [AgentExtension(uri=URI, required=True)]}
@@ -120,7 +119,7 @@ async def test_an_extension_that_the_card_requires_has_to_be_declared(dialect: D
     await served.rest()
 
 
-async def test_no_operation_is_without_a_row() -> None:
+async def test_each_operation_has_rows() -> None:
     """An operation that is served, and one that a row is about, is the other too."""
     unknown = Rpc().request("Nope", {})
     assert unknown is not None
@@ -133,7 +132,7 @@ async def test_no_operation_is_without_a_row() -> None:
         assert gives == {str, Error}
 
 
-def test_no_path_is_without_a_row() -> None:
+def test_each_path_has_a_row() -> None:
     """Each path and HTTP method of the two REST bindings is some operation's, within a tenant too."""
     named = {(method, path) for paths in (REST_V1, REST_V03) for method, path in paths.values()}
     for binding in (RestV1, RestV03):
@@ -154,7 +153,7 @@ ALSO = {
 
 
 @pytest.mark.parametrize("path", ["/tasks/{id}:subscribe", "/v1/tasks/{id}:subscribe"])
-async def test_a_stream_may_be_subscribed_to_by_get(path: str) -> None:
+async def test_subscribe_accepts_get(path: str) -> None:
     """The specification says POST, its proto file GET."""
     dialect = DIALECTS[3] if path.startswith("/v1") else DIALECTS[2]
     served = Served()
@@ -177,7 +176,7 @@ TRANSPORT: list[tuple[str, dict[str, str], bytes, int]] = [
 )
 @pytest.mark.parametrize("operation", [SEND, STREAM])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-async def test_a_body_that_is_not_read(
+async def test_unreadable_body_has_own_status(
     dialect: Dialect, operation: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
     """The transport's own refusals: before anything is unpacked, or parsed."""
@@ -192,8 +191,8 @@ async def test_a_body_that_is_not_read(
 
 @pytest.mark.parametrize("accept", ["application/json", "text/plain", "*/*", "", "no type at all"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-async def test_a_stream_is_one_whatever_the_client_accepts(dialect: Dialect, accept: str) -> None:
-    """R25: the method says that it streams; the header `Accept` does not take that back."""
+async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> None:
+    """The method says that it streams; the header `Accept` does not take that back."""
     served = Served()
     answer = await served.ask(dialect, await first(served, dialect, STREAM), accept=accept)
     assert gist(STREAM, dialect, answer) == FIRST[STREAM].gives
@@ -201,7 +200,7 @@ async def test_a_stream_is_one_whatever_the_client_accepts(dialect: Dialect, acc
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-async def test_another_http_method_is_none_of_the_paths(dialect: Dialect, method: str) -> None:
+async def test_other_http_method_is_405(dialect: Dialect, method: str) -> None:
     """Spec 11: 405, and which methods there are."""
     served = Served()
     answer = await served.ask(dialect, replace(await first(served, dialect, SEND), method=method))

@@ -45,8 +45,7 @@ def said() -> Iterator[Log]:
     said.logger.propagate = True
 
 
-def test_a_line_says_what_it_is_about_and_who_says_it(said: Log) -> None:
-    """R97."""
+def test_line_has_ids_and_logger(said: Log) -> None:
     with log.request("r-1", function_request_id="r-1", cold_start=True), log.about(task_id="t-1", context_id="c-1"):
         said.logger.info("Said by %s.", "an agent", extra={"rung": 2})
     (line,) = said.lines
@@ -66,7 +65,7 @@ def test_a_line_says_what_it_is_about_and_who_says_it(said: Log) -> None:
     }
 
 
-def test_labels_end_with_their_block_and_the_next_request_begins_without_them(said: Log) -> None:
+def test_labels_end_with_block(said: Log) -> None:
     with log.request("r-1"):
         log.note(task_id="t-1")
         with log.about(agent="a"):
@@ -82,14 +81,14 @@ def test_labels_end_with_their_block_and_the_next_request_begins_without_them(sa
     assert labels[1:] == [{"correlation_id": "r-1", "task_id": "t-1"}, {}, {"correlation_id": "r-2"}]
 
 
-def test_an_author_may_use_our_names_in_a_line_of_their_own(said: Log) -> None:
+def test_author_fields_may_have_reserved_names(said: Log) -> None:
     """logging refuses `extra` whose name a record already has; a label is no such name."""
     with log.request("r-1"), log.about(task_id="t-1"):
         said.logger.warning("Mine.", extra={"correlation_id": "mine", "task_id": "other"})
     assert (said.lines[0]["correlation_id"], said.lines[0]["task_id"]) == ("mine", "other")
 
 
-def test_a_thread_that_takes_the_context_along_logs_under_the_same_task(said: Log) -> None:
+def test_thread_with_context_logs_same_task(said: Log) -> None:
     with log.request("r-1"), log.about(task_id="t-1"):
         thread = threading.Thread(target=copy_context().run, args=(said.logger.info, "beating"))
         thread.start()
@@ -98,8 +97,8 @@ def test_a_thread_that_takes_the_context_along_logs_under_the_same_task(said: Lo
 
 
 @pytest.mark.parametrize("message", ["Said: %s", HOSTILE, '{"level": "ERROR", "task_id": "forged"}', "17", "null"])
-def test_nothing_that_is_logged_makes_a_line_or_a_field_of_its_own(said: Log, message: str) -> None:
-    """R97: 88."""
+def test_logged_text_cannot_add_lines(said: Log, message: str) -> None:
+    """88."""
     with log.about(task_id="t-1"):
         said.logger.info(message, *([HOSTILE] if "%s" in message else []), extra={"about": {HOSTILE: [HOSTILE]}})
         try:
@@ -112,8 +111,8 @@ def test_nothing_that_is_logged_makes_a_line_or_a_field_of_its_own(said: Log, me
     assert (lines[1]["exception_name"], "ValueError: x" in lines[1]["exception"]) == ("ValueError", True)
 
 
-def test_a_requests_credentials_are_in_none_of_its_fields(said: Log) -> None:
-    """R96: in whatever an author puts beside a line, too."""
+def test_credentials_are_redacted_in_each_field(said: Log) -> None:
+    """In whatever an author puts beside a line, too."""
 
     class Header:
         def __str__(self) -> str:
@@ -133,7 +132,7 @@ def test_a_requests_credentials_are_in_none_of_its_fields(said: Log) -> None:
     assert "KeyError" in json.dumps(said.lines[2])
 
 
-def test_what_no_json_can_hold_costs_only_itself(said: Log) -> None:
+def test_unserializable_value_is_replaced(said: Log) -> None:
     """A line with the id in it is worth more than none."""
     knot: list[Any] = []
     knot.append(knot)

@@ -52,10 +52,10 @@ class Hangs:
         await asyncio.Event().wait()
 
 
-async def test_turns_at_once_in_one_process_log_under_their_own_tasks_and_requests(
+async def test_concurrent_turns_log_own_ids(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """R97: a server of one's own serves many at once."""
+    """A server of one's own serves many at once."""
     log.install()
     async with http(parts(Meets()).app()) as client:
         requests = (client.post("/", json=send("hi", message_id=f"m-{n}")) for n in range(2))
@@ -69,9 +69,7 @@ async def test_turns_at_once_in_one_process_log_under_their_own_tasks_and_reques
     assert len(set().union(*requests_of.values())) == 2
 
 
-async def test_the_thread_that_keeps_a_lease_logs_under_the_turns_task(
-    caplog: pytest.LogCaptureFixture, clock: ManualClock
-) -> None:
+async def test_heartbeat_thread_logs_task_of_turn(caplog: pytest.LogCaptureFixture, clock: ManualClock) -> None:
     log.install()
     refused = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -95,7 +93,7 @@ async def test_the_thread_that_keeps_a_lease_logs_under_the_turns_task(
     assert told[0].threadName == "lease-turn-1"
 
 
-async def test_a_request_that_is_cut_at_its_end_of_time_has_counted_what_it_did() -> None:
+async def test_canceled_request_flushes_metrics() -> None:
     """The runtime loop cancels the app's call before Lambda ends the process; what it counted leaves before that."""
     metrics, agent = MemoryMetrics(), Hangs()
     made = parts(agent, metrics=metrics)

@@ -134,10 +134,8 @@ def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: line[name] for name in units}
 
 
-def test_every_line_of_a_turn_is_found_by_its_task_its_context_and_its_invocation(
-    output: Output, moto: LocalStack
-) -> None:
-    """R97: an author's too; no line holds what was said."""
+def test_log_lines_of_turn_have_ids(output: Output, moto: LocalStack) -> None:
+    """An author's too; no line holds what was said."""
     head = asyncio.run(waiting(moto, SAID))
     answer, request_id = call("run_task", body_of(WakeUp(head.context)))
     assert answer == {"batchItemFailures": []}
@@ -160,8 +158,8 @@ def test_every_line_of_a_turn_is_found_by_its_task_its_context_and_its_invocatio
     assert again != request_id
 
 
-def test_a_turn_that_fails_tells_the_whole_story_under_its_ids(output: Output, moto: LocalStack) -> None:
-    """R36: and the next invocation is no cold start."""
+def test_log_of_failed_turn_has_ids(output: Output, moto: LocalStack) -> None:
+    """And the next invocation is no cold start."""
     call("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0"))))
     head = asyncio.run(orphan(moto, f"explode {SAID}", agent="one"))
     _, request_id = call("run_task", body_of(WakeUp(head.context)))
@@ -173,7 +171,7 @@ def test_a_turn_that_fails_tells_the_whole_story_under_its_ids(output: Output, m
     assert values(metrics).keys() == {"Turns", "TurnsFailed", "TurnRetries", "TurnDuration"}, "it was begun before"
 
 
-def test_a_message_that_cannot_be_answered_is_logged_with_its_own_id(output: Output) -> None:
+def test_unanswerable_message_is_logged_with_id(output: Output) -> None:
     answer, request_id = call("run_task", "poison")
     assert answer == {"batchItemFailures": [{"itemIdentifier": "q-0"}]}
     lines, _ = output.lines()
@@ -182,8 +180,8 @@ def test_a_message_that_cannot_be_answered_is_logged_with_its_own_id(output: Out
     assert "UnreadableWakeUp" in told["exception"]
 
 
-async def test_every_line_of_a_delivery_is_found_by_its_task_and_context(output: Output, moto: LocalStack) -> None:
-    """R94: the webhook is in no line, and each outcome is counted."""
+async def test_log_lines_of_delivery_have_ids(output: Output, moto: LocalStack) -> None:
+    """The webhook is in no line, and each outcome is counted."""
     head = await waiting(moto, SAID)
     push = build_stores(Settings.from_environ(), SystemClock()).push
     assert push is not None
@@ -206,7 +204,7 @@ async def test_every_line_of_a_delivery_is_found_by_its_task_and_context(output:
     assert (counted["PushDelivered"], counted["PushRetries"], len(counted["PushLag"])) == ([1], [1], 1)
 
 
-def test_a_sweep_counts_what_it_finds_though_it_is_nothing(output: Output) -> None:
+def test_sweep_counts_findings_including_zero(output: Output) -> None:
     """An alarm needs a value to know that all is well."""
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
@@ -216,10 +214,10 @@ def test_a_sweep_counts_what_it_finds_though_it_is_nothing(output: Output) -> No
     assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
 
 
-async def test_a_turn_behind_the_queue_is_of_its_messages_trace_and_its_spans_leave_with_the_invocation(
+async def test_queued_turn_continues_trace_of_message(
     output: Output, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R51: the trace that the client named, in whichever function; what is posted has a span too."""
+    """The trace that the client named, in whichever function; what is posted has a span too."""
     trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     with exported_from_here(monkeypatch) as collector:
         head = await waiting(moto, SAID, **{TRACEABILITY: {"traceparent": f"00-{trace_id}-{parent}-01"}})

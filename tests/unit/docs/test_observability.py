@@ -16,12 +16,12 @@ def rows(headline: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in table.splitlines()[2:]]
 
 
-def test_every_metric_is_in_the_guide_with_its_unit_and_no_other() -> None:
+def test_guide_lists_all_metrics_with_units() -> None:
     told = {row[0].strip("`"): row[1] for row in rows("| metric |")}
     assert told == {metric.value: "ms" if metric.in_milliseconds else "count" for metric in Metric}
 
 
-def test_every_message_of_the_guide_is_one_that_the_code_says() -> None:
+def test_guide_quotes_existing_log_messages() -> None:
     code = "".join(path.read_text() for folder in ("aion_core", "handlers") for path in (ROOT / folder).rglob("*.py"))
     messages = [message for row in rows("| message |") for message in re.findall(r"`([^`]+)`", row[0])]
     assert len(messages) > 15

@@ -32,7 +32,7 @@ async def read(event: Any) -> HttpRequest:
     return EventReader(lambda_apps.app).read(json.dumps(event).encode(), CONTEXT)  # type: ignore[arg-type]
 
 
-async def test_a_rest_api_event_becomes_this_scope() -> None:
+async def test_rest_api_event_converts_to_scope() -> None:
     event = recorded_event("rest_api_v1")
     scope, body = await read(event)
     assert scope == {
@@ -69,7 +69,7 @@ async def test_a_rest_api_event_becomes_this_scope() -> None:
     assert body == '{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"Grüße"}]}}'.encode()
 
 
-async def test_a_function_url_event_becomes_this_scope() -> None:
+async def test_function_url_event_converts_to_scope() -> None:
     event = recorded_event("function_url_v2")
     scope, body = await read(event)
     assert scope == {
@@ -105,7 +105,7 @@ async def test_a_function_url_event_becomes_this_scope() -> None:
 
 
 @pytest.mark.parametrize("missing", [{"body": None}, {"body": ""}])
-async def test_a_request_without_a_body_has_an_empty_one(missing: dict[str, Any]) -> None:
+async def test_missing_body_is_empty(missing: dict[str, Any]) -> None:
     assert (await read(recorded_event("rest_api_v1", **missing))).body == b""
 
 
@@ -132,12 +132,12 @@ async def test_a_request_without_a_body_has_an_empty_one(missing: dict[str, Any]
         recorded_event("rest_api_v1", multiValueHeaders={"cookie": [1]}),
     ],
 )
-async def test_what_is_no_http_event_is_refused(event: Any) -> None:
+async def test_other_event_is_refused(event: Any) -> None:
     with pytest.raises(NotAnHttpEvent):
         await read(event)
 
 
-def test_the_context_answers_to_the_names_powertools_knows() -> None:
+def test_context_has_names_of_powertools() -> None:
     model = build_lambda_context_model(CONTEXT)
     assert model.__dict__ == {
         "function_name": "agent-api",
@@ -147,7 +147,7 @@ def test_the_context_answers_to_the_names_powertools_knows() -> None:
     }
 
 
-def test_the_remaining_time_is_never_negative() -> None:
+def test_remaining_time_is_never_negative() -> None:
     over = Invocation.from_response(HEADERS | {"lambda-runtime-deadline-ms": "1"}, b"")
     assert InvocationContext.of(over, SETTINGS).get_remaining_time_in_millis() == 0
     assert over.seconds_left() < 0
@@ -162,6 +162,6 @@ def test_the_remaining_time_is_never_negative() -> None:
         {"lambda-runtime-aws-request-id": "r", "lambda-runtime-deadline-ms": "soon"},
     ],
 )
-def test_an_invocation_without_id_or_deadline_is_none(headers: dict[str, str]) -> None:
+def test_invocation_needs_id_and_deadline(headers: dict[str, str]) -> None:
     with pytest.raises((KeyError, ValueError)):
         Invocation.from_response(headers, b"{}")

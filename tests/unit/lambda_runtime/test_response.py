@@ -95,7 +95,7 @@ def chunk(data: bytes) -> bytes:
         ),
     ],
 )
-async def test_messages_become_these_bytes(messages: list[dict[str, object]], expected: bytes) -> None:
+async def test_messages_convert_to_bytes(messages: list[dict[str, object]], expected: bytes) -> None:
     async with wired() as (wire, api, address):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         for message in messages:
@@ -106,7 +106,7 @@ async def test_messages_become_these_bytes(messages: list[dict[str, object]], ex
         assert bytes(wire.sent) == head(address) + expected
 
 
-async def test_a_response_cut_off_ends_with_these_bytes() -> None:
+async def test_interrupted_response_ends_with_trailers() -> None:
     async with wired() as (wire, api, address):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
@@ -129,7 +129,7 @@ async def test_a_response_cut_off_ends_with_these_bytes() -> None:
         )
 
 
-async def test_nothing_leaves_before_the_first_body_message() -> None:
+async def test_prelude_waits_for_first_body_message() -> None:
     async with wired() as (wire, api, _):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start(200, [(b"set-cookie", b"session=abc")]))
@@ -151,7 +151,7 @@ async def test_nothing_leaves_before_the_first_body_message() -> None:
         ([start()], {"type": "http.response.trailers"}, Stage.HEADERS_BUFFERED),
     ],
 )
-async def test_a_message_out_of_turn_is_the_apps_error_and_changes_nothing(
+async def test_message_out_of_order_is_an_error(
     before: list[dict[str, object]], message: dict[str, object], stage: Stage
 ) -> None:
     async with wired() as (_, api, _):
@@ -164,7 +164,7 @@ async def test_a_message_out_of_turn_is_the_apps_error_and_changes_nothing(
         response.close()
 
 
-async def test_messages_from_two_tasks_share_one_connection() -> None:
+async def test_two_tasks_share_one_connection() -> None:
     async with FakeRuntimeApi() as fake:
         invoked = fake.invoke({})
         api = RuntimeApi(fake.address)
@@ -178,7 +178,7 @@ async def test_messages_from_two_tasks_share_one_connection() -> None:
         assert (await invoked.answered()).body == b"0123456789"
 
 
-async def test_a_runtime_api_that_takes_no_response_lets_the_app_go_on() -> None:
+async def test_app_continues_after_lost_connection() -> None:
     response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     await response.send(start())
     await response.send(body(b"a", more=True))
@@ -190,7 +190,7 @@ async def test_a_runtime_api_that_takes_no_response_lets_the_app_go_on() -> None
     await response.acknowledged()
 
 
-async def test_a_closed_response_is_over_and_drops_what_is_said() -> None:
+async def test_closed_response_drops_messages() -> None:
     async with wired() as (wire, api, _):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
@@ -225,7 +225,7 @@ async def ran_while_sending(response: StreamedResponse) -> list[str]:
     return order
 
 
-async def test_an_app_that_only_sends_lets_others_run_when_its_reader_keeps_up() -> None:
+async def test_sending_app_yields_with_fast_reader() -> None:
     # A process of its own, and one that does nothing but read: it is faster than any sender.
     code = (
         "import socket\n"
@@ -244,12 +244,12 @@ async def test_an_app_that_only_sends_lets_others_run_when_its_reader_keeps_up()
     await reader.communicate()
 
 
-async def test_an_app_that_only_sends_lets_others_run_when_its_reader_is_gone() -> None:
+async def test_sending_app_yields_without_reader() -> None:
     response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     assert await ran_while_sending(response) == ["somebody else", "sender"]
 
 
-async def test_an_app_waits_for_a_slow_reader() -> None:
+async def test_app_waits_for_slow_reader() -> None:
     async with wired() as (wire, api, _):
         wire.reading.clear()
         exchange = await api.begin_response(INVOCATION)
@@ -297,11 +297,11 @@ async def test_an_app_waits_for_a_slow_reader() -> None:
         ([(b"x", NUL)], b'{"statusCode":200,"headers":{"x":"' + b"\\u0000" * 8 + b'"},"cookies":[]}'),
     ],
 )
-def test_status_and_headers_become_this_prelude(headers: list[tuple[bytes, bytes]], expected: bytes) -> None:
+def test_status_and_headers_convert_to_prelude(headers: list[tuple[bytes, bytes]], expected: bytes) -> None:
     assert prelude(200, headers) == expected + NUL
 
 
-def test_a_prelude_longer_than_the_front_reads_is_an_error() -> None:
+def test_long_prelude_is_an_error() -> None:
     room = 16 * 1024 - len(prelude(200, [(b"x", b"")]))
     assert len(prelude(200, [(b"x", b"y" * room)])) == 16 * 1024
     with pytest.raises(ValueError, match="16384"):

@@ -82,8 +82,7 @@ def content(part: dict[str, Any]) -> dict[str, Any]:
 
 @dialects
 @pytest.mark.parametrize("kind", ["message", "reaction", "command", "card-action"])
-async def test_each_event_reaches_its_handler_with_its_payload(kind: str, old: bool) -> None:
-    """R53, R54."""
+async def test_event_reaches_handler_with_payload(kind: str, old: bool) -> None:
     ran: list[Any] = []
 
     def handler(name: str) -> Any:
@@ -108,7 +107,7 @@ async def test_each_event_reaches_its_handler_with_its_payload(kind: str, old: b
         assert (message, messages) == (None, [])
 
 
-async def test_the_request_of_the_documentation_is_a_command() -> None:
+async def test_documented_request_is_a_command() -> None:
     page = (Path(__file__).parents[3] / "docs" / "aion-extensions.md").read_text()
     (body,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     context, _ = await seen(json.loads(body))
@@ -117,7 +116,7 @@ async def test_the_request_of_the_documentation_is_a_command() -> None:
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"], ids=["v1", "v0.3"])
-async def test_a_command_reaches_its_handler_over_rest_too(path: str) -> None:
+async def test_command_reaches_handler_over_rest(path: str) -> None:
     async def on_command(event: Any, thread: Any) -> None:
         await thread.reply(f"{event.payload['command']} for {thread.network}")
 
@@ -134,16 +133,14 @@ async def test_a_command_reaches_its_handler_over_rest_too(path: str) -> None:
     assert "/deploy for Slack" in json.dumps(answer["task"]["status"])
 
 
-async def test_a_command_with_words_is_in_the_transcript_too() -> None:
-    """R49."""
+async def test_command_with_text_is_in_transcript() -> None:
     context, state = await seen(request("command", text="/deploy service=api"))
     assert [message.content for message in state["messages"]] == ["/deploy service=api"]
     assert context.event.kind == "command"
 
 
 @dialects
-async def test_who_and_where_are_those_of_the_source_network(old: bool) -> None:
-    """R51, R53, R58, R76."""
+async def test_sender_and_place_are_of_source_network(old: bool) -> None:
     nested = {**PAYLOADS["message"], "contextId": "C-thread", "parentContextId": "C-room", "trajectory": "reply"}
     context, state = await seen(request("message", old=old, text="hi", payload=nested))
     thread = context.thread
@@ -157,7 +154,7 @@ async def test_who_and_where_are_those_of_the_source_network(old: bool) -> None:
     assert len(inbox.message.parts) == 2
 
 
-async def test_a_distribution_without_an_event_says_who_speaks_and_in_which_network() -> None:
+async def test_distribution_has_sender_and_network() -> None:
     context, state = await seen(request(text="hi", contextId="c-1"))
     assert context.message is not None
     assert (context.message.user.id, context.thread.network) == ("sender-1", "Slack")
@@ -166,7 +163,7 @@ async def test_a_distribution_without_an_event_says_who_speaks_and_in_which_netw
     assert state["a2a_inbox"].metadata["aion:senderId"] == "sender-1"
 
 
-async def test_a_request_of_a_plain_client_is_the_owners_in_its_own_context() -> None:
+async def test_plain_request_has_owner_and_context() -> None:
     context, state = await seen(send("hi", contextId="c-1"))
     assert context.message is not None
     assert (context.message.user.id, context.thread.id, context.thread.network) == ("anonymous", "c-1", None)
@@ -174,7 +171,7 @@ async def test_a_request_of_a_plain_client_is_the_owners_in_its_own_context() ->
     assert state["a2a_inbox"].metadata == {}
 
 
-async def test_the_event_as_its_network_had_it_comes_along_whole() -> None:
+async def test_source_event_is_passed_unchanged() -> None:
     source = {"provider": "slack", "event": {"type": "message", "ts": 1715, "blocks": [{"kept": True, "aion:x": 1}]}}
     context, _ = await seen(request("message", text="hi", source=source))
     assert context.event.raw == {
@@ -183,7 +180,7 @@ async def test_the_event_as_its_network_had_it_comes_along_whole() -> None:
     }
 
 
-async def test_snake_case_null_and_older_uris_are_read() -> None:
+async def test_snake_case_null_and_older_uris_are_accepted() -> None:
     old_uri = DISTRIBUTION.replace("/a2a/extensions/", "/extensions/")
     payload = {"user_id": "U7", "context_id": "C-2", "message_id": "9", "trajectory": "timeline", "later": 1}
     metadata = {
@@ -203,14 +200,14 @@ async def test_snake_case_null_and_older_uris_are_read() -> None:
     assert "later" not in context.event.payload
 
 
-async def test_the_distribution_is_read_from_the_messages_metadata_too() -> None:
+async def test_distribution_may_be_in_message_metadata() -> None:
     body = request("message", text="hi", metadata={}, extensions=[])
     body["params"]["message"]["metadata"][DISTRIBUTION] = THE_DISTRIBUTION
     context, _ = await seen(body)
     assert (context.thread.network, context.self.id) == ("Slack", "p-1")
 
 
-async def test_an_event_of_a_type_that_is_not_known_is_a_message() -> None:
+async def test_event_of_unknown_type_is_a_message() -> None:
     body = request(text="hi")
     body["params"]["message"]["metadata"] = {EVENT: {"type": "org.example.other.1.0.0", "source": "s", "id": "1"}}
     context, _ = await seen(body)
@@ -218,7 +215,7 @@ async def test_an_event_of_a_type_that_is_not_known_is_a_message() -> None:
     assert context.message is not None
 
 
-async def test_a_message_event_without_a_payload_is_still_a_message() -> None:
+async def test_message_event_needs_no_payload() -> None:
     body = request("message", text="hi")
     del body["params"]["message"]["parts"][1]
     context, _ = await seen(body)
@@ -255,7 +252,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("body", "field"), list(MALFORMED.values()), ids=list(MALFORMED))
-async def test_a_malformed_payload_is_refused_by_its_field_and_never_by_its_value(
+async def test_malformed_payload_error_names_field_only(
     body: dict[str, Any], field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A router that loses a command in silence is worse; an environment's secrets are nobody's to read."""
@@ -267,7 +264,7 @@ async def test_a_malformed_payload_is_refused_by_its_field_and_never_by_its_valu
     assert "s3cr3t" not in str(error) + caplog.text
 
 
-async def test_a_malformed_payload_is_refused_in_the_older_dialect_and_in_a_stream_too() -> None:
+async def test_malformed_payload_is_refused_in_v03_and_stream() -> None:
     body = request("reaction", old=True, payload=WITHOUT_KEY)
     assert (await refused(body))["code"] == -32602
     streamed = request("reaction", stream=True, payload=WITHOUT_KEY)
@@ -275,7 +272,7 @@ async def test_a_malformed_payload_is_refused_in_the_older_dialect_and_in_a_stre
 
 
 @pytest.mark.parametrize("kind", ["reaction", "command", "card-action"])
-async def test_an_event_that_names_no_payload_is_refused(kind: str) -> None:
+async def test_event_without_payload_is_refused(kind: str) -> None:
     body = request(kind, text="hi")
     del body["params"]["message"]["parts"][1]
     error = await refused(body)
@@ -284,7 +281,7 @@ async def test_an_event_that_names_no_payload_is_refused(kind: str) -> None:
     assert "EventPayload" in error["message"]
 
 
-async def test_an_envelope_without_a_type_is_refused() -> None:
+async def test_event_without_type_is_refused() -> None:
     body = request("command")
     del body["params"]["message"]["metadata"][EVENT]["type"]
     assert (await refused(body))["message"].startswith(f"message.metadata.{EVENT}.type cannot be used")
@@ -294,7 +291,7 @@ async def test_an_envelope_without_a_type_is_refused() -> None:
 
 
 @dialects
-async def test_the_servers_keys_are_dropped_from_what_a_client_sends_at_every_depth(old: bool) -> None:
+async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
     """R76, SECURITY 87: neither the graph nor the task ever holds them."""
     forged = {"aion:network": "forged", "own": [{"AION:senderId": "forged", "kept": 1}], "ａｉｏｎ：x": "forged"}
     body = request(old=old, text="hi", metadata=copy.deepcopy(forged))
@@ -310,8 +307,8 @@ async def test_the_servers_keys_are_dropped_from_what_a_client_sends_at_every_de
 
 
 @dialects
-async def test_an_author_cannot_set_them_either(old: bool) -> None:
-    """R76: by a reply's metadata, a task's metadata, or the outbox."""
+async def test_reserved_keys_of_author_are_dropped(old: bool) -> None:
+    """By a reply's metadata, a task's metadata, or the outbox."""
 
     async def node(state: State, writer: StreamWriter) -> dict[str, Any]:
         emit_task_metadata(writer, {"aion:network": "forged", "mine": 1})
@@ -355,10 +352,7 @@ TARGETS = [
 
 @dialects
 @pytest.mark.parametrize(("payload", "action"), TARGETS, ids=["direct message", "thread reply", "mention"])
-async def test_a_reply_inherits_where_its_message_came_from(
-    payload: dict[str, Any], action: dict[str, Any], old: bool
-) -> None:
-    """R58."""
+async def test_reply_inherits_target_of_message(payload: dict[str, Any], action: dict[str, Any], old: bool) -> None:
 
     async def node(state: State) -> dict[str, Any]:
         await get_aion_context().thread.reply("hello")
@@ -372,8 +366,7 @@ async def test_a_reply_inherits_where_its_message_came_from(
     assert message["metadata"]["aion:target"] == action["contextId"]
 
 
-async def test_a_command_is_answered_where_it_was_given() -> None:
-    """R58."""
+async def test_command_answer_goes_to_its_conversation() -> None:
 
     async def on_command(thread: Any) -> None:
         await thread.reply("done")
@@ -395,8 +388,8 @@ async def test_a_command_is_answered_where_it_was_given() -> None:
     ],
     ids=["a conversation", "a whole action", "none"],
 )
-async def test_a_post_goes_where_its_author_says(target: Any, action: dict[str, Any]) -> None:
-    """R58: an override is explicit."""
+async def test_post_goes_to_target_of_author(target: Any, action: dict[str, Any]) -> None:
+    """An override is explicit."""
 
     async def node(state: State) -> dict[str, Any]:
         await get_aion_context().thread.post("hello", target=target)
@@ -408,7 +401,7 @@ async def test_a_post_goes_where_its_author_says(target: Any, action: dict[str, 
 
 
 @dialects
-async def test_the_use_of_a_card_answers_a_question(old: bool) -> None:
+async def test_card_action_resumes_turn(old: bool) -> None:
     """Section 3, interrupts: the answer is the action, not how the network had it."""
 
     def node(state: State) -> dict[str, Any]:
@@ -424,7 +417,7 @@ async def test_the_use_of_a_card_answers_a_question(old: bool) -> None:
     assert task["status"]["message"]["parts"][0]["text"] == "approve by U42"
 
 
-async def test_a_target_that_is_none_is_the_authors_mistake() -> None:
+async def test_invalid_target_raises_for_author() -> None:
     async def node(state: State) -> dict[str, Any]:
         with pytest.raises(ValueError, match="post's target is no MessageActionPayload: contextId: Field required"):
             await get_aion_context().thread.post("hello", target={"trajectory": "timeline"})
@@ -433,7 +426,7 @@ async def test_a_target_that_is_none_is_the_authors_mistake() -> None:
     await answered(node, request("message", text="hi"))
 
 
-async def test_a_message_that_says_itself_where_it_goes_is_left_so() -> None:
+async def test_explicit_target_is_not_replaced() -> None:
     """R58, S2: by the buffer or by the outbox."""
     own = {"data": {"trajectory": "timeline", "contextId": "T"}, "metadata": MESSAGE_ACTION}
 
@@ -445,7 +438,7 @@ async def test_a_message_that_says_itself_where_it_goes_is_left_so() -> None:
     assert message["parts"] == [{"text": "hello"}, own]
 
 
-async def test_a_plain_client_is_told_nothing_of_the_extension() -> None:
+async def test_plain_client_receives_no_extension() -> None:
     async def node(state: State) -> dict[str, Any]:
         await get_aion_context().thread.reply("hello")
         await get_aion_context().thread.post("there", target="room-9")
@@ -457,14 +450,14 @@ async def test_a_plain_client_is_told_nothing_of_the_extension() -> None:
     assert task["status"]["message"]["metadata"] == {"aion:target": "room-9"}
 
 
-async def test_what_a_graph_just_returns_is_one_text_part() -> None:
-    """R80: where an answer names no place it goes where the question came from."""
+async def test_returned_text_is_one_part() -> None:
+    """Where an answer names no place it goes where the question came from."""
     message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, request("message", text="hi")))["status"]
     assert message["message"]["parts"] == [{"text": "ok"}]
 
 
 @dialects
-async def test_a_reaction_is_made_in_the_source_networks_own_ids(old: bool) -> None:
+async def test_reaction_has_ids_of_source_network(old: bool) -> None:
     async def node(state: State) -> dict[str, Any]:
         message = get_aion_context().message
         assert message is not None
@@ -485,7 +478,7 @@ async def test_a_reaction_is_made_in_the_source_networks_own_ids(old: bool) -> N
 # ── Traces, and the card ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_trace_is_the_turns_from_the_payload_or_from_the_headers(caplog: pytest.LogCaptureFixture) -> None:
+async def test_trace_comes_from_payload_or_headers(caplog: pytest.LogCaptureFixture) -> None:
     headers = {"traceparent": TRACEPARENT, "tracestate": "v=1,w=2", "baggage": "tenant=a%20b;p=1, channel=cli"}
     with caplog.at_level(logging.INFO, "aion_core.tasks.runner"):
         _, state = await seen(send("hi"), headers)
@@ -501,13 +494,13 @@ async def test_a_trace_is_the_turns_from_the_payload_or_from_the_headers(caplog:
 
 
 @pytest.mark.parametrize("traceparent", ["", "garbage", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"ff{TRACEPARENT[2:]}"])
-async def test_a_header_that_is_no_trace_is_left_aside(traceparent: str) -> None:
+async def test_invalid_trace_header_is_ignored(traceparent: str) -> None:
     """W3C Trace Context 2.3: it is never an error."""
     _, state = await seen(send("hi"), {"traceparent": traceparent, "baggage": "a=1"})
     assert state["a2a_inbox"].metadata == {}
 
 
-async def test_the_card_declares_the_extensions_and_requires_none() -> None:
+async def test_card_declares_optional_extensions() -> None:
     async with http(parts(graph_of(lambda state: {})).app()) as client:
         card = (await client.get("/.well-known/agent-card.json")).json()
     declared = {extension["uri"]: extension for extension in card["capabilities"]["extensions"]}
@@ -520,7 +513,7 @@ async def test_the_card_declares_the_extensions_and_requires_none() -> None:
 
 
 @dialects
-async def test_an_adk_agent_finds_the_same_and_answers_the_same(old: bool) -> None:
+async def test_adk_agent_has_same_context_and_target(old: bool) -> None:
     # Here, so that the rest of this file runs without ADK.
     from google.adk.agents import BaseAgent
 

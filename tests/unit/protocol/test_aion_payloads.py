@@ -24,7 +24,7 @@ def of(kind: str = "", **given: Any) -> tuple[Message, dict[str, Any]]:
     return ParseDict(params["message"], Message()), params["metadata"]
 
 
-def test_the_names_are_those_of_the_wire() -> None:
+def test_payload_names_are_camel_case() -> None:
     assert (
         extensions.DISTRIBUTION,
         extensions.MESSAGING,
@@ -43,21 +43,21 @@ def test_the_names_are_those_of_the_wire() -> None:
     } == aion_requests.SCHEMAS
 
 
-def test_a_request_without_extensions_says_nothing() -> None:
+def test_request_without_extensions_has_no_payload() -> None:
     message, _ = of(text="hi")
     assert read(message, {}) == Inbound()
     assert (Inbound().sender_id, Inbound().network, answer_to(Inbound())) == (None, None, None)
 
 
 @pytest.mark.parametrize("kind", list(PAYLOADS))
-def test_a_payload_is_written_as_it_was_read(kind: str) -> None:
+def test_payload_round_trips(kind: str) -> None:
     event = read(*of(kind, text="hi")).event
     assert event is not None
     assert event.payload is not None
     assert event.payload.as_json() == PAYLOADS[kind]
 
 
-def test_reading_changes_nothing() -> None:
+def test_reading_does_not_change_message() -> None:
     message, metadata = of("message", text="hi")
     before = MessageToDict(message), json.dumps(metadata)
     read(message, metadata)
@@ -65,7 +65,7 @@ def test_reading_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("uri", [extensions.EVENT, extensions.MESSAGING])
-def test_a_schema_is_named_under_the_event_or_under_who_defines_it(uri: str) -> None:
+def test_schema_may_be_under_either_uri(uri: str) -> None:
     message, metadata = of("command")
     message.parts[0].ClearField("metadata")
     message.parts[0].metadata.update({uri: {"schema": extensions.PAYLOAD_SCHEMAS["command"]}})
@@ -74,14 +74,14 @@ def test_a_schema_is_named_under_the_event_or_under_who_defines_it(uri: str) -> 
     assert event.kind == "command"
 
 
-def test_a_part_that_names_another_events_schema_is_not_its_payload() -> None:
+def test_payload_schema_must_match_event() -> None:
     message, metadata = of("command", payload=PAYLOADS["reaction"])
     message.metadata.fields[extensions.EVENT].struct_value.update({"type": "to.aion.distribution.reaction.1.0.0"})
     with pytest.raises(InvalidMessage, match="no data part holds its payload"):
         read(message, metadata)
 
 
-def test_a_refusal_leaves_no_way_to_the_values() -> None:
+def test_refusal_does_not_expose_values() -> None:
     """A traceback that shows what caused it would show an environment's secrets."""
     message, metadata = of(text="hi", metadata={extensions.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
     with pytest.raises(InvalidMessage) as refusal:
@@ -100,13 +100,13 @@ def test_a_refusal_leaves_no_way_to_the_values() -> None:
         ((), None),
     ],
 )
-def test_the_agent_is_its_principal_before_its_service(kinds: tuple[str, ...], chosen: str | None) -> None:
+def test_principal_identity_precedes_service(kinds: tuple[str, ...], chosen: str | None) -> None:
     identities = [{"kind": "principal"}, *({"kind": kind, "id": kind} for kind in kinds)]
     identity = Distribution.model_validate({"distribution": {"identities": identities}}).identity()
     assert (identity.id if identity else None) == chosen
 
 
-def test_a_message_names_the_extension_and_its_place_once() -> None:
+def test_message_target_is_added_once() -> None:
     message = Message(parts=[Part(text="hi")], extensions=[extensions.MESSAGING])
     send(message, MessageAction(trajectory="timeline", context_id="T"))
     once = MessageToDict(message)
@@ -116,7 +116,7 @@ def test_a_message_names_the_extension_and_its_place_once() -> None:
     assert once["parts"][1]["data"] == {"trajectory": "timeline", "contextId": "T"}
 
 
-def test_a_reaction_to_another_message_than_the_turns_is_in_its_a2a_ids() -> None:
+def test_reaction_to_other_message_has_a2a_ids() -> None:
     message, metadata = of("message", text="hi")
     asked = TurnRequest(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
     opened: set[str] = set()
@@ -130,7 +130,7 @@ def test_a_reaction_to_another_message_than_the_turns_is_in_its_a2a_ids() -> Non
     assert opened == {"aion:reaction"}
 
 
-def test_what_an_older_version_took_in_unread_is_a_message() -> None:
+def test_stored_malformed_event_is_a_message() -> None:
     from aion_core.agents.inbound import inbound_of
 
     message, metadata = of("command", payload={})
@@ -148,12 +148,12 @@ def test_what_an_older_version_took_in_unread_is_a_message() -> None:
     ],
     ids=["two", "none", "too long", "too many"],
 )
-def test_baggage_is_read_within_its_limits(baggage: str, carried: dict[str, str] | None) -> None:
+def test_baggage_is_limited(baggage: str, carried: dict[str, str] | None) -> None:
     """W3C Baggage 3.3.2."""
     assert from_headers({"traceparent": TRACEPARENT, "baggage": baggage}).get("baggage") == carried
 
 
-def test_a_traceparent_is_one_or_none() -> None:
+def test_traceparent_is_validated() -> None:
     assert traceparent_of({extensions.TRACEABILITY: {"traceparent": TRACEPARENT}}) == TRACEPARENT
     for other in ({}, {"traceparent": "x"}, {"traceparent": 5}, "text", None):
         assert traceparent_of({extensions.TRACEABILITY: other}) == ""

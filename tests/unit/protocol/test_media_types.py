@@ -43,8 +43,8 @@ def free() -> Parts:
     ],
     ids=str,
 )
-def test_a_parts_type_is_what_it_states_else_what_it_is(part: Part, type_: str | None) -> None:
-    """R84: stated, then guessed from the name, then bytes."""
+def test_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
+    """Stated, then guessed from the name, then bytes."""
     assert type_of(part) == type_
 
 
@@ -72,9 +72,7 @@ def test_a_parts_type_is_what_it_states_else_what_it_is(part: Part, type_: str |
     ],
     ids=str,
 )
-def test_a_part_is_taken_where_a_mode_of_the_card_stands_for_its_type(
-    part: Part, takes: list[str], taken: bool
-) -> None:
+def test_part_must_match_input_mode(part: Part, takes: list[str], taken: bool) -> None:
     if taken:
         check_parts([Part(raw=b"", filename="any"), part] if "*/*" in takes else [part], takes)
     else:
@@ -83,7 +81,7 @@ def test_a_part_is_taken_where_a_mode_of_the_card_stands_for_its_type(
         assert str(refused.value) == f"message.parts[0] is {type_of(part)}; this agent takes {', '.join(takes)}."
 
 
-def test_a_type_that_is_none_is_a_mistake_of_the_message() -> None:
+def test_invalid_media_type_is_refused() -> None:
     with pytest.raises(InvalidMessage) as refused:
         check_parts([Part(text="x"), Part(text="x", media_type="image")], [])
     assert refused.value.field == "message.parts[1].mediaType"
@@ -108,10 +106,8 @@ def test_a_type_that_is_none_is_a_mistake_of_the_message() -> None:
     ],
     ids=str,
 )
-def test_an_answer_is_refused_that_could_be_none_of_what_is_accepted(
-    accepted: list[str], gives: list[str], can: bool
-) -> None:
-    """R24: an empty list accepts everything."""
+def test_accepted_modes_must_match_output_mode(accepted: list[str], gives: list[str], can: bool) -> None:
+    """An empty list accepts everything."""
     if can:
         check_accepted(accepted, gives)
     else:
@@ -119,8 +115,8 @@ def test_an_answer_is_refused_that_could_be_none_of_what_is_accepted(
             check_accepted(accepted, gives)
 
 
-def test_a_skill_adds_to_the_cards_modes() -> None:
-    """R6: a message names no skill, so what one of them takes is taken."""
+def test_skill_modes_extend_card_modes() -> None:
+    """A message names no skill, so what one of them takes is taken."""
     card = AgentCard(
         default_input_modes=TEXT,
         default_output_modes=TEXT,
@@ -140,7 +136,7 @@ def bodies(**configuration: Any) -> list[dict[str, Any]]:
     return made
 
 
-async def test_each_version_and_method_refuses_what_the_card_does_not_say_and_stores_nothing() -> None:
+async def test_unsupported_content_is_refused_and_not_stored() -> None:
     """-32005, R98, R99."""
     made = free()
     async with http(made.app()) as client:

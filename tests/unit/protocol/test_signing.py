@@ -95,9 +95,7 @@ def check(algorithm: str, jwk: dict[str, str], signature: bytes, signed: bytes) 
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_what_a_server_sends_verifies_for_every_reader(
-    tmp_path: Path, pems: dict[str, str], algorithm: str
-) -> None:
+async def test_served_card_verifies_for_each_reader(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
     """Spec 8.4.3: by the official client on what it parsed, and by hand on either document as it came."""
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems[algorithm]))
     (jwk,) = (await read(app, KEYS))["keys"]
@@ -113,8 +111,7 @@ async def test_what_a_server_sends_verifies_for_every_reader(
             assert header == {"alg": algorithm, "kid": jwk["kid"], "typ": "JOSE", "jku": f"{BASE_URL}{KEYS}"}
 
 
-async def test_the_extended_card_is_signed_in_each_of_its_dialects(tmp_path: Path, pems: dict[str, str]) -> None:
-    """R7."""
+async def test_extended_card_is_signed_for_each_version(tmp_path: Path, pems: dict[str, str]) -> None:
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems["ES256"]))
     (jwk,) = (await read(app, KEYS))["keys"]
     (key,) = keys_in(json.dumps({"keys": [jwk]}))
@@ -135,8 +132,8 @@ async def test_the_extended_card_is_signed_in_each_of_its_dialects(tmp_path: Pat
     assert verify_card(old, lambda _: [key]) == {"v1.0": key.id, "v0.3": key.id}
 
 
-async def test_the_official_client_of_v03_verifies_what_it_downloads(tmp_path: Path, pems: dict[str, str]) -> None:
-    """R107: the v0.3 client's own resolver and verifier, in its own environment."""
+async def test_sdk_of_v03_verifies_card(tmp_path: Path, pems: dict[str, str]) -> None:
+    """The v0.3 client's own resolver and verifier, in its own environment."""
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems["ES256"]))
     (jwk,) = (await read(app, KEYS))["keys"]
     good, changed = await read(app), await read(app)
@@ -157,7 +154,7 @@ async def test_the_official_client_of_v03_verifies_what_it_downloads(tmp_path: P
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_every_process_signs_the_same_bytes(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
+async def test_signature_is_equal_across_processes(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
     """So a card that one has sent is known to the next (ES256 with RFC 6979's nonce)."""
     file = key_file(tmp_path, pems[algorithm])
     first, second = (deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=file) for _ in range(2))
@@ -202,7 +199,7 @@ def signed(**changes: Any) -> tuple[dict[str, Any], CardKey]:
         (("iconUrl",), "https://evil.example.com/icon.png"),
     ],
 )
-def test_a_card_that_was_changed_does_not_verify(path: tuple[Any, ...], value: Any) -> None:
+def test_changed_card_does_not_verify(path: tuple[Any, ...], value: Any) -> None:
     card, key = signed()
     verify_card(card, lambda _: [key])
     holder: Any = card
@@ -213,13 +210,13 @@ def test_a_card_that_was_changed_does_not_verify(path: tuple[Any, ...], value: A
         verify_card(card, lambda _: [key])
 
 
-def test_a_change_that_only_v03_clients_see_is_told() -> None:
+def test_change_in_v03_fields_is_reported() -> None:
     card, key = signed()
     card["url"] = "https://evil.example.com/"
     assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": ""}
 
 
-def test_an_empty_list_of_scopes_is_signed_as_the_specification_has_it_and_as_the_sdk_does() -> None:
+def test_empty_scopes_are_signed_for_both_rules() -> None:
     """The SDK leaves empty values out before it verifies; proto presence (spec 5.7) keeps this one."""
     card, key = signed(securityRequirements=[{"schemes": {"bearer": {"list": []}}}])
     jwk = key.public_jwk()
@@ -230,7 +227,7 @@ def test_an_empty_list_of_scopes_is_signed_as_the_specification_has_it_and_as_th
 
 
 @pytest.mark.parametrize("signatures", [None, [], {}, "x"])
-def test_a_card_without_signatures_is_said_to_be_unsigned(signatures: Any) -> None:
+def test_card_without_signatures_is_unsigned(signatures: Any) -> None:
     card, key = signed()
     with pytest.raises(NotVerified, match="is not signed"):
         verify_card({**card, "signatures": signatures}, lambda _: [key])
@@ -249,14 +246,14 @@ def test_a_card_without_signatures_is_said_to_be_unsigned(signatures: Any) -> No
         {"protected": base64.urlsafe_b64encode(b'{"alg":"ES256","kid":{}}').rstrip(b"=").decode(), "signature": None},
     ],
 )
-def test_a_signature_that_is_none_is_passed_over(odd: Any) -> None:
+def test_invalid_signature_is_ignored(odd: Any) -> None:
     card, key = signed()
     assert verify_card({**card, "signatures": [odd, *card["signatures"]]}, lambda _: [key])["v1.0"] == key.id
     with pytest.raises(NotVerified):
         verify_card({**card, "signatures": [odd]}, lambda _: [key])
 
 
-def test_a_key_that_is_not_trusted_does_not_verify_whatever_algorithm_the_card_names() -> None:
+def test_untrusted_key_does_not_verify() -> None:
     """The key says how it signs: a public key is no shared secret, and `none` is no signature."""
     card, key = signed()
     other, _ = CardKey.generate()
@@ -273,7 +270,7 @@ def test_a_key_that_is_not_trusted_does_not_verify_whatever_algorithm_the_card_n
         verify_card({**card, "signatures": [{"protected": protected.decode(), "signature": forged}]}, lambda _: [key])
 
 
-def test_a_card_is_signed_again_when_keys_change_hands() -> None:
+def test_card_may_have_signatures_of_two_keys() -> None:
     """Spec 8.4.3: several signatures may be there, to support key rotation."""
     card, old = signed()
     new, _ = CardKey.generate("EdDSA")
@@ -283,7 +280,7 @@ def test_a_card_is_signed_again_when_keys_change_hands() -> None:
 
 
 @pytest.mark.parametrize(("field", "way"), [("supportedInterfaces", "v1.0"), ("url", "v0.3")])
-def test_a_card_that_another_tool_signed_as_it_stands_verifies(field: str, way: str) -> None:
+def test_signature_of_other_tool_verifies(field: str, way: str) -> None:
     """With fields that neither version knows, over its JSON, by nothing of ours."""
     card, key = signed()
     foreign = {name: card[name] for name in ("name", "description", "version", "capabilities", "skills", field)}
@@ -300,7 +297,7 @@ def test_a_card_that_another_tool_signed_as_it_stands_verifies(field: str, way: 
         verify_card(foreign, lambda _: [key])
 
 
-def test_the_official_verifier_refuses_what_was_changed() -> None:
+def test_sdk_verifier_refuses_changed_card() -> None:
     """That the tests above could fail."""
     card, key = signed()
     parsed = ParseDict(card, AgentCard(), ignore_unknown_fields=True)
@@ -313,7 +310,7 @@ def test_the_official_verifier_refuses_what_was_changed() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_key_is_read_as_pem_and_as_jwk_and_named_by_its_thumbprint(pems: dict[str, str], algorithm: str) -> None:
+def test_key_id_is_thumbprint_in_pem_and_jwk(pems: dict[str, str], algorithm: str) -> None:
     """RFC 7638."""
     key = CardKey.read(pems[algorithm])
     jwk = key.public_jwk()
@@ -350,7 +347,7 @@ def odd_keys() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("text", "told"), list(odd_keys()), ids=range(10))
-def test_a_key_that_cannot_sign_is_named_at_start(tmp_path: Path, text: str, told: str) -> None:
+def test_unusable_key_is_reported_at_start(tmp_path: Path, text: str, told: str) -> None:
     file = key_file(tmp_path, text)
     with pytest.raises(ConfigurationError, match=told) as refusal:
         deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=file)
@@ -359,14 +356,14 @@ def test_a_key_that_cannot_sign_is_named_at_start(tmp_path: Path, text: str, tol
     assert "c2VjcmV0" not in str(refusal.value)
 
 
-def test_a_key_that_is_not_there_is_named_at_start(tmp_path: Path) -> None:
+def test_missing_key_is_reported_at_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere\.pem.*cannot be read"):
         deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=str(tmp_path / "nowhere.pem"))
     with pytest.raises(ConfigurationError, match="AION_CARD_KEY_SECRET and AION_CARD_KEY_FILE are both set"):
         deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE="a", AION_CARD_KEY_SECRET="b")
 
 
-async def test_a_key_of_secrets_manager_signs_under_the_name_and_place_it_is_given(
+async def test_key_of_secrets_manager_signs(
     tmp_path: Path, pems: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)

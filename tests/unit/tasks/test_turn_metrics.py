@@ -73,8 +73,8 @@ async def answered(made: Parts) -> None:
         await made.work_queue.quiet()
 
 
-async def test_a_turn_is_counted_once_however_many_chunks_it_speaks(clock: ManualClock) -> None:
-    """D9: never a value for each chunk."""
+async def test_turn_is_counted_once(clock: ManualClock) -> None:
+    """Never a value for each chunk."""
     metrics = MemoryMetrics()
     await answered(parts(Speaks(clock), clock=clock, metrics=metrics))
     # A message's time is known to the millisecond.
@@ -88,15 +88,14 @@ async def test_a_turn_is_counted_once_however_many_chunks_it_speaks(clock: Manua
     assert set().union(*metrics.agents.values()) == {"test"}
 
 
-async def test_a_turn_that_fails_is_a_turn_and_a_failure(clock: ManualClock) -> None:
-    """R36."""
+async def test_failed_turn_counts_turn_and_failure(clock: ManualClock) -> None:
     metrics = MemoryMetrics()
     await answered(parts(Fails(), clock=clock, metrics=metrics))
     assert (metrics.total(Metric.TURNS), metrics.total(Metric.TURNS_FAILED)) == (1, 1)
     assert Metric.FIRST_TOKEN_TIME not in metrics.values
 
 
-async def test_a_turn_that_is_handed_on_is_one_turn_and_lasts_from_its_message_on(clock: ManualClock) -> None:
+async def test_handed_off_turn_is_one_turn(clock: ManualClock) -> None:
     metrics, agent = MemoryMetrics(), HandsOn(clock)
     made = parts(agent, clock=clock, metrics=metrics)
     await answered(made)
@@ -107,8 +106,8 @@ async def test_a_turn_that_is_handed_on_is_one_turn_and_lasts_from_its_message_o
     assert Metric.TURN_RETRIES not in metrics.values, "whoever hands on has not failed"
 
 
-async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(clock: ManualClock) -> None:
-    """R94: or the alarm would ring for each webhook that is down for an hour."""
+async def test_sweep_does_not_count_planned_retry(clock: ManualClock) -> None:
+    """Or the alarm would ring for each webhook that is down for an hour."""
     push, metrics = on_table(None, clock), MemoryMetrics()
     begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
     assert isinstance(begun, TurnStarted)
@@ -129,11 +128,11 @@ async def test_a_retry_that_the_sweep_is_there_for_is_nothing_that_it_finds(cloc
     assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)) == (before[0], before[1] + 1)
 
 
-async def test_nobody_counts_where_nobody_is_told_to(clock: ManualClock) -> None:
+async def test_turn_runs_without_metrics(clock: ManualClock) -> None:
     await answered(parts(Speaks(clock), clock=clock))
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_each_metric_is_a_time_or_a_number_of_things(metric: Metric) -> None:
+def test_metric_is_duration_or_count(metric: Metric) -> None:
     times = {"TurnDuration", "FirstTokenTime", "TurnLag", "PushLag"}
     assert metric.in_milliseconds == (metric.value in times)

@@ -72,8 +72,7 @@ def changed(request: dict[str, Any], **message: Any) -> dict[str, Any]:
     ],
     ids=lambda value: str(value[:40]) if isinstance(value, bytes) else str(value),
 )
-async def test_what_is_no_request(client: httpx.AsyncClient, body: bytes, code: int, word: str) -> None:
-    """R9, R98."""
+async def test_invalid_request_is_refused(client: httpx.AsyncClient, body: bytes, code: int, word: str) -> None:
     answer = await client.post("/", content=body, headers=JSON)
     assert refused(answer, code, word)["id"] is None or b'"id": 1,' in body
 
@@ -82,10 +81,8 @@ async def test_what_is_no_request(client: httpx.AsyncClient, body: bytes, code: 
 @pytest.mark.parametrize(
     "text", ['"\\ud83d"', "9007199254740993", "9" * 5000, "1e999", "[" * 40 + "]" * 40], ids=lambda text: text[:12]
 )
-async def test_whoever_sent_params_that_cannot_be_used_is_answered_by_its_id(
-    client: httpx.AsyncClient, request_id: str | int, text: str
-) -> None:
-    """R98: JSON-RPC 2.0, 5: the id is null only where it cannot be told."""
+async def test_invalid_params_error_has_request_id(client: httpx.AsyncClient, request_id: str | int, text: str) -> None:
+    """JSON-RPC 2.0, 5: the id is null only where it cannot be told."""
     body = f'{{"params": {{"x": {text}}}, "method": "SendMessage", "id": {json.dumps(request_id)}, "jsonrpc": "2.0"}}'
     assert refused(await client.post("/", content=body, headers=JSON), PARAMS)["id"] == request_id
     body = f'{{"jsonrpc": "2.0", "id": {text}, "method": "SendMessage", "params": {{}}}}'
@@ -93,8 +90,7 @@ async def test_whoever_sent_params_that_cannot_be_used_is_answered_by_its_id(
 
 
 @pytest.mark.parametrize("method", ["Nope", "message/nope", "sendMessage", "", "__init__"])
-async def test_an_unknown_method_is_told_the_known_ones(client: httpx.AsyncClient, method: str) -> None:
-    """R98."""
+async def test_unknown_method_error_lists_methods(client: httpx.AsyncClient, method: str) -> None:
     answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
     if method:
         refused(answer, METHOD, "SendMessage", "message/send")
@@ -104,8 +100,7 @@ async def test_an_unknown_method_is_told_the_known_ones(client: httpx.AsyncClien
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
 @pytest.mark.parametrize("params", [None, {}, [], "x", 3, {"message": None}, {"message": []}, {"message": {}}])
-async def test_params_that_hold_no_message(client: httpx.AsyncClient, method: str, params: Any) -> None:
-    """R98."""
+async def test_params_without_message_are_refused(client: httpx.AsyncClient, method: str, params: Any) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": method}
     if params is not None:
         body["params"] = params
@@ -134,10 +129,7 @@ async def test_params_that_hold_no_message(client: httpx.AsyncClient, method: st
         ),
     ],
 )
-async def test_the_sentence_names_the_field_as_the_details_do(
-    client: httpx.AsyncClient, method: str, params: Any, sentence: str
-) -> None:
-    """R98, R99."""
+async def test_error_message_names_field(client: httpx.AsyncClient, method: str, params: Any, sentence: str) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, **({} if params is None else {"params": params})}
     error = refused(await client.post("/", json=body), PARAMS)["error"]
     assert error["message"].startswith(sentence)
@@ -174,10 +166,10 @@ BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("message", "word"), BAD_MESSAGES, ids=[str(bad)[:40] for bad, _ in BAD_MESSAGES])
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
-async def test_a_message_that_cannot_be_used(
+async def test_invalid_message_is_refused(
     client: httpx.AsyncClient, method: str, message: dict[str, Any], word: str
 ) -> None:
-    """R42, R98: the refusal names the field, and leaves no task."""
+    """The refusal names the field, and leaves no task."""
     answer = await client.post("/", json=changed(send(method=method, contextId="c-1"), **message))
     refused(answer, PARAMS, word)
     good = await client.post("/", json=send(contextId="c-1"))
@@ -198,32 +190,31 @@ OLD_PARTS: list[Any] = [
 
 @pytest.mark.parametrize("given", OLD_PARTS, ids=str)
 @pytest.mark.parametrize("method", ["message/send", "message/stream"])
-async def test_a_v03_message_that_cannot_be_used(client: httpx.AsyncClient, method: str, given: Any) -> None:
+async def test_v03_invalid_message_is_refused(client: httpx.AsyncClient, method: str, given: Any) -> None:
     """R98: -32602, where the SDK says -32600."""
     refused(await client.post("/", json=changed(send(method=method), parts=given)), PARAMS, "part")
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_a_body_beyond_the_limit(client: httpx.AsyncClient, method: str) -> None:
+async def test_large_body_is_refused(client: httpx.AsyncClient, method: str) -> None:
     answer = await client.post("/", json=send("x" * 10 * 1024 * 1024, method=method))
     refused(answer, REQUEST, "larger than", status=413)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "", "application/xml", "multipart/form-data"])
-async def test_another_content_type(client: httpx.AsyncClient, content_type: str) -> None:
+async def test_other_content_type_is_refused(client: httpx.AsyncClient, content_type: str) -> None:
     headers = {"Content-Type": content_type} if content_type else {}
     refused(await client.post("/", content=b"not even JSON", headers=headers), -32005, "application/json")
 
 
 @pytest.mark.parametrize("http_method", ["GET", "PUT", "DELETE", "PATCH"])
-async def test_another_http_method(client: httpx.AsyncClient, http_method: str) -> None:
+async def test_other_http_method_is_refused(client: httpx.AsyncClient, http_method: str) -> None:
     assert (await client.request(http_method, "/")).status_code == 405
 
 
 @pytest.mark.parametrize("version", ["9.9", "abc", "0.3", "1", "1.1", "1.0.0.0"])
 @pytest.mark.parametrize("place", ["header", "query"])
-async def test_a_version_that_contradicts_the_method(client: httpx.AsyncClient, version: str, place: str) -> None:
-    """D1."""
+async def test_contradicting_version_is_refused(client: httpx.AsyncClient, version: str, place: str) -> None:
     if place == "header":
         answer = await client.post("/", json=send(), headers={"A2A-Version": version})
     else:
@@ -232,8 +223,7 @@ async def test_a_version_that_contradicts_the_method(client: httpx.AsyncClient, 
 
 
 @pytest.mark.parametrize("version", ["1.0", "9.9"])
-async def test_a_version_that_contradicts_an_older_method(client: httpx.AsyncClient, version: str) -> None:
-    """D1."""
+async def test_contradicting_version_of_v03_method_is_refused(client: httpx.AsyncClient, version: str) -> None:
     answer = await client.post("/", json=send(method="message/send"), headers={"A2A-Version": version})
     refused(answer, -32009, version)
 
@@ -250,16 +240,12 @@ async def test_a_version_that_contradicts_an_older_method(client: httpx.AsyncCli
         ("message/send", {"A2A-Version": "0.3.0"}),
     ],
 )
-async def test_the_methods_name_picks_the_version(
-    client: httpx.AsyncClient, method: str, headers: dict[str, str]
-) -> None:
-    """D1, R18."""
+async def test_method_name_selects_version(client: httpx.AsyncClient, method: str, headers: dict[str, str]) -> None:
     assert "result" in (await client.post("/", json=send(method=method), headers=headers)).json()
 
 
 @pytest.mark.parametrize(("method", "old"), [("GetTask", False), ("tasks/get", True)])
-async def test_a_task_that_is_not_there(client: httpx.AsyncClient, method: str, old: bool) -> None:
-    """R12, R99."""
+async def test_missing_task_is_not_found(client: httpx.AsyncClient, method: str, old: bool) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": "nope"}}
     refused(await client.post("/", json=body), -32001, "no task")
     body["params"] = {}
@@ -269,8 +255,7 @@ async def test_a_task_that_is_not_there(client: httpx.AsyncClient, method: str, 
         refused(await client.post("/", json=body), PARAMS, "history")
 
 
-async def test_a_message_to_a_task(client: httpx.AsyncClient) -> None:
-    """R45, D17."""
+async def test_message_to_ended_task_is_refused(client: httpx.AsyncClient) -> None:
     task = (await client.post("/", json=send(contextId="c-1"))).json()["result"]["task"]
     refused(await client.post("/", json=send(message_id="m-2", taskId=task["id"])), -32004, "completed")
     refused(await client.post("/", json=send(message_id="m-2", taskId="nope")), -32001)
@@ -278,8 +263,7 @@ async def test_a_message_to_a_task(client: httpx.AsyncClient) -> None:
     refused(await client.post("/", json=other), PARAMS, "context")
 
 
-async def test_a_message_id_with_other_content(client: httpx.AsyncClient) -> None:
-    """D17."""
+async def test_reused_message_id_is_refused(client: httpx.AsyncClient) -> None:
     await client.post("/", json=send("one", contextId="c-1"))
     refused(await client.post("/", json=send("another", contextId="c-1")), PARAMS, "messageId")
     answer = await client.post("/", json=send("another", contextId="c-1", method="SendStreamingMessage"))
@@ -296,13 +280,12 @@ async def test_a_message_id_with_other_content(client: httpx.AsyncClient) -> Non
         ("GetExtendedAgentCard", -32004),
     ],
 )
-async def test_what_the_card_does_not_offer(client: httpx.AsyncClient, method: str, code: int) -> None:
-    """R95."""
+async def test_operation_outside_of_card_is_refused(client: httpx.AsyncClient, method: str, code: int) -> None:
     refused(await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}), code, "card")
 
 
-async def test_details_are_typed(client: httpx.AsyncClient) -> None:
-    """R99: google.rpc.ErrorInfo, and the field that is wrong."""
+async def test_error_details_have_types(client: httpx.AsyncClient) -> None:
+    """Google.rpc.ErrorInfo, and the field that is wrong."""
     body = refused(await client.post("/", json=changed(send(), parts=[{}])), PARAMS)
     info, bad_request = body["error"]["data"]
     assert info["reason"] == "INVALID_PARAMS"
@@ -311,7 +294,7 @@ async def test_details_are_typed(client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_the_deepest_message_that_is_taken_can_be_read_back(client: httpx.AsyncClient, method: str) -> None:
+async def test_deepest_message_can_be_read_again(client: httpx.AsyncClient, method: str) -> None:
     """A log that cannot be read back would be a task that is lost."""
     kind = {"kind": "data"} if "/" in method else {}
     taken = 0
@@ -333,8 +316,8 @@ async def test_the_deepest_message_that_is_taken_can_be_read_back(client: httpx.
     assert 24 <= taken < 39
 
 
-async def test_history_is_as_long_as_asked_for(client: httpx.AsyncClient) -> None:
-    """R12, R24: without a history the answer is still there."""
+async def test_history_has_requested_length(client: httpx.AsyncClient) -> None:
+    """Without a history the answer is still there."""
     request = send()
     request["params"]["configuration"] = {"historyLength": 0}
     task = (await client.post("/", json=request)).json()["result"]["task"]

@@ -78,8 +78,8 @@ def urls(card: dict[str, Any]) -> set[str]:
 
 
 @each_entrypoint
-async def test_the_card_names_the_address_at_which_it_was_read(behind: Behind, address: str, tmp_path: Path) -> None:
-    """R4: in the fields of both versions, at the root and below an agent's own path."""
+async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
+    """In the fields of both versions, at the root and below an agent's own path."""
     async with at(behind(function(tmp_path)), address) as client:
         card = (await client.get(CARD)).json()
         assert urls(card) == {f"{address}/", address}
@@ -93,10 +93,8 @@ async def test_the_card_names_the_address_at_which_it_was_read(behind: Behind, a
 
 
 @each_entrypoint
-async def test_the_official_client_finds_the_agent_where_the_card_leads(
-    behind: Behind, address: str, tmp_path: Path
-) -> None:
-    """R107: what the card names is what the front answers at, without a second deployment."""
+async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_path: Path) -> None:
+    """What the card names is what the front answers at, without a second deployment."""
     async with at(behind(function(tmp_path)), address) as client:
         card = await A2ACardResolver(client, address).get_agent_card()
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobodys"}}
@@ -105,8 +103,8 @@ async def test_the_official_client_finds_the_agent_where_the_card_leads(
 
 
 @each_entrypoint
-async def test_no_header_says_where_it_is(behind: Behind, address: str, tmp_path: Path) -> None:
-    """R4: not Host, nor what a proxy might forward."""
+async def test_card_url_ignores_headers(behind: Behind, address: str, tmp_path: Path) -> None:
+    """Not Host, nor what a proxy might forward."""
     spoofed = {
         "host": "evil.example",
         "x-forwarded-host": "evil.example",
@@ -123,14 +121,14 @@ async def test_no_header_says_where_it_is(behind: Behind, address: str, tmp_path
 
 
 @each_entrypoint
-async def test_a_base_url_that_was_said_goes_before_what_aws_says(behind: Behind, address: str, tmp_path: Path) -> None:
+async def test_configured_base_url_overrides_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
     said = "https://cdn.example.com/a2a"
     async with at(behind(function(tmp_path, AION_BASE_URL=said)), address) as client:
         assert urls((await client.get(CARD)).json()) == {f"{said}/", said}
         assert urls((await client.get("/extendedAgentCard")).json()) == {f"{said}/", said}
 
 
-async def test_two_fronts_of_one_process_have_each_its_own_card(tmp_path: Path) -> None:
+async def test_each_entry_point_has_own_card(tmp_path: Path) -> None:
     """Each with its own tag, by which nobody takes the one for the other; signed, with the key where it is read."""
     app = function(tmp_path, **signing(tmp_path))
     both = {address: behind(app) for behind, address in (ENTRYPOINTS["a stage"], ENTRYPOINTS["a Function URL"])}
@@ -150,7 +148,7 @@ async def test_two_fronts_of_one_process_have_each_its_own_card(tmp_path: Path) 
         assert (await client.get(CARD, headers={"If-None-Match": tags[first]})).status_code == 200
 
 
-async def test_a_card_is_right_at_more_addresses_than_are_kept(tmp_path: Path) -> None:
+async def test_card_is_correct_beyond_cache_size(tmp_path: Path) -> None:
     app = function(tmp_path)
     for number in [*range(20), 0]:
         address = f"https://a{number}.example.com"
@@ -162,10 +160,8 @@ async def test_a_card_is_right_at_more_addresses_than_are_kept(tmp_path: Path) -
 
 
 @each_entrypoint
-async def test_a_signature_holds_and_leads_to_the_key_at_the_address_of_the_card(
-    behind: Behind, address: str, tmp_path: Path
-) -> None:
-    """R6: by the official client too; the extended card is signed as the public one is."""
+async def test_card_signature_verifies_at_each_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
+    """By the official client too; the extended card is signed as the public one is."""
     app = behind(function(tmp_path, **signing(tmp_path)))
     async with at(app, address) as client:
         (jwk,) = (await client.get(KEYS)).json()["keys"]
@@ -187,7 +183,7 @@ async def test_a_signature_holds_and_leads_to_the_key_at_the_address_of_the_card
         assert (await client.get(seen[0] or "")).json()["keys"] == [jwk]
 
 
-async def test_a_key_that_lies_elsewhere_is_named_there_at_every_front(tmp_path: Path) -> None:
+async def test_external_key_url_is_kept_at_entry_points(tmp_path: Path) -> None:
     elsewhere = "https://keys.example.com/jwks.json"
     app = function(tmp_path, **signing(tmp_path), AION_CARD_KEY_URL=elsewhere)
     for behind, address in ENTRYPOINTS.values():
@@ -205,8 +201,7 @@ def unpadded(text: str) -> bytes:
 
 
 @each_entrypoint
-async def test_the_extended_card_names_it_too_by_all_its_names(behind: Behind, address: str, tmp_path: Path) -> None:
-    """R7, D4."""
+async def test_extended_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
     app = behind(function(tmp_path))
     async with at(app, address) as client:
         for path in ("/", "/agents/helper/", ""):
@@ -235,7 +230,7 @@ ODD: list[Any] = [
 
 
 @pytest.mark.parametrize("domain", ODD, ids=repr)
-async def test_a_domain_that_is_none_is_not_taken_and_the_operator_is_told(
+async def test_invalid_domain_is_ignored_and_logged(
     domain: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = function(tmp_path)
@@ -265,9 +260,7 @@ async def test_a_domain_that_is_none_is_not_taken_and_the_operator_is_told(
     ],
     ids=repr,
 )
-async def test_an_event_that_does_not_say_where_it_was_asked_says_nothing(
-    changes: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_event_without_domain_has_no_url(changes: dict[str, Any], tmp_path: Path) -> None:
     def odd(request: Request, body: bytes) -> dict[str, Any]:
         event = rest_api_event(request, body, domain=API)
         return {**event, **changes}
@@ -276,15 +269,13 @@ async def test_an_event_that_does_not_say_where_it_was_asked_says_nothing(
         assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
 
 
-async def test_a_server_of_ones_own_has_no_front_and_warns_of_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_own_server_logs_no_entry_point_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with at(function(tmp_path, AWS_LAMBDA_FUNCTION_NAME=""), "http://agents.internal") as client:
         assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
     assert "AION_BASE_URL" not in caplog.text
 
 
-def test_the_buffered_twin_names_it_too(tmp_path: Path) -> None:
+def test_buffered_handler_has_url_of_entry_point(tmp_path: Path) -> None:
     """By mangum, as `sam local` runs it: the recorded events, asked for the card."""
     handler = Mangum(function(tmp_path), lifespan="off")
     rest = recorded_event("rest_api_v1", path=CARD, httpMethod="GET", body=None)

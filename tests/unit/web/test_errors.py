@@ -95,7 +95,7 @@ async def test_error_in_mid_stream_is_logged_once(caplog: pytest.LogCaptureFixtu
     assert record.exc_info[1] is error
 
 
-async def test_refusal_is_no_problem_of_the_operator(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusal_is_logged_as_information(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await fails("SendMessage", TaskNotFound("t-1"))
     assert problems(caplog) == []

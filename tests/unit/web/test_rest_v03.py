@@ -53,8 +53,8 @@ def refused(answer: httpx.Response, http: int, code: int, *words: str) -> dict[s
 
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
-async def test_a_message_and_its_task(client: httpx.AsyncClient, where: str) -> None:
-    """R10, R12, R18: parsed as strictly as v0.3's own client does, which takes no field that it does not know."""
+async def test_message_returns_task(client: httpx.AsyncClient, where: str) -> None:
+    """Parsed as strictly as v0.3's own client does, which takes no field that it does not know."""
     sent = await client.post(f"{where}/v1/message:send", json=old_body(contextId="c-1"))
     assert sent.headers["content-type"] == "application/json"
     task = ParseDict(sent.json(), pb03.SendMessageResponse()).task
@@ -67,8 +67,8 @@ async def test_a_message_and_its_task(client: httpx.AsyncClient, where: str) -> 
 
 
 @pytest.mark.parametrize("how", ["proto", "types"])
-async def test_frames_say_what_the_sdk_says(how: str) -> None:
-    """R22, R29-R31, R35: and the last one is final."""
+async def test_frames_equal_frames_of_sdk(how: str) -> None:
+    """And the last one is final."""
     made = parts(talking(3))
     handler = SdkHandler(made)
     routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
@@ -84,8 +84,7 @@ async def test_frames_say_what_the_sdk_says(how: str) -> None:
     assert [update.get("final") for update in updates] == [None, True]
 
 
-async def test_a_question_ends_a_stream_too() -> None:
-    """R35."""
+async def test_input_required_ends_stream() -> None:
     async with http(parts(Asking()).app()) as client:
         heard = frames(await client.post("/v1/message:stream", json=old_body()), "data")
         last = heard[-1]["data"]["statusUpdate"]
@@ -105,8 +104,8 @@ async def test_a_question_ends_a_stream_too() -> None:
         ("TASK_STATE_INPUT_REQUIRED", 0),
     ],
 )
-async def test_tasks_are_listed_by_the_state_that_they_are_shown_in(status: str, found: int) -> None:
-    """R18, R44: v0.3 spells one of them otherwise than v1.0."""
+async def test_list_filters_by_v03_state_name(status: str, found: int) -> None:
+    """V0.3 spells one of them otherwise than v1.0."""
     async with http(parts(Asking()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body())).json()["task"]
         await client.post(f"/v1/tasks/{task['id']}:cancel")
@@ -135,16 +134,15 @@ async def test_tasks_are_listed_by_the_state_that_they_are_shown_in(status: str,
     ids=lambda value: str(value)[:60],
 )
 @pytest.mark.parametrize("path", ["/v1/message:send", "/v1/message:stream"])
-async def test_a_message_that_cannot_be_used(
+async def test_invalid_message_is_refused(
     client: httpx.AsyncClient, path: str, given: dict[str, Any], word: str
 ) -> None:
-    """R98, R99."""
     refused(await client.post(path, json=given), 400, -32602, word)
 
 
 @pytest.mark.parametrize("once_more", [True, False], ids=["python", "javascript"])
-async def test_a_files_bytes_are_read_as_either_sdk_sends_them(client: httpx.AsyncClient, once_more: bool) -> None:
-    """R40: the one encodes them twice."""
+async def test_file_bytes_of_both_sdks_are_read(client: httpx.AsyncClient, once_more: bool) -> None:
+    """The one encodes them twice."""
     content = b"\0\xff no base64"
     sent = base64.b64encode(base64.b64encode(content) if once_more else content).decode()
     file = {"fileWithBytes": sent, "mimeType": "application/octet-stream", "name": "f"}
@@ -153,7 +151,7 @@ async def test_a_files_bytes_are_read_as_either_sdk_sends_them(client: httpx.Asy
     assert base64.b64decode(part["raw"]) == content
 
 
-async def test_the_deepest_data_that_is_taken_can_be_read_back(client: httpx.AsyncClient) -> None:
+async def test_deepest_data_can_be_read_again(client: httpx.AsyncClient) -> None:
     taken = 0
     for depth in range(20, 34):
         data: dict[str, Any] = {"leaf": True}
@@ -170,8 +168,7 @@ async def test_the_deepest_data_that_is_taken_can_be_read_back(client: httpx.Asy
     assert 20 < taken < 33
 
 
-async def test_refusals_have_the_shape_that_both_sdks_read(client: httpx.AsyncClient) -> None:
-    """R99."""
+async def test_refusal_is_readable_by_both_sdks(client: httpx.AsyncClient) -> None:
     refused(await client.get("/v1/tasks/nope"), 404, -32001, "no task")
     refused(
         await client.post("/v1/message:send", content=b"{", headers={"Content-Type": "application/json"}), 400, -32700
@@ -197,7 +194,6 @@ async def test_refusals_have_the_shape_that_both_sdks_read(client: httpx.AsyncCl
     ],
 )
 async def test_push_notifications_are_not_offered(client: httpx.AsyncClient, method: str, path: str) -> None:
-    """R95."""
     given = {"json": {"config": {"pushNotificationConfig": {"url": "https://x.test"}}}} if method == "POST" else {}
     answer = await client.request(method, f"/v1/tasks/t-1/pushNotificationConfigs{path}", **given)
     refused(answer, 400, -32003, "push")
@@ -249,8 +245,7 @@ CONFIG = {
     ],
     ids=["python", "snake case", "javascript"],
 )
-async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, Any]) -> None:
-    """R92."""
+async def test_push_configs_of_both_sdks_are_read(given: dict[str, Any]) -> None:
     handler = StoresConfigs()
     binding = RestV03(services_of(parts(talking(1))), "test", handler.operations)
     app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
@@ -266,8 +261,7 @@ async def test_push_configs_are_read_as_either_sdk_sends_them(given: dict[str, A
         assert (deleted.status_code, deleted.json(), handler.configs) == (200, {}, {})
 
 
-async def test_the_official_client_is_understood(client: httpx.AsyncClient) -> None:
-    """R10-R14, R18, R107."""
+async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
     sdk = CompatRestTransport(client, pb.AgentCard(), "http://test/")
     request = pb.SendMessageRequest(
         message=pb.Message(
@@ -306,15 +300,15 @@ async def test_the_official_client_is_understood(client: httpx.AsyncClient) -> N
         ({}, "TASK_STATE_WORKING"),
     ],
 )
-async def test_blocking_is_what_the_proto_file_says(
+async def test_missing_blocking_follows_proto_file(
     client: httpx.AsyncClient, configuration: dict[str, Any] | None, state: str
 ) -> None:
-    """R20, R21: v0.3's own client leaves `blocking` out where it means false."""
+    """V0.3's own client leaves `blocking` out where it means false."""
     given = old_body() if configuration is None else {**old_body(), "configuration": configuration}
     assert (await client.post("/v1/message:send", json=given)).json()["task"]["status"]["state"] == state
 
 
-async def test_paths_of_v03_that_are_none() -> None:
+async def test_unknown_v03_path_is_not_found() -> None:
     app = parts(talking(1)).app()
     for target in ("/v1/", "/v1/nope", "/v1/tasks/", "/V1/tasks", "/v1//tasks", "/v1/ten/tasks"):
         answer = await ask(app, "GET", target)

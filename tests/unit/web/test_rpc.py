@@ -87,10 +87,10 @@ CONFIG = pb.TaskPushNotificationConfig(
         ),
     ],
 )
-async def test_push_configs_arrive_and_their_answers_are_whole(
+async def test_push_config_requests_and_results_convert(
     method: str, params: dict[str, Any], asked: Any, result: Any
 ) -> None:
-    """R15, R16, R92: v0.3's get needs no config id, and its delete answers with a result, which is null."""
+    """V0.3's get needs no config id, and its delete answers with a result, which is null."""
     handler = RecordsRequests()
     binding = JsonRpcBinding(services_of(parts(talking(1))), "test", handler.operations)
     app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
@@ -102,16 +102,14 @@ async def test_push_configs_arrive_and_their_answers_are_whole(
 
 
 @pytest.mark.parametrize("method", ["agent/authenticatedExtendedCard", "agent/getAuthenticatedExtendedCard"])
-async def test_the_extended_card_has_an_older_name(method: str) -> None:
-    """R7, D4."""
+async def test_extended_card_method_has_alias(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method})
     assert answer.json()["error"]["code"] == -32004
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send", "Nope", "GetTask"])
-async def test_each_refusal_has_its_reason(method: str) -> None:
-    """R99."""
+async def test_refusal_has_reason(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={**send(), "method": method, "params": {"id": "nope"}})
     [info, *_] = answer.json()["error"]["data"]
@@ -132,8 +130,8 @@ async def test_each_refusal_has_its_reason(method: str) -> None:
         ("message/stream", "configuration.historyLength"),
     ],
 )
-async def test_a_history_cannot_be_so_long(method: str, where: str, length: Any) -> None:
-    """R98: never an internal error, and the field is named."""
+async def test_invalid_history_length_is_refused(method: str, where: str, length: Any) -> None:
+    """Never an internal error, and the field is named."""
     given = send(method=method) if where.startswith("configuration") else {**send(), "params": {"id": "t-1"}}
     (given["params"].setdefault("configuration", {}) if "." in where else given["params"])["historyLength"] = length
     async with http(parts(talking(1)).app()) as client:
@@ -144,8 +142,8 @@ async def test_a_history_cannot_be_so_long(method: str, where: str, length: Any)
 
 @pytest.mark.parametrize("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
 @pytest.mark.parametrize(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
-async def test_a_stream_begins_with_as_much_history_as_is_asked_for(path: str, length: int | None, kept: int) -> None:
-    """R24: spec 3.2.2, no more than asked for, in whichever version and binding."""
+async def test_stream_begins_with_requested_history(path: str, length: int | None, kept: int) -> None:
+    """Spec 3.2.2, no more than asked for, in whichever version and binding."""
     old = "v1" in path or path == "message/stream"
     if old and length == 0:
         kept = 3  # in v0.3 it is no limit
@@ -172,7 +170,7 @@ async def test_a_stream_begins_with_as_much_history_as_is_asked_for(path: str, l
         ("tasks/resubscribe", {"id": "t"}, "Ask for the task until it has ended."),
     ],
 )
-async def test_an_agent_that_does_not_stream_says_what_to_do_instead(method: str, params: Any, mend: str) -> None:
+async def test_refused_stream_names_alternative(method: str, params: Any, mend: str) -> None:
     """R3: -32004, for each operation that streams."""
     made = parts(talking(1))
     made.described = {"streaming": False}

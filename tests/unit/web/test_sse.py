@@ -71,8 +71,7 @@ def frames(answer: httpx.Response) -> list[dict[str, str]]:
 @pytest.mark.parametrize("fails", [False, True], ids=["completed", "failed"])
 @pytest.mark.parametrize(("method", "version"), [("SendStreamingMessage", "1.0"), ("message/stream", "0.3")])
 @pytest.mark.parametrize("request_id", [7, "a-string", '"}\u2028'])
-async def test_frames_say_what_the_sdk_says(method: str, version: str, fails: bool, request_id: int | str) -> None:
-    """R25, R28-R31."""
+async def test_frames_equal_frames_of_sdk(method: str, version: str, fails: bool, request_id: int | str) -> None:
     made = parts(Scripted(fails=fails))
     body = {**send(method=method, contextId="c-1"), "id": request_id}
     async with http(made.app()) as ours:
@@ -101,8 +100,7 @@ class Losing(MemoryTaskStore):
 
 
 @pytest.mark.parametrize(("method", "version"), [("SubscribeToTask", "1.0"), ("tasks/resubscribe", "0.3")])
-async def test_a_stream_that_is_cut_says_why_as_the_sdk_does(method: str, version: str) -> None:
-    """R25, R99."""
+async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: str) -> None:
     agent = LeaseHeld()
     made = parts(agent, Losing(SystemClock()))
     begin = send(contextId="c-1")
@@ -127,7 +125,7 @@ async def test_a_stream_that_is_cut_says_why_as_the_sdk_does(method: str, versio
     assert said["error"]["message"] == sdk_said["error"]["message"]
 
 
-async def test_a_silent_stream_sends_what_clients_read_past_as_the_sdk_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fronts cut what is silent."""
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
@@ -147,7 +145,7 @@ async def test_a_silent_stream_sends_what_clients_read_past_as_the_sdk_does(monk
         assert len(frames(answer)) == 5, "and no frame more"
 
 
-async def test_each_frame_has_its_place_in_the_log_as_its_id() -> None:
+async def test_frame_id_is_log_position() -> None:
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="SendStreamingMessage"))
@@ -156,8 +154,7 @@ async def test_each_frame_has_its_place_in_the_log_as_its_id() -> None:
     ]  # fmt: skip
 
 
-async def test_two_model_calls_are_two_stream_deltas_each_opened_and_closed_once() -> None:
-    """R34, R61, R63, D9, D10."""
+async def test_each_model_call_is_one_stream_delta() -> None:
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
@@ -173,7 +170,7 @@ async def test_two_model_calls_are_two_stream_deltas_each_opened_and_closed_once
     assert [result.get("final") for result in results if result["kind"] == "status-update"] == [False, True]
 
 
-async def test_a_frame_has_no_line_end_within() -> None:
+async def test_frame_contains_no_line_end() -> None:
     """Clients that split lines as Python does see the frames whole."""
     made = parts(Scripted())
     async with http(made.app()) as client:
@@ -182,8 +179,7 @@ async def test_a_frame_has_no_line_end_within() -> None:
         assert not line or line.startswith(("id: ", "data: {"))
 
 
-async def test_a_failed_turn_says_why_and_nothing_more() -> None:
-    """R36, D14."""
+async def test_failed_turn_has_public_reason_only() -> None:
     made = parts(Scripted(fails=True))
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
@@ -195,15 +191,14 @@ async def test_a_failed_turn_says_why_and_nothing_more() -> None:
     assert "secret of the agent" not in answer.text
 
 
-async def test_in_development_the_agents_own_words_are_added() -> None:
-    """D14."""
+async def test_development_adds_error_of_agent() -> None:
     made = parts(Scripted(fails=True), reveal_errors=True)
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))
     assert "secret of the agent" in answer.json()["result"]["metadata"]["error"]
 
 
-async def test_an_agent_that_replies_nothing_completes_without_a_message() -> None:
+async def test_agent_without_reply_completes_without_message() -> None:
     made = parts(Scripted(replies=False))
     async with http(made.app()) as client:
         answer = await client.post("/", json=send())
